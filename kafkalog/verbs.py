@@ -76,6 +76,7 @@ class RecordOptions(TypedDict, total=False):
     where: Callable[..., Any] | None
     include_control: bool
     check_crcs: bool
+    use_time_index: bool
     latest: Literal["key"] | None
 
 

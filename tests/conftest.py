@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from effort import THOROUGH
+from golden_sets import session_root
 from hypothesis import HealthCheck, settings
 from needs import not_tested
 
@@ -27,19 +28,44 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # as a shell's background job we would hand that on to the processes that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+session_root()  # here, so that the processes of a run have the same
 GOLDEN = Path(__file__).parent / "golden"
 _SHARING = ("conformance", "spark")
 """Folders whose files share a broker or a Spark, and so the process that they are tested in."""
+_LONGEST = (
+    "scanning/test_user_functions.py",
+    "operations/test_export.py",
+    "scanning/test_scan.py",
+    "repair/recovering/test_recover.py",
+    "repair/salvaging/test_salvage.py",
+    "log/test_list_offsets.py",
+    "scanning/test_planning.py",
+    "cli/test_app.py",
+    "operations/verifying/test_verify.py",
+    "robustness/test_fuzz_records.py",
+    "scanning/conditions/test_filters.py",
+    "state/test_read_committed.py",
+    "tests/test_package.py",
+    "tests/test_functions.py",
+    "tests/test_docs.py",
+)
+"""Files that are begun before the others, so that the processes end together; a name that is none does no harm."""
 _OF_KERNELS = ("kernels", "records", "robustness")
 """Folders whose tests run mostly in kernels."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of kernels, and begin with those that share a broker or a Spark, which take longest."""
+    """Mark the tests of kernels, and begin with those that share a broker or a Spark, then with long files."""
     for item in items:
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
-    items.sort(key=lambda item: not {*item.path.parent.parts} & {*_SHARING})
+    items.sort(key=lambda item: _rank(item.path))
+
+
+def _rank(path: Path) -> int:
+    if {*path.parent.parts} & {*_SHARING}:
+        return 0
+    return 1 if str(path).endswith(_LONGEST) else 2
 
 
 @pytest.hookimpl(optionalhook=True)

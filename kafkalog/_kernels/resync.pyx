@@ -240,9 +240,7 @@ cdef bint read_headers(View* view, Cursor* cursor) noexcept nogil:
 
     In hostile bytes, where that was tried often and in vain, headers are taken for granted.
     """
-    cdef int32_t n = 0
-    cdef int32_t length = 0
-    cdef int32_t _i
+    cdef int32_t _i, n = 0, length = 0
     if read_varint(cursor, &n) != OK or n < 0 or n > remaining(cursor):
         return False
     for _i in range(n):
@@ -266,9 +264,7 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
     cdef Py_ssize_t start = at - 6
     cdef Py_ssize_t floor = at - LOOK_BACK
     cdef Cursor cursor
-    cdef int32_t body = 0
-    cdef int32_t length = 0
-    cdef int32_t key = 0
+    cdef int32_t body = 0, length = 0, key = 0
     cdef int64_t delta = 0
     cdef Py_ssize_t inside
     if floor < lowest:
@@ -314,9 +310,14 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
 
 
 cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """Whether the bytes are the rest of a v2 record after its value, and whole records after it."""
+    """Whether the bytes are the rest of a v2 record after its value, and whole records after it.
+
+    The first record of a batch, whose offset delta is 0, comes after no other.
+    """
     cdef Cursor cursor
-    cdef int32_t length = 0
+    cdef const uint8_t* record = NULL
+    cdef int32_t length = 0, before = 0, offset_delta = 0
+    cdef int64_t timestamp_delta = 0
     if stop <= start:
         return False
     cursor.pointer = view.bytes + start
@@ -327,7 +328,13 @@ cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept
     while remaining(&cursor) > 0:
         if read_varint(&cursor, &length) != OK or length < 6 or length > remaining(&cursor) or cursor.pointer[0] != 0:
             return False
-        cursor.pointer += length
+        record = cursor.pointer
+        cursor.pointer += 1
+        if (read_varlong(&cursor, &timestamp_delta) != OK or read_varint(&cursor, &offset_delta) != OK
+                or offset_delta <= before):
+            return False
+        before = offset_delta
+        cursor.pointer = record + length
     return True
 
 
@@ -357,15 +364,11 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     cdef Py_ssize_t end = window.shape[0]
     cdef Py_ssize_t searched = start  # up to where headers have their credit
     cdef Py_ssize_t lowest, i
+    cdef int64_t size, around, total = 0, needed = 0
     cdef const uint8_t* p = NULL
-    cdef int64_t total = 0
-    cdef int64_t needed = 0
-    cdef int64_t size, around
-    cdef int status = OK
-    cdef int found
-    cdef int8_t what
+    cdef int found, status = OK
     cdef bint is_expected = state[0] != 0
-    cdef int8_t run_kind = <int8_t>state[3]
+    cdef int8_t what, run_kind = <int8_t>state[3]
     if start < 0 or start > end:
         raise ValueError("start lies outside the window")
     if window_start < 0 or file_size < end or window_start > file_size - end:

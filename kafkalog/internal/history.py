@@ -75,8 +75,9 @@ class History(Iterator[StateRecord]):
         Damage so far.
     """
 
-    def __init__(self, log_dir: LogDir, topics: Sequence[str], as_of: AsOf) -> None:
+    def __init__(self, log_dir: LogDir, topics: Sequence[str], as_of: AsOf, registry_topic: str) -> None:
         self.findings: list[Finding] = []
+        self._registry_topic = registry_topic
         self._records = self._read(log_dir, topics, as_of)
 
     def __next__(self) -> StateRecord:
@@ -85,7 +86,10 @@ class History(Iterator[StateRecord]):
     def _read(self, log_dir: LogDir, topics: Sequence[str], as_of: AsOf) -> Iterator[StateRecord]:
         for topic in topics:
             for record in read_records(log_dir, topic, as_of, self.findings.append):
-                content = _control(record.key) if record.is_control else _content(topic, record.key, record.value)
+                if record.is_control:
+                    content = _control(record.key)
+                else:
+                    content = _content(topic, record.key, record.value, is_registry=topic == self._registry_topic)
                 yield StateRecord(
                     topic,
                     record.partition,
@@ -103,6 +107,7 @@ def history(
     *,
     end_offset: int | None = None,
     end_timestamp: Time | None = None,
+    registry_topic: str = SCHEMAS_TOPIC,
     limits: Limits | None = None,
 ) -> History:
     """Decode every record of topics that hold state, deletions included, as far as they are still in the files.
@@ -117,6 +122,8 @@ def history(
         Only records below this offset of their partition.
     end_timestamp : int (ms), str or aware datetime, optional
         Only records before this time.
+    registry_topic : str
+        A schema registry's `kafkastore.topic`, which may be among `topics`.
     limits : Limits, optional
 
     Returns
@@ -131,11 +138,11 @@ def history(
     """
     wanted = [topics] if isinstance(topics, str) else list(topics)
     for topic in wanted:
-        if topic not in INTERNAL_TOPICS and topic != SCHEMAS_TOPIC:
-            known = ", ".join(sorted({*INTERNAL_TOPICS, SCHEMAS_TOPIC}))
+        if topic not in INTERNAL_TOPICS and topic != registry_topic:
+            known = ", ".join(sorted({*INTERNAL_TOPICS, registry_topic}))
             raise ValueError(f"what records of {topic} say is not known; there are {known}")
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
-    return History(log_dir, wanted, AsOf.of(end_offset, end_timestamp))
+    return History(log_dir, wanted, AsOf.of(end_offset, end_timestamp), registry_topic)
 
 
 class _Content(NamedTuple):
@@ -152,9 +159,9 @@ def _control(key: bytes | None) -> _Content:
     return _Content(ControlRecordType(number).name if known else f"CONTROL({number})")
 
 
-def _content(topic: str, key: bytes | None, value: bytes | None) -> _Content:
+def _content(topic: str, key: bytes | None, value: bytes | None, *, is_registry: bool) -> _Content:
     try:
-        return _of_registry(key, value) if topic == SCHEMAS_TOPIC else _message(topic, key, value)
+        return _of_registry(key, value) if is_registry else _message(topic, key, value)
     except (ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, MessageError) else f"is no JSON: {error}"
         return _Content(None, None, _raw(key), _raw(value), why)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.records.batch_table import lost_batch
-from kafkalog.records.columns import RecordColumns
+from kafkalog.records.columns import Column, RecordColumns, ViewColumn
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
 
@@ -129,7 +129,11 @@ def _decoded(window: SegmentWindow, selection: Selection, report: Report) -> Ite
 def read_records(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[KeyedRecord]:
     """Read a topic's records one by one, control records included; see `read_topic`."""
     for partition, columns in read_topic(log_dir, topic, as_of, report):
-        values = [
-            column.tolist() if isinstance(column, np.ndarray) else column.to_pylist() for column in columns.values()
-        ]
-        yield from map(KeyedRecord, repeat(partition), *values)
+        yield from map(KeyedRecord, repeat(partition), *map(listed, columns.values()))
+
+
+def listed(column: Column) -> list[Any]:
+    """The values of a column."""
+    assert not isinstance(column, ViewColumn)
+    values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+    return values

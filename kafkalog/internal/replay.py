@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kafkalog._kernels.last_rows import LastRows
 from kafkalog.errors import Finding, Reason
 from kafkalog.format import TopicPartition
-from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, read_topic
+from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.messages.decoder import MessageError
 from kafkalog.messages.framing import InternalRecord, decode_record
@@ -76,7 +76,7 @@ class LastRecords:
         numbers = np.flatnonzero(self._at >= 0)
         for part in self._kept:
             of_keys = part.take(self._at[numbers])
-            lists = [_listed(of_keys[name]) for name in ("partition", *_KEPT)]
+            lists = [listed(of_keys[name]) for name in ("partition", *_KEPT)]
             yield from zip(map(self._keys.key, numbers.tolist()), map(LastRecord, *lists), strict=True)
 
     def _keep(self, partition: int, columns: RecordColumns, wanted: Mask | None) -> _Last:
@@ -127,7 +127,7 @@ class LastRecords:
         first = np.flatnonzero(is_first)
         producers, is_transactional, is_control = (column[first] for column in all_of)
         markers = np.flatnonzero(is_control)
-        ends = columns["key"].take(first[markers]).to_pylist()  # type: ignore[union-attr]
+        ends = listed(columns.take(first[markers])["key"])
         is_commit = np.zeros(first.size, np.bool_)
         is_commit[markers] = [key is not None and int.from_bytes(key[2:4], "big") == _COMMIT for key in ends]
         for row in markers.tolist() if self._pending else ():
@@ -165,11 +165,6 @@ class _Last(NamedTuple):
     kept: Rows
     """Where they are among the kept ones."""
     offsets: Rows
-
-
-def _listed(column: Any) -> list[Any]:
-    listed: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
-    return listed
 
 
 def load_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[tuple[InternalRecord, LastRecord]]:

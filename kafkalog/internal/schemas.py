@@ -5,19 +5,27 @@ Keys and values are JSON. A key says what its record is (``keytype``):
 ==================  =======================================================================================
 ``SCHEMA``          a version of a subject: id, type, text, references, whether it is deleted
 ``DELETE_SUBJECT``  versions of a subject up to one are deleted (they can be restored)
-``CLEAR_SUBJECT``   deleted versions of a subject are gone for good
-``CONFIG``          compatibility level of a subject, or of all
+``CLEAR_SUBJECT``   deleted versions of a subject, or of a context (``:.context:``), are gone for good
+``CONFIG``          compatibility level, alias and so on of a subject, or of all
 ``MODE``            mode of a subject, or of all
 ``NOOP``            nothing: the registry looks where the topic ends
+``CONTEXT``         a context exists
+``ASSOC``           a subject belongs to a resource, such as a topic
 ==================  =======================================================================================
 
 A schema without a value is gone for good. What was deleted is known here as long as its records are in the files.
+The registry's records have no GUID: it is the MD5 of what they say of the schema. Mirrors `KafkaStoreMessageHandler`,
+`InMemoryCache` and `MD5.ofSchema` of the registry.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -32,7 +40,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"] | str
-_IGNORED: Final = ("NOOP", "CONTEXT")
+_IGNORED: Final = ("NOOP", "CONTEXT", "ASSOC")
 
 
 class SchemaReference(NamedTuple):
@@ -57,8 +65,9 @@ class Schema:
     schema : str
         The text.
     references : list of SchemaReference
-    guid : str or None
-        If the registry has stored one.
+    guid : str
+    metadata, rule_set : dict or None
+        Tags, properties and rules, as they are in the record.
     deleted : {'soft', 'hard'} or None
         ``'soft'``: the registry can restore it. ``'hard'``: only these files have it.
     offset : int
@@ -73,7 +82,9 @@ class Schema:
     type: SchemaType
     schema: str
     references: list[SchemaReference] = field(default_factory=list)
-    guid: str | None = None
+    guid: str = ""
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
     deleted: Literal["soft", "hard"] | None = None
     offset: int = -1
     timestamp: int = -1
@@ -88,25 +99,36 @@ class Schemas(list[Schema]):
 
     Attributes
     ----------
-    compatibility, modes : dict of str to str
-        By subject; an empty one for the registry's default.
+    configs : dict of str to dict
+        By subject; an empty one for the registry's default: ``compatibilityLevel``, ``alias``, ``normalize`` and so on.
+    modes : dict of str to str
+        By subject.
     findings : list of Finding
         Damage, and records that are not a registry's.
     """
 
     def __init__(self, schemas: Iterable[Schema] = ()) -> None:
         super().__init__(schemas)
-        self.compatibility: dict[str, str] = {}
+        self.configs: dict[str, dict[str, Any]] = {}
         self.modes: dict[str, str] = {}
         self.findings: list[Finding] = []
 
+    @property
+    def compatibility(self) -> dict[str, str]:
+        """Compatibility levels by subject, as far as they are set."""
+        levels = {subject: config.get("compatibilityLevel") for subject, config in self.configs.items()}
+        return {subject: str(level) for subject, level in levels.items() if level is not None}
+
     def by_id(self, schema_id: int) -> Schema | None:
-        """Return the schema with an id. Deleted ones count where no other has it; the default context comes first."""
+        """Return the schema with an id.
+
+        Deleted ones count where no other has it; the default context comes first, and then the earliest record.
+        """
         return _best(one for one in self if one.id == schema_id)
 
     def by_guid(self, guid: str) -> Schema | None:
         """Return the schema with a GUID."""
-        return _best(one for one in self if one.guid is not None and one.guid.lower() == guid.lower())
+        return _best(one for one in self if one.guid == guid.lower())
 
     def find(self, subject: str, version: int) -> Schema | None:
         """Return a version of a subject; -1 for its latest version that is not deleted."""
@@ -117,7 +139,12 @@ class Schemas(list[Schema]):
 
     def to_arrow(self) -> pa.Table:
         """The schemas as a table, a row a version of a subject."""
-        return pa.Table.from_pylist([one.as_dict() for one in self], schema=_ARROW)
+        rows = [{**one.as_dict(), "metadata": _json(one.metadata), "rule_set": _json(one.rule_set)} for one in self]
+        return pa.Table.from_pylist(rows, schema=_ARROW)
+
+
+def _json(value: dict[str, Any] | None) -> str | None:
+    return None if value is None else json.dumps(value)
 
 
 _ARROW: Final = pa.schema(
@@ -129,6 +156,8 @@ _ARROW: Final = pa.schema(
         "schema": pa.string(),
         "references": pa.list_(pa.struct({"name": pa.string(), "subject": pa.string(), "version": pa.int32()})),
         "guid": pa.string(),
+        "metadata": pa.string(),
+        "rule_set": pa.string(),
         "deleted": pa.string(),
         "offset": pa.int64(),
         "timestamp": pa.timestamp("ms", tz="UTC"),
@@ -223,21 +252,32 @@ class _Registry:
                 if one.version <= last and one.deleted is None:
                     one.deleted = "soft"
         elif kind == "CLEAR_SUBJECT":
-            for one in self._of(subject):
+            # without a value it was compacted away, and has done its work
+            for one in self._of(subject) if value is not None else ():
                 if one.deleted is not None:
                     one.deleted = "hard"
-        elif kind in ("CONFIG", "MODE"):
-            settings = self.found.compatibility if kind == "CONFIG" else self.found.modes
-            given = None if value is None else value.get("compatibilityLevel" if kind == "CONFIG" else "mode")
-            if given is None:
-                settings.pop(subject, None)
+        elif kind == "CONFIG":
+            if value is None:
+                self.found.configs.pop(subject, None)
             else:
-                settings[subject] = str(given)
+                self.found.configs[subject] = {name: one for name, one in value.items() if name != "subject"}
+        elif kind == "MODE":
+            mode = None if value is None else value.get("mode")
+            if mode is None:
+                self.found.modes.pop(subject, None)
+            else:
+                self.found.modes[subject] = str(mode)
         else:
             raise ValueError(f"a record of keytype {kind!r} is not known")
 
     def _of(self, subject: str) -> list[Schema]:
-        return [one for one in self._by_version.values() if one.subject == subject]
+        """The versions of a subject, of all subjects of a context, or of all."""
+        is_context = subject.startswith(":.") and subject.endswith(":")
+        return [
+            one
+            for one in self._by_version.values()
+            if not subject or one.subject == subject or (is_context and one.subject.startswith(subject))
+        ]
 
     def _schema(self, subject: str, version: int, value: dict[str, Any] | None, record: KeyedRecord) -> None:
         known = self._by_version.get((subject, version))
@@ -258,7 +298,9 @@ class _Registry:
                 SchemaReference(_get(one, "name", str), _get(one, "subject", str), _get(one, "version", int))
                 for one in references
             ],
-            _get(value, "guid", str, "") or None,
+            _get(value, "guid", str, "").lower() or _guid(value),
+            _get(value, "metadata", dict, None),
+            _get(value, "ruleSet", dict, None),
             "soft" if value.get("deleted") is True else None,
             record.offset,
             record.timestamp,
@@ -270,7 +312,9 @@ class _Registry:
 
 def _best(found: Iterable[Schema]) -> Schema | None:
     order = (None, "soft", "hard")
-    return min(found, key=lambda one: (order.index(one.deleted), one.subject.startswith(":.")), default=None)
+    return min(
+        found, key=lambda one: (order.index(one.deleted), one.subject.startswith(":."), one.offset), default=None
+    )
 
 
 def _object(data: bytes | None, what: str) -> dict[str, Any]:
@@ -297,5 +341,59 @@ def _get(fields: dict[str, Any], name: str, kind: type[Any], default: Any = _MIS
     if found is None and default is not _MISSING:
         return default
     if not isinstance(found, kind) or isinstance(found, bool) or (kind is int and abs(found) > _INT32_MAX):
-        raise ValueError(f"{name} is no {'number' if kind is int else 'text'}: {str(found)[:40]!r}")
+        wanted = {int: "number", str: "text", dict: "object"}[kind]
+        raise ValueError(f"{name} is no {wanted}: {str(found)[:40]!r}")
     return found
+
+
+def _guid(value: dict[str, Any]) -> str:
+    """The GUID of a schema: the MD5 that its record has, or that of all that makes the schema what it is.
+
+    Source: MD5.ofSchema, Schema.updateHash of the registry's client.
+    """
+    stored = _get(value, "md5", str, "")
+    try:
+        digest = base64.b64decode(stored, validate=True)
+    except binascii.Error:
+        digest = b""
+    if len(digest) != 16:
+        try:
+            digest = hashlib.md5(b"".join(_hashed(value)), usedforsecurity=False).digest()
+        except (AttributeError, TypeError):
+            raise ValueError("metadata or ruleSet is not a registry's") from None
+    return str(uuid.UUID(bytes=digest))
+
+
+def _hashed(value: dict[str, Any]) -> Iterator[bytes]:
+    yield _get(value, "schema", str).encode(errors="replace")
+    for one in value.get("references") or ():
+        yield from _texts(one.get("name"), one.get("subject"))
+        yield (one["version"] & 0xFFFFFFFF).to_bytes(4, "big")
+    metadata, rule_set = value.get("metadata"), value.get("ruleSet")
+    if metadata is not None:
+        yield b"\1"
+        yield from _texts(metadata.get("tags"), metadata.get("properties"), sorted(metadata.get("sensitive") or ()))
+    if rule_set is not None:
+        yield b"\1"
+        for kind in ("migrationRules", "domainRules", "encodingRules"):
+            for rule in rule_set.get(kind) or ():
+                yield from _texts(*map(rule.get, ("name", "doc", "kind", "mode", "type")))
+                yield from _texts(sorted(rule.get("tags") or ()), rule.get("params"))
+                yield from _texts(*map(rule.get, ("expr", "onSuccess", "onFailure")))
+                if rule.get("disabled"):
+                    yield b"\1"
+        yield from _texts(rule_set.get("enableAt"))
+
+
+def _texts(*values: Any) -> Iterator[bytes]:
+    """Texts in their order, those of objects sorted by name; null is nothing."""
+    for value in values:
+        if isinstance(value, dict):
+            for name in sorted(value):
+                yield from _texts(name, sorted(value[name]) if isinstance(value[name], list) else str(value[name]))
+        elif isinstance(value, list):
+            yield from _texts(*value)
+        elif isinstance(value, str):
+            yield value.encode(errors="replace")
+        elif value is not None:
+            raise TypeError(value)

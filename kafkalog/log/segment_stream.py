@@ -1,15 +1,14 @@
 """Reads the windows of one segment; damage is raised, ends the segment, or is skipped.
 
-To skip damage, `_Resynchroniser` looks for the next intact batch. Records are not decoded here.
+To skip damage, `searching.resume` looks for the next intact batch. Records are not decoded here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorruption, Reason, TruncatedTailError
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, odd_end_error, offsets_from
+from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import Window
 from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader, intact_batch_at, walk, walk_checked, walk_with
 from kafkalog.storage.source import ByteSource
@@ -101,7 +101,7 @@ class SegmentStream:
         self.end_offset: int | None = None
         self.stopped = False
         self._last_position: int | None = None
-        self._resynchroniser: _Resynchroniser | None = None
+        self._start = 0
         self._next_original: int | None = None
         self._n_searches = 0
 
@@ -117,7 +117,8 @@ class SegmentStream:
         segment, source, limits = self.segment, self.source, self.segment.limits
         witnesses = cache(segment.witnesses)  # they take a listing of the directory
         segment.findings = []
-        position: int | None = max(start, segment.first_position)
+        self._start = max(start, segment.first_position)
+        position: int | None = self._start
         while position is not None:
             # after a jump the previous offset is not known: it is no evidence against the first batch
             before = None if position else self.previous
@@ -132,6 +133,11 @@ class SegmentStream:
                 ):
                     reason = odd_end(window, source, before, limits.max_batch_bytes, witnesses)
                     odd = None if reason is None else odd_end_error(window, reason, segment.path)
+                    if odd is None and self._on_corruption == "skip":
+                        row = self._resynchroniser.leading_astray(window)
+                        if row is not None:
+                            window = window.first(row + 1)
+                            odd = odd_end_error(window, Reason.CRC_MISMATCH, segment.path)
                     if odd is not None:
                         if len(window.batches) == 1:
                             raise odd
@@ -172,14 +178,12 @@ class SegmentStream:
             if batch is not None:
                 return self._pass_over(error, batch)
         first = self.previous + 1
-        self._resynchroniser = self._resynchroniser or _Resynchroniser(self.segment, self.source)
-        last = self._last_position
+        behind, last = where, self._last_position
         if last is not None and not self.segment.is_batch_at(self.source, last, 2**63 - 1):
             # The batch before this one is damaged too. Its length led here, so this position may be wrong.
-            position = self._resynchroniser.after(last, -1)
+            behind = last
             self.previous = -1  # the offset of a damaged batch proves nothing
-        else:
-            position = self._resynchroniser.after(where, self.previous)
+        position = self._behind_too_large(error) or self._resynchroniser.after(behind)
         self._last_position = None
         end = self.source.size if position is None else position
         length = max(end - where, 0)
@@ -187,6 +191,25 @@ class SegmentStream:
         finding = replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length)
         self.report(self._lost_between(finding, where, first, position))
         return position
+
+    def _behind_too_large(self, error: KafkalogError) -> int | None:
+        """Position of the intact batch behind one that is larger than the limit, in which no other is looked for."""
+        if error.reason is not Reason.BATCH_TOO_LARGE or error.position is None or error.length is None:
+            return None
+        position = error.position + error.length
+        return None if self._batch_at(position) is None else position
+
+    @cached_property
+    def _resynchroniser(self) -> Resynchroniser:
+        segment = self.segment
+        following = segment.next_base_offset
+        return Resynchroniser(
+            self.source,
+            start=self._start,
+            base_offset=segment.base_offset,
+            end_offset=2**63 - 1 if following is None else following,
+            limits=segment.limits,
+        )
 
     def _lost_between(self, finding: Finding, where: int, first: int, position: int | None) -> Finding:
         """The finding about skipped bytes, with the offsets and the number of records that they may have held."""
@@ -198,6 +221,8 @@ class SegmentStream:
         if end is None or end < first:
             return replace(finding, base_offset=first if end is None else None)
         n = end - first
+        if not n:
+            return replace(finding, base_offset=first, n_records=0, certainty="exact")
         certainty: Certainty = "at_most"
         if self.source.size - where >= kf.RECORD_BATCH_OVERHEAD:
             head = self.source.window(where, where + kf.RECORD_BATCH_OVERHEAD)
@@ -269,50 +294,3 @@ class SegmentStream:
 
 _MOST_SEARCHES = 64
 _WINDOW_BEHIND_DAMAGE = 2**16
-_CANDIDATE_BYTES = 2**9  # cost of a candidate in addition to its bytes
-
-
-class _Resynchroniser:
-    """Finds where reading can continue after damage, in bounded time.
-
-    Parameters
-    ----------
-    segment : Segment
-    source : ByteSource
-        The segment's bytes.
-    """
-
-    def __init__(self, segment: SegmentFile, source: ByteSource) -> None:
-        self._segment, self._source = segment, source
-        index = segment.offset_hint
-        self._positions = np.empty(0, np.int64) if index is None else np.unique(index.position)
-        # A forged index may point at many large candidates. The budget bounds the bytes checksummed in vain.
-        self._budget = 4 * source.size + WINDOW_BYTES
-
-    def after(self, damaged: int, previous_offset: int) -> int | None:
-        """Position of an intact batch after a damaged one, or None.
-
-        Candidates are the position that the damaged batch's length leads to, then the later entries of the offset
-        index. A candidate counts only if a batch with a correct checksum and an offset above `previous_offset` starts
-        there.
-        """
-        source = self._source
-        behind = self._positions[np.searchsorted(self._positions, damaged, side="right") :]
-        candidates: Iterator[int] = map(int, behind)
-        if source.size - damaged >= kf.LOG_OVERHEAD:
-            head = source.window(damaged, damaged + kf.LOG_OVERHEAD)
-            size = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
-            if size > kf.LOG_OVERHEAD:
-                candidates = itertools.chain([damaged + size], candidates)
-        for position in candidates:
-            if self._budget < 0:
-                return None
-            window, n_bytes = intact_batch_at(source, position, self._segment.limits.max_batch_bytes)
-            if window is None:
-                self._budget -= n_bytes + _CANDIDATE_BYTES
-                continue
-            first = first_offset(window.batches)
-            source.release(window.data, position)
-            if first > previous_offset:
-                return int(position)
-        return None

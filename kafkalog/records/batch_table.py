@@ -196,6 +196,11 @@ class Window(NamedTuple):
     records: RecordColumns | None = None
     """Their records, but those of control batches, if these were decoded in the same call."""
 
+    def first(self, n: int) -> Window:
+        """The window with its first `n` batches, without their records."""
+        valid = None if self.valid is None else self.valid[:n]
+        return self._replace(batches=self.batches[:n], valid=valid, records=None)
+
     def without_last(self) -> Window:
         """The window without its last batch."""
         valid, records = self.valid, self.records
@@ -227,6 +232,13 @@ def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
         base = last if before is None else before + 1
     if before is not None and last - before > _MOST_OFFSETS:
         return replace(finding, base_offset=before + 1)  # no segment spans as many: the header is no batch's
+    if error.reason is Reason.CRC_MISMATCH:
+        # where the header does not fit between its neighbours, or is zeros, it is what is damaged
+        start = base if before is None else min(base, before + 1)
+        after = int(batches.base_offset[row + 1]) if row + 1 < len(batches) else last + 1
+        end = max(after, last + 1)
+        if not count or start < base or last + 1 < end <= start + _MOST_OFFSETS:
+            return replace(finding, base_offset=start, last_offset=end - 1, n_records=end - start, certainty="at_most")
     if 0 <= count <= last - base + 1:
         certainty: Certainty = "header" if error.reason is Reason.CRC_MISMATCH else "exact"
     else:

@@ -202,6 +202,7 @@ class Pass:
                     report=found.append,
                     window_bytes=window_bytes,
                     wanted=by_segment.__contains__,
+                    start_at=partial(query.start_at, whole),
                     statistics=counts,
                 )
                 for window in windows:

@@ -85,6 +85,10 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         not read, so damage in them is not found.
     check_crcs : bool
         Verify the checksum of every batch that is read.
+    use_time_index : bool
+        With a lower bound on timestamps, begin in each segment where its ``.timeindex`` says that all records before
+        are older, instead of reading the header of every batch. What the index says is compared with the batch that it
+        is about, and an index that is cut leaves nothing out; but an index that is wrong all the same hides records.
     threads : int, optional
         Number of threads that decode; default: the number of CPUs.
     batch_size : int, optional

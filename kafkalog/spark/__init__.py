@@ -10,7 +10,7 @@
     `stream_writer`   the sink of a streaming query
     `sink_options`    the sink's options, and its columns
     `repartition`     brings the records of each Kafka partition together, for the sink
-    `jobs`            scan, verify, reindex and export as jobs
+    `jobs`            scan, verify, reindex, salvage, recover and export as jobs
     `session`         a Spark session for the command line
 
 If the package is installed, Spark finds the data source by itself. If it is only importable, as from a source tree,
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
     from kafkalog.spark.jobs.export import export as export
     from kafkalog.spark.jobs.rebuild import reindex as reindex
+    from kafkalog.spark.jobs.recover import recover as recover
+    from kafkalog.spark.jobs.salvage import salvage as salvage
     from kafkalog.spark.jobs.scan import batches as batches
     from kafkalog.spark.jobs.scan import scan as scan
     from kafkalog.spark.jobs.verify import verify as verify
 
-__all__ = ["batches", "export", "prepare", "register", "reindex", "scan", "verify"]
+__all__ = ["batches", "export", "prepare", "recover", "register", "reindex", "salvage", "scan", "verify"]
 
 
 def __getattr__(name: str) -> Any:
@@ -40,12 +42,15 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from kafkalog.spark.jobs import export as exporting
         from kafkalog.spark.jobs import rebuild as rebuilding
+        from kafkalog.spark.jobs import recover as recovering
+        from kafkalog.spark.jobs import salvage as salvaging
         from kafkalog.spark.jobs import scan as reading
         from kafkalog.spark.jobs import verify as verifying
 
-        for module in (reading, verifying, rebuilding, exporting):
-            if name in module.__dict__:
-                return module.__dict__[name]
+        for module in (reading, verifying, rebuilding, recovering, salvaging, exporting):
+            found = module.__dict__.get(name)
+            if found is not None and found.__module__ == module.__name__:
+                return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -7,7 +7,9 @@ import java.io.BufferedReader;
 import java.io.BufferedWriter;
 import java.io.DataOutputStream;
 import java.io.File;
+import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.apache.kafka.common.compress.Compression;
@@ -28,21 +30,27 @@ import org.apache.kafka.common.record.internal.SimpleRecord;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
 
 /**
- * Kafka's own builder of batches, and its reader: "build IN OUT" builds a batch from each line of JSON and writes them,
- * each behind its length; "cut IN OUT" says where a producer ends a batch; "read LOG OUT" writes the records of a
- * segment, a line each, checksums checked.
+ * Kafka's own builder of batches, and its reader. Each line of the input is a command with two files, `in` and `out`,
+ * and is answered when it is done: "build" builds a batch from each line of JSON and writes them, each behind its
+ * length; "cut" says where a producer ends a batch; "read" writes the records of a segment, a line each, checksums
+ * checked.
  */
 public class Builder {
     static final ObjectMapper JSON = new ObjectMapper();
 
     public static void main(String[] arguments) throws Exception {
-        Path in = Path.of(arguments[1]);
-        Path out = Path.of(arguments[2]);
-        switch (arguments[0]) {
-            case "build" -> build(in, out);
-            case "cut" -> cut(in, out);
-            case "read" -> read(in.toFile(), out);
-            default -> throw new IllegalArgumentException(arguments[0]);
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line; (line = commands.readLine()) != null; ) {
+            JsonNode command = JSON.readTree(line);
+            Path in = Path.of(command.get("in").asText());
+            Path out = Path.of(command.get("out").asText());
+            switch (command.get("do").asText()) {
+                case "build" -> build(in, out);
+                case "cut" -> cut(in, out);
+                case "read" -> read(in.toFile(), out);
+                default -> throw new IllegalArgumentException(line);
+            }
+            System.out.println("done");
         }
     }
 

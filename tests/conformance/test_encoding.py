@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import random
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +39,30 @@ BUILDER = Path(__file__).with_name("Builder.java")
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Kafka:
-    """Runs a command of `Builder.java`, which is compiled once."""
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Runs commands of `Builder.java` in one JVM."""
     program = java()
-    jars = class_path(program)
-    classes = tmp_path_factory.mktemp("classes")
-    compiler = Path(program).with_name("javac")
-    subprocess.run([str(compiler), "-nowarn", "-cp", jars, "-d", str(classes), str(BUILDER)], check=True)
+    said = tmp_path_factory.mktemp("builder") / "stderr"
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+    with said.open("wb") as log:
+        process = subprocess.Popen(
+            [program, *options, "-cp", class_path(program), str(BUILDER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            encoding="utf-8",
+        )
 
     def run(command: str, given: Path, answer: Path) -> None:
-        options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
-        arguments = (command, str(given), str(answer))
-        done = subprocess.run(
-            [program, *options, "Builder", *arguments],
-            env={**os.environ, "CLASSPATH": os.pathsep.join((str(classes), jars))},
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=240,
-        )
-        assert not done.returncode, done.stderr
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"do": command, "in": str(given), "out": str(answer)}) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n", said.read_text()
 
-    return run
+    yield run
+    process.communicate(timeout=30)
 
 
 def built(kafka: Kafka, folder: Path, batches: list[dict[str, Any]]) -> list[bytes]:

@@ -33,7 +33,7 @@ RECORDS = [
     ({"keytype": "NOOP", "magic": 0}, None),
     other("CONFIG", None, compatibilityLevel="BACKWARD"),
     schema("orders-value", 1, 1),
-    schema("orders-value", 2, 2, '"string"', guid="6a0f7d3e-0000-4000-8000-000000000001"),
+    schema("orders-value", 2, 2, '"string"'),
     schema("bill", 1, 3, PROTO, schemaType="PROTOBUF", references=[{"name": "a.proto", "subject": "a", "version": 1}]),
     schema("old", 1, 4),
     schema("old", 2, 5),
@@ -42,7 +42,7 @@ RECORDS = [
     schema("gone", 1, 6, deleted=True),
     (schema("gone", 1, 6)[0], None),
     schema("cleared", 1, 7, deleted=True),
-    other("CLEAR_SUBJECT", "cleared", magic=0),
+    other("CLEAR_SUBJECT", "cleared", offset=3),
     schema(":.other:bill", 1, 1, '"int"'),
     other("CONFIG", "orders-value", compatibilityLevel="FULL"),
     other("MODE", "bill", mode="READONLY"),
@@ -88,7 +88,7 @@ def test_deleted_ones_are_known_while_they_are_in_the_file(tmp_path: Path) -> No
 def test_lookups_for_decoders(tmp_path: Path) -> None:
     found = read_schemas(kafkalog.open_log_dir(written(tmp_path)))
     assert [one and one.subject for one in map(found.by_id, (1, 6, 99))] == ["orders-value", "gone", None]
-    by_guid = found.by_guid("6A0F7D3E-0000-4000-8000-000000000001")
+    by_guid = found.by_guid("095D71CF-1255-6B9D-5E33-0AD575B3DF5D")
     assert by_guid is not None
     assert by_guid.id == 2
     assert [one and one.version for one in (found.find("old", -1), found.find("old", 1), found.find("x", 1))] == [
@@ -96,6 +96,95 @@ def test_lookups_for_decoders(tmp_path: Path) -> None:
         1,
         None,
     ]
+
+
+RULES = {
+    "domainRules": [
+        {
+            "name": "r",
+            "doc": "d",
+            "kind": "TRANSFORM",
+            "mode": "WRITEREAD",
+            "type": "ENCRYPT",
+            "tags": ["PII", "A"],
+            "params": {"b": "2", "a": "1"},
+            "expr": "e",
+            "onSuccess": "NONE",
+            "onFailure": "ERROR,NONE",
+            "disabled": True,
+        },
+        {"name": "q", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "disabled": False},
+    ],
+    "migrationRules": [{"name": "m", "kind": "TRANSFORM", "mode": "UPGRADE", "type": "JSONATA", "expr": "$"}],
+    "encodingRules": [{"name": "x", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT_PAYLOAD"}],
+    "enableAt": "CLIENT",
+}
+METADATA = {
+    "tags": {"z.**": ["PII", "A"], "a": ["B"]},
+    "properties": {"owner": "é", "confluent:version": "1"},
+    "sensitive": ["s2", "s1"],
+}
+REFERENCES = [{"name": "a.proto", "subject": "a", "version": 3}, {"name": "b", "subject": "b", "version": 1}]
+GUIDS: list[tuple[str, str, dict[str, Any]]] = [
+    ("095d71cf-1255-6b9d-5e33-0ad575b3df5d", '"string"', {}),
+    (
+        "ccc72787-cff3-4fdd-da50-0bd70ea931ed",
+        '{"type":"record","name":"Zoë","fields":[]}',
+        {"references": REFERENCES},
+    ),
+    ("69b0aa4d-4963-009a-d1b0-44a01bc8a9e9", '"int"', {"metadata": METADATA}),
+    ("1d1d1f70-2ee5-5e03-8ce5-4f3b6703c50f", '"int"', {"metadata": {}}),
+    ("9d2ded1e-7864-311f-d1be-0693fba809c9", '"int"', {"ruleSet": RULES}),
+    ("00010203-0405-0607-0809-0a0b0c0d0e0f", '"int"', {"md5": "AAECAwQFBgcICQoLDA0ODw=="}),
+]
+"""What the registry's own classes (client 8.x) say of these records."""
+
+
+def test_guids_are_those_of_the_registry(tmp_path: Path) -> None:
+    records = [schema("s", number, number, text, **more) for number, (_, text, more) in enumerate(GUIDS, 1)]
+    found = kafkalog.schemas(written(tmp_path, records))
+    assert not found.findings
+    assert [one.guid for one in found] == [guid for guid, _, _ in GUIDS]
+    assert [one.id for one in map(found.by_guid, (guid for guid, _, _ in GUIDS)) if one] == [1, 2, 3, 4, 5, 6]
+    assert (found[2].metadata, found[4].rule_set) == (METADATA, RULES)
+    assert json.loads(found.to_arrow().column("rule_set")[4].as_py()) == RULES
+    broken = [schema("s", 1, 1, metadata={"tags": 5}), schema("s", 2, 2, ruleSet={"domainRules": [5]})]
+    assert [finding.base_offset for finding in kafkalog.schemas(written(tmp_path, broken)).findings] == [6, 7]
+
+
+def test_subjects_of_a_context_are_cleared_together(tmp_path: Path) -> None:
+    records = [
+        *(schema(":.c:a", 1, 1, deleted=True), schema(":.c:a", 2, 2), schema(":.d:a", 1, 1, deleted=True)),
+        *(other("DELETE_SUBJECT", ":.d:a", version=1), other("CLEAR_SUBJECT", ":.d:a")),
+        other("CLEAR_SUBJECT", ":.c:", ts=1),
+    ]
+    found = kafkalog.schemas(written(tmp_path, records), deleted=True)
+    assert [(one.subject, one.version, one.deleted) for one in found] == [
+        (":.c:a", 1, "hard"),
+        (":.c:a", 2, None),
+        (":.d:a", 1, "soft"),
+    ]
+
+
+def test_settings_of_subjects(tmp_path: Path) -> None:
+    config = {"alias": "orders-value", "normalize": True, "compatibilityGroup": "major", "defaultMetadata": METADATA}
+    records = [
+        *(other("CONFIG", "a", **config), other("CONFIG", "b", compatibilityLevel="FULL"), other("CONFIG", "b")),
+        *(other("CONFIG", "c", compatibilityLevel="NONE", validateFields=False), other("MODE", None, mode="IMPORT")),
+        ({"keytype": "CONTEXT", "tenant": "default", "context": ".c"}, {"tenant": "default", "context": ".c"}),
+        ({"keytype": "ASSOC", "subject": "a", "resourceName": "orders"}, {"guid": "g"}),
+    ]
+    found = kafkalog.schemas(written(tmp_path, records))
+    assert not found.findings
+    assert found.configs == {"a": config, "c": {"compatibilityLevel": "NONE", "validateFields": False}}
+    assert (found.compatibility, found.modes) == ({"c": "NONE"}, {"": "IMPORT"})
+
+
+def test_the_earliest_schema_of_an_id_counts(tmp_path: Path) -> None:
+    found = kafkalog.schemas(written(tmp_path, [schema("z", 1, 7, '"int"'), schema("a", 1, 7, '"long"')]))
+    one = found.by_id(7)
+    assert one is not None
+    assert one.subject == "z", "a registry passes over another one with the same id"
 
 
 def test_as_of_an_offset_and_a_time(tmp_path: Path) -> None:
@@ -149,5 +238,12 @@ def test_the_command_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture
     assert PROTO in capsys.readouterr().out
     assert main(["schemas", path, "--history"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(RECORDS)
+    (tmp_path / "_schemas-0").rename(tmp_path / "my-registry-0")
+    assert main(["schemas", path, "--history", "--topic", "my-registry"]) == 0
+    assert [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()] == [
+        key["keytype"] for key, _ in RECORDS
+    ]
+    with pytest.raises(ValueError, match=r"there are .* my-registry"):
+        kafkalog.history(path, "_schemas", registry_topic="my-registry")
     assert main(["schemas", path, "-s", "none-such"]) == 0
     assert "no schemas" in capsys.readouterr().err

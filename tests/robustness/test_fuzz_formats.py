@@ -49,7 +49,7 @@ def search(data: bytes, number: int, folder: Path) -> None:
     source = BufferSource(guarded(data))
     found = Found.concatenate([part.joined() for part in find_batches(source)])
     found = with_batches_inside_links(source, found, base_offset=0, limits=DEFAULT_LIMITS)
-    choice = choose(source, found, base_offset=0, next_base_offset=None, epochs=[(0, 0)])
+    choice = choose(source, found, base_offset=0, end_offset=2**31, epochs=[(0, 0)])
     assert (choice.kept.first_offset[1:] > choice.kept.last_offset[:-1]).all()
     assert (np.diff(choice.places) >= 0).all()
     order = np.argsort(choice.kept.start)

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 import kafkalog
+
+_LARGE = 1 << 20
 
 
 def content(directory: Path) -> dict[str, bytes]:
     """All files under a directory, but for the lock file that kafkalog creates as a broker does."""
     return {
-        str(path.relative_to(directory)): path.read_bytes()
+        str(path.relative_to(directory)): _content_of(path)
         for path in sorted(directory.rglob("*"))
         if path.is_file() and path.name != ".lock"
     }
+
+
+def _content_of(path: Path) -> bytes:
+    """All bytes; of a large file, the zeros at its end as a number, for preallocated indexes are holes."""
+    size = path.stat().st_size
+    if size < _LARGE:
+        return path.read_bytes()
+    with path.open("rb") as file:
+        end = 0
+        with contextlib.suppress(OSError):  # there is nothing but a hole behind
+            while end < size:
+                end = os.lseek(file.fileno(), os.lseek(file.fileno(), end, os.SEEK_DATA), os.SEEK_HOLE)
+        data = os.pread(file.fileno(), end, 0).rstrip(b"\0")
+    return data + b" and %d zeros" % (size - len(data))
 
 
 def offsets_of(partition: Path, **options: object) -> list[int]:

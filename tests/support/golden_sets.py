@@ -1,7 +1,7 @@
 """The golden sets: log dirs that real brokers wrote, and what a real consumer read from them.
 
-The sets are packed under ``tests/golden`` (its README describes them) and unpacked once per process into a temporary
-directory. A missing file is an error, never a reason to skip.
+The sets are packed under ``tests/golden`` (its README describes them) and unpacked once a run into a temporary
+directory that all processes of the run share. A missing file is an error, never a reason to skip.
 
 How truth maps to the files:
 
@@ -15,8 +15,10 @@ How truth maps to the files:
 
 import atexit
 import base64
+import fcntl
 import functools
 import json
+import os
 import shutil
 import tarfile
 import tempfile
@@ -27,14 +29,25 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 LOG_DIR = GOLDEN / "log_dir"
 SETS = ("k44", "k28", "k44_extra")
 
+_SHARED_ROOT = "KAFKALOG_GOLDEN_ROOT"
 _TIMESTAMP_TYPES = {"NONE": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 
 @functools.cache
-def _session_root() -> Path:
+def session_root() -> Path:
+    """Directory of what is unpacked; processes started by the first one that asks have the same."""
+    shared = os.environ.get(_SHARED_ROOT)
+    if shared:
+        return Path(shared)
     root = Path(tempfile.mkdtemp(prefix="golden-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    os.environ[_SHARED_ROOT] = str(root)
+    atexit.register(_remove, root, os.getpid())
     return root
+
+
+def _remove(root: Path, pid: int) -> None:
+    if os.getpid() == pid:  # and not a fork of that process
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _extract(set_name: str, archive: str, target: Path) -> Path:
@@ -49,7 +62,7 @@ def _extract(set_name: str, archive: str, target: Path) -> Path:
 
 
 def unpacked(set_name: str, archive: str = "clean") -> Path:
-    """Directory with the content of one archive, shared by the whole process: do not change what is in it.
+    """Directory with the content of one archive, shared by the whole run: do not change what is in it.
 
     ``archive`` is ``clean``, ``unclean``, ``unclean_recovered`` (k44 only), ``rebuilt``, ``truth`` or ``dumps``.
     """
@@ -58,7 +71,14 @@ def unpacked(set_name: str, archive: str = "clean") -> Path:
 
 @functools.cache
 def _unpacked(set_name: str, archive: str) -> Path:
-    return _extract(set_name, archive, _session_root() / set_name / archive)
+    target = session_root() / set_name / archive
+    with (session_root() / f"{set_name}-{archive}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = target.with_name(archive + ".done")
+        if not done.exists():
+            _extract(set_name, archive, target)
+            done.touch()
+    return target
 
 
 def unpack(tmp_root: Path, set_name: str = "k44", archive: str = "clean") -> Path:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.internal.schemas import schemas
 
     if args.history:
-        return print_history(args, console, SCHEMAS_TOPIC)
+        return print_history(args, console, args.topic, registry_topic=args.topic)
     found = schemas(args.paths, **chosen(args, "subjects", "deleted", "topic", *AS_OF))
     console.findings(found.findings)
     if not found:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
 from kafkalog.cli.options import chosen, offset, timestamp
+from kafkalog.format import SCHEMAS_TOPIC
 
 AS_OF: Final = ("end_offset", "end_timestamp", "limits")
 """The options that all functions of `kafkalog.internal` have."""
@@ -28,12 +29,14 @@ def add_as_of(group: Any) -> None:
     )
 
 
-def print_history(args: argparse.Namespace, console: Console, *topics: str) -> None:
+def print_history(
+    args: argparse.Namespace, console: Console, *topics: str, registry_topic: str = SCHEMAS_TOPIC
+) -> None:
     """Print every record of topics as JSON lines."""
     from kafkalog.internal.history import history
 
     prepare_stdout(is_json=True)
-    records = history(args.paths, topics, **chosen(args, *AS_OF))
+    records = history(args.paths, topics, registry_topic=registry_topic, **chosen(args, *AS_OF))
     for record in records:
         console.json(record.as_dict())
     console.findings(records.findings)

@@ -5,6 +5,7 @@
     `wrappers`      where the offsets of compressed v0 and v1 messages begin
     `choosing`      which of them are the log's own
     `copies`        those that are left only in a second copy of a piece of the log
+    `resume`        where reading goes on behind damage
 
 Readers that skip damage go on where this finds a batch, and salvage keeps what it finds. Nothing here knows segments or
 partitions: it is given bytes, and the offsets that bound them.

@@ -58,7 +58,7 @@ def choose(
     found: Found,
     *,
     base_offset: int,
-    next_base_offset: int | None,
+    end_offset: int,
     epochs: Epochs,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Choice:
@@ -70,10 +70,8 @@ def choose(
         The segment; runs of which only a part agrees are walked again.
     found : Found
         Runs from `find_batches`, joined.
-    base_offset : int
-        Of the segment.
-    next_base_offset : int or None
-        Of the next segment, None for the last.
+    base_offset, end_offset : int
+        Offsets that the segment may hold, half-open.
     epochs : list of (epoch, start offset)
         Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
 
@@ -82,9 +80,7 @@ def choose(
     Choice
         Linked rows are in neither of its two parts.
     """
-    low, high = base_offset, base_offset + kf.MAX_RELATIVE_OFFSET + 1
-    if next_base_offset is not None:
-        high = min(high, next_base_offset)
+    low, high = base_offset, end_offset
     claims = found[(found.kind == LINKED) & (found.first_offset >= 0) & (found.last_offset >= found.first_offset)]
     runs = found[found.kind != LINKED]
     if _agree(runs, claims, low, high, epochs):
@@ -93,6 +89,7 @@ def choose(
     keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
     keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
     numbered, is_disproved = read_wrappers(source, runs, limits)
+    doubted[np.isin(doubted, _cleared(numbered, doubted))] = 0
     keep[keep] = _rising_offsets(numbered[keep], claims, ((doubted > 0) | is_disproved)[keep], low)
     # where some of them contradict the log, they are a value's: the others only happen to fit
     is_wrong = ~keep & (doubted > 0)
@@ -152,7 +149,6 @@ def _taken_apart(
     number = np.zeros(len(runs), np.int64)
     drops = _touch(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & (runs.kind[:-1] == SEARCHED)
     drops &= runs.n_batches[:-1] > 1
-    drops[:-1] &= ~_leaves_just_room(runs)
     number[:-1][drops] = np.flatnonzero(drops) + 1
     # another run begins or ends within its offsets; its own two ends are among those counted
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
@@ -178,6 +174,15 @@ def _touch(runs: Found) -> Mask:
     """bool[n-1]: whether a run begins where the one before ends."""
     touches: Mask = runs.start[1:] == runs.end[:-1]
     return touches
+
+
+def _cleared(runs: Found, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Numbers of doubted runs whose offsets reach beyond the next batch's only since one of the two is wrong."""
+    fits = np.zeros(len(runs) + 1, np.bool_)
+    fits[1:-2] = _leaves_just_room(runs)
+    is_last = np.append(doubted[1:] != doubted[:-1], True) & (doubted > 0)
+    cleared: npt.NDArray[np.int64] = doubted[is_last & (fits[:-1] | fits[1:])]
+    return cleared
 
 
 def _leaves_just_room(runs: Found) -> Mask:

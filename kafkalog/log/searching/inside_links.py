@@ -3,6 +3,9 @@
 What lies inside of a damaged batch is not searched, since its records may hold whole batches. But where bytes are lost
 or new, the size field may lead to an intact batch by chance, over others. Then offsets are missing between the two: a
 batch that has just these is the log's own. Where no offset is missing, nothing is searched.
+
+A size field that leads to the end of the file by chance is known by a batch that ends there, too: behind the last value
+of a v2 batch there is one byte at least.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from kafkalog.records.header_walk import LINKED
 from kafkalog.storage.source import ByteSource
 
 _MOST_LINKS: Final = 4096
+_MAGIC_END: Final = 17
 _LOOK_BACK: Final = 64  # runs, of which the nearest may be in a wrong place
 
 
@@ -37,6 +41,7 @@ def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: 
         The same with more rows. A damaged batch around such a row ends where that begins, or is left out if its offsets
         contradict its neighbours.
     """
+    found = _at_the_end(source, found, limits)
     is_link = found.kind == LINKED
     rows = np.flatnonzero(is_link[:-1])
     intact = np.flatnonzero(~is_link)
@@ -72,6 +77,33 @@ def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: 
         parts.append(inside)
         done = row + 1
     return Found.concatenate([*parts, found[done:]])
+
+
+def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
+    """Add the batches that lead to the end of the file, inside of a damaged v2 batch that ends there, too."""
+    row = len(found) - 1
+    if row < 0 or found.kind[row] != LINKED or found.end[row] != source.size:
+        return found
+    start, end = int(found.start[row]), int(found.end[row])
+    window = source.window(start, min(start + _MAGIC_END, end))
+    is_v2 = window.size == _MAGIC_END and window[-1] == 2
+    source.release(window, start)
+    if not is_v2:
+        return found
+    inside = Found.concatenate(list(find_batches(source, start=start + 1, stop=end, limits=limits)))
+    first = len(inside)
+    while first and inside.kind[first - 1] != LINKED and inside.end[first - 1] == end:
+        first -= 1
+        end = int(inside.start[first])
+    inside = inside[first:]
+    if not len(inside):
+        return found
+    inside.kind[:] = SEARCHED
+    link = found[row : row + 1]
+    link.end[:] = end
+    if not link.first_offset[0] <= link.last_offset[0] < inside.first_offset[0]:
+        link = link[:0]
+    return Found.concatenate([found[:row], link, inside])
 
 
 def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:

@@ -16,7 +16,9 @@ from pathlib import Path
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
+from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.outputs import Target
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
@@ -132,21 +134,10 @@ def recover(
     placement = Placement(output, in_place, backup, dry_run, stage_in)
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
-    is_partition = is_partition_directory(root)
-    log_dir = root.absolute().parent if is_partition else root
+    log_dir = root.absolute().parent if is_partition_directory(root) else root
     refuse_if_locked([log_dir])
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
-    offsets = RootOffsets.read(log_dir)
-    directories = [root] if is_partition else _directories(root, report)
-    for finding in offsets.findings:
-        report.findings.add(finding)
-    plans = []
-    for directory in directories:
-        try:
-            plans.append(LoadPlan(directory, offsets, ignores_recovery_point=all_segments, limits=limits))
-        except KafkalogError as error:
-            report.findings.add(error.to_finding())
-            report.partitions.append(RecoveredPartition(str(directory), None, error=str(error)))
+    plans = plan_recovery(root, report, all_segments=all_segments, limits=limits)
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
     with contextlib.ExitStack() as stack:
         placed = placement.enter(stack, root, [plan.path for plan in plans])
@@ -158,10 +149,28 @@ def recover(
         def make(plan: LoadPlan) -> PartitionOutput:
             return placed.partition(plan.path, plan.files.names)
 
-        run = _Run(report, make, index_interval_bytes, None if now is None else parse_milliseconds("now", now), limits)
+        now_ms = None if now is None else parse_milliseconds("now", now)
+        run = RecoveryRun(report, make, index_interval_bytes, now_ms, limits)
         run.recover(plans, threads or min(os.cpu_count() or 1, 4), progress, on_partition)
-        _finish_root(root, placed, report)
+        finish_root(root, placed, report)
     return report
+
+
+def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, limits: Limits) -> list[LoadPlan]:
+    """How a broker would load the partitions of a log dir, or the one that is named; the report gets what it cannot."""
+    is_partition = is_partition_directory(root)
+    offsets = RootOffsets.read(root.absolute().parent if is_partition else root)
+    directories = [root] if is_partition else _directories(root, report)
+    for finding in offsets.findings:
+        report.findings.add(finding)
+    plans = []
+    for directory in directories:
+        try:
+            plans.append(LoadPlan(directory, offsets, ignores_recovery_point=all_segments, limits=limits))
+        except KafkalogError as error:
+            report.findings.add(error.to_finding())
+            report.partitions.append(RecoveredPartition(str(directory), None, error=str(error)))
+    return plans
 
 
 def _directories(root: Path, report: RecoveryReport) -> list[Path]:
@@ -175,8 +184,28 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
     return found
 
 
-class _Run(Target):
-    """Recovers partitions one after the other, while segments are read ahead."""
+ReadSegment = Callable[[Segment, int, bool], RecoveredSegment]
+
+
+def _read_segment(segment: Segment, index_interval_bytes: int, with_producers: bool) -> RecoveredSegment:
+    return recover_segment(segment, index_interval_bytes, with_producers=with_producers)
+
+
+class RecoveryRun(Target):
+    """Recovers partitions one after the other, while segments are read ahead.
+
+    Parameters
+    ----------
+    report : RecoveryReport
+        Rows and findings are added to it.
+    make_output : callable
+        Returns the output of a partition.
+    index_interval_bytes : int or None
+    now_ms : int or None
+    limits : Limits
+    read : callable, optional
+        ``read(segment, index_interval_bytes, with_producers)`` returns what a segment holds. Default: read it.
+    """
 
     def __init__(
         self,
@@ -185,8 +214,10 @@ class _Run(Target):
         index_interval_bytes: int | None,
         now_ms: int | None,
         limits: Limits,
+        read: ReadSegment | None = None,
     ) -> None:
         self._report, self._make_output, self._limits = report, make_output, limits
+        self._read = read
         self._interval, self._now = index_interval_bytes, now_ms
         self._rebuilt = RebuildReport(findings=report.findings)
         self._by_path: dict[Path, PartitionRecovery] = {}
@@ -202,7 +233,13 @@ class _Run(Target):
     ) -> None:
         self._on_partition = on_partition
         self._rebuilder = Rebuilder(
-            self._rebuilt, self, is_in_place=False, damaged="cut", limits=self._limits, progress=progress
+            self._rebuilt,
+            self,
+            is_in_place=False,
+            damaged="cut",
+            limits=self._limits,
+            progress=progress,
+            read=self._read,
         )
         self._rebuilder.run(self._works(plans), threads)
 
@@ -248,7 +285,7 @@ class _Run(Target):
             if segment not in plan.recovered:
                 end = bases[-1]
                 continue
-            found = recover_segment(segment, interval, with_producers=False)
+            found = (self._read or _read_segment)(segment, interval, False)
             end = found.next_offset
             if (found.is_cut and segment.base_offset not in plan.cut_before) or found.is_emptied:
                 break
@@ -297,7 +334,7 @@ def _ends(report: RecoveryReport) -> dict[kf.TopicPartition, int]:
     return found
 
 
-def _finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
+def finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
     """Write the files of the log dir itself; raise if the copy of a partition is not recovered."""
     report.n_backup_files = placed.n_backup_files
     if placed.is_partition:

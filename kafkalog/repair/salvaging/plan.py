@@ -93,11 +93,12 @@ def plan_segment(
     found = Found.concatenate(parts)
     del parts
     found = with_batches_inside_links(source, found, base_offset=segment.base_offset, limits=limits)
+    end_offset = segment.base_offset + kf.MAX_RELATIVE_OFFSET + 1
     choice = choose(
         source,
         found,
         base_offset=segment.base_offset,
-        next_base_offset=next_base_offset,
+        end_offset=end_offset if next_base_offset is None else min(next_base_offset, end_offset),
         epochs=epochs,
         limits=limits,
     )

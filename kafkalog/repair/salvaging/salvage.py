@@ -134,24 +134,59 @@ def salvage(
         staged = None if dry_run else stack.enter_context(staged_directory(target))
         starts: dict[kf.TopicPartition, int] = {}
         for partition, only in chosen:
-            name = partition.topic_partition or _NAMELESS
-            salvaged = SalvagedPartition(str(partition.path), str(target / str(name)))
-            segments = [one for one in partition.segments if only is None or one.base_offset in only]
-            salvaged.start_offset = segments[0].base_offset if segments else 0
-            one = _PartitionSalvage(partition, segments, salvaged, report.findings.add, records, limits)
-            if staged is None:
-                one.run(None, pool, threads, progress)
-            else:
-                one.run(staged, pool, threads, progress)
-                if partition.log_start_offset > salvaged.start_offset:
-                    starts[name] = min(partition.log_start_offset, salvaged.end_offset)
+            salvaged, start = salvage_partition(
+                partition, only, target, staged, pool,
+                threads=threads, records=records, note=report.findings.add, progress=progress, limits=limits,
+            )  # fmt: skip
             report.partitions.append(salvaged)
+            if start is not None:
+                starts[partition.topic_partition or _NAMELESS] = start
         if staged is not None:
-            _finish(staged, report, opened, starts)
+            finish_output(staged, report, opened, starts)
     return report
 
 
-def _finish(
+def salvage_partition(
+    partition: Partition,
+    only: frozenset[int] | None,
+    target: Path,
+    staged: StagedDirectory | None,
+    pool: OrderedPool,
+    *,
+    threads: int = 1,
+    records: bool = False,
+    note: Callable[[Finding], object],
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[SalvagedPartition, int | None]:
+    """Salvage one partition; returns what became of it, and its log start offset if that lies inside of a segment.
+
+    Parameters
+    ----------
+    partition : Partition
+    only : frozenset of int or None
+        Base offsets of the segments to save; all if None.
+    target : Path
+        The output, as it is named in the report.
+    staged : StagedDirectory or None
+        Where the partition is written; None in a dry run.
+    pool : OrderedPool
+    threads, records, progress, limits
+        See `salvage`.
+    note : callable
+        Called with each finding.
+    """
+    name = partition.topic_partition or _NAMELESS
+    salvaged = SalvagedPartition(str(partition.path), str(target / str(name)))
+    segments = [one for one in partition.segments if only is None or one.base_offset in only]
+    salvaged.start_offset = segments[0].base_offset if segments else 0
+    _PartitionSalvage(partition, segments, salvaged, note, records, limits).run(staged, pool, threads, progress)
+    if staged is None or partition.log_start_offset <= salvaged.start_offset:
+        return salvaged, None
+    return salvaged, min(partition.log_start_offset, salvaged.end_offset)
+
+
+def finish_output(
     staged: StagedDirectory, report: SalvageReport, opened: object, starts: dict[kf.TopicPartition, int]
 ) -> None:
     """Write the report and the files of the log dir."""

@@ -3,7 +3,10 @@
     `scan`     records and batches as DataFrames
     `verify`   `kafkalog.verify` as a job
     `rebuild`  `kafkalog.reindex` as a job
+    `salvage`  `kafkalog.salvage` as a job
+    `recover`  `kafkalog.recover` as a job
     `export`   `kafkalog.export` as a job
+    `pieces`   the output of a job that tasks write in pieces
     `passes`   first each segment alone, then the segments of a partition together
     `tables`   turns a table of tasks into a DataFrame of results
     `ledger`   the finished tasks of a job, so that a later run can resume it

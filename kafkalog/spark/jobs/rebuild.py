@@ -195,7 +195,7 @@ def reindex(
             staged = str(stack.enter_context(staged_directory(output)).path)
         now_ms = None if now is None else parse_milliseconds("now", now)
         writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, ledger)
-        intervals = _intervals(spark, chosen, index_interval_bytes, task_bytes, limits)
+        intervals = intervals_of(spark, chosen, index_interval_bytes, task_bytes, limits)
         with_producers = is_replayed(wanted)
 
         def of_segment(segment: Segment, interval: IndexInterval) -> _Found:
@@ -213,7 +213,7 @@ def reindex(
     return frame_of(spark, table)
 
 
-def _intervals(
+def intervals_of(
     spark: SparkSession, chosen: Sequence[Partition], given: int | None, task_bytes: int, limits: Limits
 ) -> list[IndexInterval]:
     """Return the `index.interval.bytes` of each partition; executors find it, as that may need reading segments."""

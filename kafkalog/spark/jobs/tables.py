@@ -18,7 +18,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.errors import Finding, Findings, KafkalogError, Reason
 
 FINDING: Final = pa.struct(
     [
@@ -166,6 +166,15 @@ def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def findings_of(rows: Iterable[Mapping[str, Any]] | None) -> list[Finding]:
     """Return rows of `FINDING` as findings."""
     return [Finding(**{**row, "reason": Reason(row["reason"])}) for row in rows or ()]
+
+
+def add_findings(findings: Findings, of_task: Findings) -> None:
+    """Add the findings of a task to those of the job; they are about other directories than these."""
+    kept = of_task.rows[: max(findings.limit - len(findings.rows), 0)]
+    findings.rows += kept
+    findings.n_more += of_task.n_more + len(of_task.rows) - len(kept)
+    findings.n_damage += of_task.n_damage
+    findings.losses.update(of_task.losses)
 
 
 def error_data(error: KafkalogError) -> bytes:

@@ -1,0 +1,148 @@
+"""Says where reading can go on behind damage: at the next batch that salvage would keep of the same file.
+
+The segment is searched once, from where its reading began, at the first damage; every damage after it is looked up. So
+the work is linear in the size of the segment, and the batches are chosen by all of them: where some contradict each
+other, the most that agree are right.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import Limits, ReadError
+from kafkalog.indexes.odd_offsets import first_offset
+from kafkalog.log.searching.choosing import choose
+from kafkalog.log.searching.inside_links import with_batches_inside_links
+from kafkalog.log.searching.resync import Found, find_batches
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.header_walk import intact_batch_at, window_of
+from kafkalog.storage.source import ByteSource
+
+MOST_RUNS: Final = 2**16
+"""Runs of batches among which is chosen at a time; more are chosen piece by piece, so that memory is bounded."""
+
+
+class Resynchroniser:
+    """Finds where reading can continue after damage, in time linear in the size of the segment.
+
+    Parameters
+    ----------
+    source : ByteSource
+        The segment's bytes.
+    start : int
+        Where reading began: a batch boundary.
+    base_offset, end_offset : int
+        Offsets of the segment's batches lie between these, half-open.
+    limits : Limits
+    """
+
+    def __init__(self, source: ByteSource, *, start: int, base_offset: int, end_offset: int, limits: Limits) -> None:
+        self._source, self._limits = source, limits
+        self._parts = find_batches(source, start=start, limits=limits)
+        self._lowest, self._end_offset = base_offset, end_offset
+        self._start: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._end = self._start
+
+    def after(self, damaged: int) -> int | None:
+        """Position of the log's next intact batch behind a position, or None."""
+        row = self._run_behind(damaged)
+        if row is None or self._start[row] > damaged:
+            return None if row is None else int(self._start[row])
+        # one of the log's own batches, to which the reader objects for another reason: the next one
+        behind = self._end_of(damaged) or int(self._end[row])
+        row = self._run_behind(behind)
+        if row is not None and self._start[row] < behind and self._end_of(behind) is None:
+            row = self._run_behind(int(self._end[row]))
+        return None if row is None else max(int(self._start[row]), behind)
+
+    def _run_behind(self, position: int) -> int | None:
+        """Row of the first run that ends behind a position."""
+        while (row := int(np.searchsorted(self._end, position, side="right"))) >= self._start.size:
+            if not self._search():
+                return None
+        return row
+
+    def _end_of(self, position: int) -> int | None:
+        """Where the intact batch at a position ends, None if there is none."""
+        window, _ = intact_batch_at(self._source, position, self._limits.max_batch_bytes)
+        if window is None:
+            return None
+        self._source.release(window.data, position)
+        return int(window.batches.next_position[0])
+
+    def leading_astray(self, window: Window) -> int | None:
+        """Row of a damaged batch whose size field leads over batches of the log, or whose offsets are theirs, or None.
+
+        Only rows behind which offsets are missing, or no batch begins, are looked at.
+        """
+        batches = window.batches
+        if window.valid is not None and window.valid.all():
+            return None
+        rows = np.flatnonzero(batches.base_offset[1:] > batches.last_offset[:-1] + 1)
+        if self._leads_nowhere(batches):
+            rows = np.append(rows, len(batches) - 1)
+        if not rows.size:
+            return None
+        valid = valid_crcs(window, batches[rows]) if window.valid is None else window.valid[rows]
+        for row in rows[~valid].tolist():
+            position = self.after(int(batches.position[row]))
+            if position is None:
+                continue
+            if position < batches.next_position[row] or self._first_offset(position) <= batches.last_offset[row]:
+                return int(row)
+        return None
+
+    def _first_offset(self, position: int) -> int:
+        """Of the intact batch at a position."""
+        window, _ = intact_batch_at(self._source, position, self._limits.max_batch_bytes)
+        if window is None:
+            return kf.NO_OFFSET
+        self._source.release(window.data, position)
+        return first_offset(window.batches)
+
+    def _leads_nowhere(self, batches: BatchTable) -> bool:
+        """Whether the file goes on behind the last of some batches, but with no batch."""
+        source, position, last = self._source, int(batches.next_position[-1]), int(batches.last_offset[-1])
+        left = source.size - position
+        if left < _HEAD:
+            return left > 0
+        data = window_of(source, position, position + _HEAD)
+        head = data.tobytes()
+        source.release(data, position)
+        if len(head) < _HEAD:
+            return False  # the file was cut meanwhile
+        offset, size = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:12], "big", signed=True)
+        is_size = kf.MESSAGE_V0_OVERHEAD <= size <= left - kf.LOG_OVERHEAD
+        return offset <= last or not is_size or head[16] > 2
+
+    def _search(self) -> bool:
+        """Search on; False if there is nothing more."""
+        parts: list[Found] = []
+        n_runs = 0
+        try:
+            for part in self._parts:
+                parts.append(part.joined())
+                n_runs += len(parts[-1])
+                if n_runs >= MOST_RUNS:
+                    break
+        except ReadError:  # the walk will say so, where it gets there
+            self._parts = iter(())
+        if not n_runs:
+            return False
+        limits = self._limits
+        found = Found.concatenate(parts)
+        found = with_batches_inside_links(self._source, found, base_offset=self._lowest, limits=limits)
+        bounds = {"base_offset": self._lowest, "end_offset": self._end_offset}
+        choice = choose(self._source, found, **bounds, epochs=[], limits=limits)
+        own = choice.kept[choice.places == choice.kept.start]  # others stand elsewhere: reading goes forward only
+        if len(own):
+            self._lowest = int(own.last_offset[-1]) + 1
+        self._start, self._end = own.start, own.end
+        return True
+
+
+_HEAD: Final = 17  # bytes up to and including the magic

@@ -1,0 +1,215 @@
+"""Reading that skips damage goes on at the next batch that salvage keeps, and nothing is lost unsaid."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import builder
+import numpy as np
+import pytest
+import salvage_trials
+from effort import examples
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import DEFAULT_LIMITS, Finding
+from kafkalog.log.searching import resume
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.records.batch_table import lost_batch, valid_crcs
+from kafkalog.records.spans import batch_error
+from kafkalog.repair.salvaging.plan import plan_segment
+
+KINDS = ("flip", "insert", "cut", "zero", "length", "garbage", "duplicate")
+
+
+def dense(n: int = 60, n_records: int = 5, codec: int = 0) -> bytes:
+    """Batches of one size, which a wrong size field may lead to by chance."""
+    records = [builder.record_v2(delta, delta, b"k", b"v" * 30) for delta in range(n_records)]
+    return b"".join(
+        builder.batch_v2(records, base_offset=n_records * row, codec=codec, base_timestamp=10**12) for row in range(n)
+    )
+
+
+def dumped(codec: int) -> bytes:
+    """Values that hold whole batches, as of a topic of segments; their offsets fit the holes that damage leaves."""
+    inner = [dense(1, 5).replace(bytes(8), (5 * row).to_bytes(8, "big"), 1) for row in range(120)]
+    return b"".join(
+        builder.batch_v2(
+            [builder.record_v2(delta, delta, b"k", inner[3 * row + delta]) for delta in range(3)],
+            base_offset=3 * row,
+            codec=codec,
+        )
+        for row in range(40)
+    )
+
+
+def source_of(name: str, data: bytes) -> salvage_trials.Source:
+    return salvage_trials.Source(name, 0, data, tuple(builder.batch_positions(data)))
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[salvage_trials.Source]:
+    made = [source_of("dense", dense()), source_of("dumped", dumped(0)), source_of("dumped-zstd", dumped(4))]
+    return [*salvage_trials.sources(), *made]
+
+
+def skipped(log: Path, *, is_last: bool = True) -> tuple[list[bytes], list[Finding]]:
+    """The intact batches that reading gives, and all findings, those of wrong checksums included."""
+    data = log.read_bytes()
+    segment = Segment(log, is_last=is_last)
+    batches, findings = [], []
+    with segment.open() as source:
+        for window in SegmentStream(segment, source, on_corruption="skip", report=findings.append).windows():
+            for row, is_valid in enumerate(valid_crcs(window).tolist()):
+                start, end = int(window.batches.position[row]), int(window.batches.next_position[row])
+                if is_valid:
+                    batches.append(data[start:end])
+                else:
+                    error = batch_error(STATUS["CRC_MISMATCH"], window.batches, row, str(log))
+                    findings.append(lost_batch(error, window.batches))
+    return batches, findings
+
+
+def salvaged(log: Path) -> list[bytes]:
+    data = log.read_bytes()
+    segment = Segment(log)
+    with segment.open() as source:
+        kept = plan_segment(segment, source, None, [], DEFAULT_LIMITS, lambda n: None).kept
+    return [
+        data[start + first : start + end]
+        for start, stop in zip(kept.start.tolist(), kept.end.tolist(), strict=True)
+        for first, end in builder.batch_positions(data[start:stop])
+    ]
+
+
+def n_records(batches: list[bytes]) -> int:
+    return sum(int.from_bytes(batch[57:61], "big") for batch in batches)
+
+
+def trials(
+    seed: int, n: int, sources: list[salvage_trials.Source]
+) -> Iterator[tuple[int, salvage_trials.Source, str, bytes]]:
+    for number in range(n):
+        rng = np.random.default_rng((seed, number))
+        source, kind = sources[int(rng.integers(len(sources)))], KINDS[number % len(KINDS)]
+        if kind == "duplicate":
+            first, last = sorted(rng.integers(0, len(source.data), 2).tolist())
+            yield number, source, kind, source.data[:last] + source.data[first:last] + source.data[last:]
+        else:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(salvage_trials, "KINDS", (kind,))
+                yield number, source, kind, salvage_trials.damage(rng, source, 1).data
+
+
+def check(seed: int, n: int, folder: Path, sources: list[salvage_trials.Source]) -> None:
+    n_unseen = 0
+    for number, source, kind, data in trials(seed, n, sources):
+        log = folder / kf.segment_file_name(source.base_offset)
+        log.write_bytes(data)
+        given, findings = skipped(log)
+        kept = salvaged(log)
+        log.unlink()
+        original = set(source.batches)
+        where = f"trial {number}: {kind} in {source.name}"
+        if given != kept:
+            # only where the damage is in a base offset or a leader epoch, which no checksum covers
+            protected = {salvage_trials._protected(batch) for batch in original}
+            extra = [batch for batch in given if batch not in original]
+            assert extra, where
+            assert all(salvage_trials._protected(batch) in protected for batch in extra), where
+            n_unseen += 1
+            continue
+        assert sum(map(len, given)) + sum(one.length or 0 for one in findings) == len(data), where
+        is_known = all(one.n_records is not None for one in findings)
+        if (
+            is_known
+            and source.batches[0][16] == 2
+            and kind not in ("cut", "duplicate")
+            and "compact" not in source.name
+        ):
+            lost = sum(one.n_records or 0 for one in findings)
+            actual = n_records(source.batches) - n_records([one for one in given if one in original])
+            is_sure = all(one.certainty != "header" for one in findings)
+            assert lost >= actual or not is_sure, where
+    assert n_unseen <= n // 50 + 1
+
+
+def test_skip_gives_exactly_the_undamaged_batches_that_salvage_keeps(
+    tmp_path: Path, sources: list[salvage_trials.Source]
+) -> None:
+    check(1, examples(3000), tmp_path, sources)
+
+
+@pytest.mark.soak
+def test_skip_and_salvage_agree_on_many_damages(tmp_path: Path, sources: list[salvage_trials.Source]) -> None:
+    check(20261122, 50_000, tmp_path, sources)
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    return directory
+
+
+def offsets(partition: Path, **options: object) -> tuple[list[int], kafkalog.Scan]:
+    scan = kafkalog.scan(partition, columns=["offset"], on_corruption="skip", **options)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        return scan.to_table().column(0).to_pylist(), scan
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("at", [3, 20, 70])
+def test_four_bytes_inserted_cost_one_batch(partition: Path, at: int, threads: int) -> None:
+    data, size = dense(), len(dense(1))
+    (partition / kf.segment_file_name(0)).write_bytes(data[: 20 * size + at] + b"oops" + data[20 * size + at :])
+    found, scan = offsets(partition, threads=threads)
+    assert found == [*range(100), *range(105, 300)]
+    (loss,) = scan.losses.values()
+    assert (loss.n_records, loss.first_offset, loss.last_offset, loss.n_unknown) == (5, 100, 104, 0)
+    assert sum(one.length or 0 for one in scan.findings) == size + 4
+
+
+def test_a_size_field_that_leads_over_intact_batches_costs_one_batch(partition: Path) -> None:
+    data, size = bytearray(dense()), len(dense(1))
+    data[20 * size + 8 : 20 * size + 12] = (4 * size - 12).to_bytes(4, "big")  # to the batch at 120, over three
+    (partition / kf.segment_file_name(0)).write_bytes(data)
+    found, scan = offsets(partition)
+    assert found == [*range(100), *range(105, 300)]
+    assert [(one.n_records, one.certainty, one.length) for one in scan.findings] == [(5, "exact", size)]
+
+
+def test_more_runs_than_are_held_are_chosen_piece_by_piece(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume, "MOST_RUNS", 2)
+    monkeypatch.setattr("kafkalog.records.header_walk._SEARCH_ROWS", 3)
+    data, size = bytearray(dense()), len(dense(1))
+    for row in range(5, 55, 4):
+        data[row * size + 16] = 9
+    data[30 * size : 30 * size] = b"x" * 99
+    (partition / kf.segment_file_name(0)).write_bytes(data)
+    found, scan = offsets(partition)
+    assert found == [one for one in range(300) if one // 5 not in range(5, 55, 4)]
+    assert scan.losses[str(partition)].n_records == 13 * 5
+
+
+@pytest.mark.parametrize("claimed", [100, 3000, 2**20])
+def test_skipping_is_linear_in_hostile_bytes(partition: Path, claimed: int) -> None:
+    head = builder.batch_v2([builder.record_v2()], base_offset=5, leader_epoch=1)[:61]
+    head = head[:8] + claimed.to_bytes(4, "big") + head[12:]
+    took = []
+    for n_bytes in (2**21, 2**22):
+        (partition / kf.segment_file_name(0)).write_bytes(dense(2) + head * (n_bytes // 61) + b"\xff" * 99)
+        best = 10.0
+        for _ in range(2):
+            before = time.process_time()
+            assert offsets(partition, check_crcs=True)[0][:5] == [0, 1, 2, 3, 4]
+            best = min(best, time.process_time() - before)
+        took.append(best)
+    assert took[1] < 3 * took[0] + 0.05
+    assert took[0] < 4  # 2 MiB
