@@ -27,7 +27,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -38,17 +38,10 @@ from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
+from kafkalog.values.schemas import SchemaReference
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"] | str
 _IGNORED: Final = ("NOOP", "CONTEXT", "ASSOC")
-
-
-class SchemaReference(NamedTuple):
-    """A schema that another one imports."""
-
-    name: str
-    subject: str
-    version: int
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from kafkalog.values.options import schema_text
 _SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 
 
-class Reference(NamedTuple):
+class SchemaReference(NamedTuple):
     """What a schema refers to: the name that it uses, and the subject and version of that schema."""
 
     name: str
@@ -32,12 +32,12 @@ class Schema(NamedTuple):
     type : {"AVRO", "PROTOBUF", "JSON"}
     schema : str
         The text.
-    references : sequence of Reference
+    references : sequence of SchemaReference
     """
 
     type: str
     schema: str
-    references: Sequence[Reference] = ()
+    references: Sequence[SchemaReference] = ()
 
 
 class SchemaSource(Protocol):
@@ -59,7 +59,7 @@ def find_schema(source: SchemaSource, key: SchemaKey) -> Schema | None:
     return found
 
 
-def find_reference(source: SchemaSource, reference: Reference) -> Schema | None:
+def find_reference(source: SchemaSource, reference: SchemaReference) -> Schema | None:
     """The schema that another one refers to."""
     found: Schema | None = source.find(reference.subject, reference.version)
     if found is None and isinstance(source, DirectorySchemas):
@@ -135,6 +135,7 @@ class DirectorySchemas:
 def parse_schema(found: Mapping[str, Any]) -> Schema:
     """A schema in the registry's JSON."""
     references = tuple(
-        Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in found.get("references") or ()
+        SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
+        for one in found.get("references") or ()
     )
     return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), references)
