@@ -240,7 +240,7 @@ class Console:
                 self._report = None
                 self.error(OutputError(f"the report could not be written: {error.strerror or error}"))
         if self._n_unprinted:
-            self.message("damage", f"{self._n_unprinted:,} more findings of damage; -v says each")
+            self.message("damage", f"{self._n_unprinted:,} more findings of damage; -v prints each")
             self._n_unprinted = 0
 
 

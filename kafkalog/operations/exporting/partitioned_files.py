@@ -75,7 +75,7 @@ class PartitionedFiles:
         if not part and len(self._n_parts) == self._max_directories:
             raise LimitExceededError(
                 Reason.TOO_MANY_DIRECTORIES,
-                f"the records want more than {self._max_directories} directories",
+                f"the records need more than {self._max_directories} directories",
                 path=self._directory.target,
             )
         while len(self._open) >= MAX_OPEN_FILES:
