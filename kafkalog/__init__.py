@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kafkalog.internal.list_producers import PartitionProducers
     from kafkalog.internal.metadata import Metadata, metadata
     from kafkalog.internal.remote_log import RemoteLog, RemoteSegment, remote_log
-    from kafkalog.internal.schemas import Schema, Schemas, schemas
+    from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
     from kafkalog.internal.share_state import Delivery
     from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
@@ -99,7 +99,6 @@ if TYPE_CHECKING:
     from kafkalog.state.log_config import LogConfig
     from kafkalog.state.producers import ProducerSnapshot
     from kafkalog.values.decoding import DecodeWarning
-    from kafkalog.values.schemas import SchemaReference
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
 __version__ = "0.2.0"
@@ -115,7 +114,7 @@ _HOMES = {
     "internal.list_producers": ("PartitionProducers",),
     "internal.metadata": ("Metadata", "metadata"),
     "internal.remote_log": ("RemoteLog", "RemoteSegment", "remote_log"),
-    "internal.schemas": ("Schema", "Schemas", "schemas"),
+    "internal.schemas": ("Schema", "SchemaReference", "Schemas", "schemas"),
     "internal.share_state": ("Delivery",),
     "internal.transactions": ("OpenTransaction", "Transaction", "Transactions", "transactions"),
     "log.log_dir": ("LogDir",),
@@ -159,7 +158,6 @@ _HOMES = {
     "state.log_config": ("LogConfig",),
     "state.producers": ("ProducerSnapshot",),
     "values.decoding": ("DecodeWarning",),
-    "values.schemas": ("SchemaReference",),
     "writing.partition_writer": ("AppendResult", "PartitionWriter", "Producer"),
 }
 _LAZY = {name: module for module, names in _HOMES.items() for name in names}

@@ -27,7 +27,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -38,10 +38,17 @@ from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
-from kafkalog.values.schemas import SchemaReference
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"] | str
 _IGNORED: Final = ("NOOP", "CONTEXT", "ASSOC")
+
+
+class SchemaReference(NamedTuple):
+    """What a schema refers to: the name that it uses, and the subject and version of that schema."""
+
+    name: str
+    subject: str
+    version: int
 
 
 @dataclass(slots=True)

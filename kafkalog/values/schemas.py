@@ -10,18 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from kafkalog.internal.schemas import SchemaReference
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import schema_text
 
 _SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
-
-
-class SchemaReference(NamedTuple):
-    """What a schema refers to: the name that it uses, and the subject and version of that schema."""
-
-    name: str
-    subject: str
-    version: int
 
 
 class Schema(NamedTuple):

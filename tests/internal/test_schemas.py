@@ -14,8 +14,7 @@ import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.cli import main
 from kafkalog.internal.reading import KeyedRecord
-from kafkalog.internal.schemas import _Registry, read_schemas
-from kafkalog.values.schemas import SchemaReference
+from kafkalog.internal.schemas import SchemaReference, _Registry, read_schemas
 
 AVRO = '{"type":"record","name":"A","fields":[]}'
 PROTO = 'syntax = "proto3"; message B { A a = 1; }'

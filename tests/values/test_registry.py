@@ -14,8 +14,9 @@ import pytest
 
 import kafkalog
 from kafkalog import PartitionWriter, ReadError
+from kafkalog.internal.schemas import SchemaReference
 from kafkalog.values.registry import Registry, schema_source
-from kafkalog.values.schemas import DirectorySchemas, Schema, SchemaReference
+from kafkalog.values.schemas import DirectorySchemas, Schema
 
 GUID = "0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab"
 TEXT = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]})
