@@ -88,7 +88,7 @@ def add_scan_reading(parser: argparse.ArgumentParser, *, threads: bool = True) -
     add_limits(reading)
 
 
-FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "jsonschema")
+FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "protobuf", "jsonschema")
 """Those of `kafkalog.values.options`, which to import for a help text would take longer than the rest."""
 
 
