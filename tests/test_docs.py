@@ -161,6 +161,30 @@ def test_the_picture_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch)
     assert (DOCS / "terminal.svg").read_text() == drawn, "run python docs/terminal.py"
 
 
+def test_the_picture_and_the_readme_have_the_figures_of_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    speed = importlib.import_module("speed")
+    assert (DOCS / "_static" / "speed.svg").read_text() == speed.drawn(), "run python docs/speed.py"
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    ratios = speed.table("How many times as fast kafkalog is, and the aim")
+
+    def ends(row: str) -> tuple[float, float]:
+        values = [float(cell.split()[0]) for cell in ratios[row].values()]
+        return min(values), max(values)
+
+    (slow, fast), (mapped_slow, mapped_fast) = ends("read: Parquet"), ends("mapped views: Parquet mapped")
+    assert f"decodes at {1 / fast:.1f} to {1 / slow:.1f} of the speed" in readme
+    assert f"{1 / mapped_fast:.1f} to {1 / mapped_slow:.1f} memory-mapped" in readme
+    slow, fast = ends("read: aiokafka")
+    assert f"aiokafka decodes at 1/{slow:.1f} to 1/{fast:.1f} of the speed" in readme
+    slow, fast = ends("read: the best of Java")
+    assert f"Against Java's own readers it is {slow:.2f} to {fast:.1f} times as fast" in readme
+    slow, fast = ends("views in memory: krabka")
+    assert f"against a Rust reader in memory {slow:.2f} to {fast:.1f} times" in readme
+    missed = sum("miss" in cell for row in ratios.values() for cell in row.values())
+    assert f"{missed} of the aims are missed" in readme
+
+
 def test_every_page_is_reached_from_the_front_page() -> None:
     seen, left = set(), [DOCS / "index.md"]
     while left:

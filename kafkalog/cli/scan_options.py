@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SCAN: Final = (
     *("topics", "partitions", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "limit", "latest"),
     *("filters", "isolation_level", "include_control", "include_deleted", "internal", "on_corruption", "threads"),
-    "limits",
+    *("limits", "use_time_index"),
 )
 """The options of a scan that have the name of the parameter."""
 
@@ -48,6 +48,11 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         type=timestamp,
         help="not before this: ms, ISO 8601 with Z or an offset, or a time before now such as -1h",
+    )
+    what.add_argument(
+        "--use-time-index",
+        action="store_true",
+        help="with --start-timestamp, begin where the time indexes say, instead of reading the headers of all batches",
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this, which is not included")
     add_filters(
@@ -83,7 +88,7 @@ def add_scan_reading(parser: argparse.ArgumentParser, *, threads: bool = True) -
     add_limits(reading)
 
 
-FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "jsonschema")
+FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "protobuf", "jsonschema")
 """Those of `kafkalog.values.options`, which to import for a help text would take longer than the rest."""
 
 

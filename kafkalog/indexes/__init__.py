@@ -7,6 +7,7 @@
     `checks`             checks entries against the batches of a segment
     `odd_offsets`        finds which of two contradicting batches has a wrong offset
     `transaction_check`  checks aborted transactions against the batches of a partition
+    `time_hints`         where to begin to read for a time
     `distribution`       percentiles of many numbers in bounded memory
     `measures`           the gaps and the lookup cost of one offset index
     `statistics`         measures of a segment and of a partition, also for other settings

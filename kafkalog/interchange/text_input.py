@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from json.scanner import make_scanner
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -32,9 +31,11 @@ from kafkalog.interchange.text_values import (
     HEADERS_TYPE,
     JSON_HEADERS_TYPE,
     SourceColumn,
+    byte_strings,
     bytes_array,
     header_lists,
     integer_array,
+    json_object,
     json_table,
     json_types,
     milliseconds,
@@ -51,6 +52,7 @@ NUMBER_ROLES: Final = ("offset", "partition")
 MAX_LINE_BYTES: Final = 256 * 2**20
 """A longer line is rejected. Records of 100 MiB are plausible, and base64 makes them a third larger."""
 _READ_BYTES: Final = 4 * 2**20
+_MOST_LINES: Final = 2**15
 CSV_BLOCK_BYTES: Final = 4 * 2**20
 _MAX_NAMES_BYTES: Final = 2**20
 _END_BYTES: Final = 2**16
@@ -69,6 +71,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "topic": pa.large_string(),
     "is_control": pa.bool_(),
 }
+_NO_HEADERS: Final = pa.array([b"[]", b"", None], pa.binary())
 _JSON_TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys((*BYTES_ROLES, "topic"), pa.string()),
     **dict.fromkeys((*NUMBER_ROLES, "timestamp"), pa.int64()),
@@ -137,17 +140,21 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
     usual = {**_JSON_TYPES, **{name: _JSON_TYPES[role] for name, role in options.roles.items()}}
     types: dict[str, pa.DataType] = {}
     roles: dict[str, str] = {}
-    for lines, texts in _lines(stream):
+    for first_line, data in _blocks(stream):
         columns: list[pa.Array] | None = None
         if not types:
-            types = json_types([_object(texts[0], lines[0])], usual)
-        table = json_table(texts, types)
+            lines, texts = _lines(first_line, data)
+            types = json_types([json_object(text, line) for line, text in zip(lines[:1], texts, strict=False)], usual)
+        table = json_table(data, types)
         if table is not None:
             roles = roles or options.wanted_roles(list(types), wanted)
             with contextlib.suppress(UnwritableError):  # reading line by line finds which line it is
                 columns = _arrow_columns(table, roles, options)
         if columns is None:
-            objects = [_object(text, line) for text, line in zip(texts, lines, strict=True)]
+            lines, texts = _lines(first_line, data)
+            if not texts:
+                continue
+            objects = [json_object(text, line) for text, line in zip(texts, lines, strict=True)]
             found = json_types(objects, usual)
             if not roles or not types.keys() >= found.keys():
                 roles = options.wanted_roles(list({**types, **found}), wanted)
@@ -175,10 +182,9 @@ def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptio
 
 def _arrow_column(role: str, values: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
     if role in BYTES_ROLES:
-        values = values.cast(pa.binary())
-        return values if options.encoding == "utf8" else bytes_array(bytes_list(values), column, options.encoding)
+        return byte_strings(values.cast(pa.binary()), column, options.encoding)
     if role == "headers":
-        return header_lists(values.to_pylist(), column, options.encoding)
+        return header_lists(values.to_pylist() if len(values.flatten()) else len(values), column, options.encoding)
     if role == "timestamp":
         if values.type == pa.string():
             return _milliseconds(values, column, options)
@@ -190,58 +196,33 @@ def _line(lines: list[int], row: int) -> str:
     return f"line {lines[row]}"
 
 
-def _lines(stream: BinaryIO) -> Iterator[tuple[list[int], list[bytes]]]:
-    """Numbers and text of the lines that are not blank, a bounded number of bytes at a time."""
-    line, n_bytes = 0, 0
-    lines: list[int] = []
-    texts: list[bytes] = []
-    while text := stream.readline(MAX_LINE_BYTES + 1):
-        line += 1
-        if len(text) > MAX_LINE_BYTES:
-            raise _refused(Reason.BATCH_TOO_LARGE, line, f"it is longer than {MAX_LINE_BYTES} bytes")
+def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Number of the first line, and bytes of whole lines: a bounded number of both at a time."""
+    line = 1
+    while data := stream.read(_READ_BYTES):
+        n_begun = len(data) - data.rfind(b"\n") - 1
+        if n_begun:
+            rest = stream.readline(max(MAX_LINE_BYTES + 1 - n_begun, 1))
+            if n_begun + len(rest) > MAX_LINE_BYTES:
+                line += data.count(b"\n")
+                raise _refused(Reason.BATCH_TOO_LARGE, line, f"it is longer than {MAX_LINE_BYTES} bytes")
+            data += rest
         if line == 1:
-            text = text.removeprefix(codecs.BOM_UTF8)
-        if not text.isspace() and text:
-            lines.append(line)
-            texts.append(text)
-            n_bytes += len(text) + 100
-        if n_bytes >= _READ_BYTES:
-            yield lines, texts
-            lines, texts, n_bytes = [], [], 0
-    if texts:
-        yield lines, texts
+            data = data.removeprefix(codecs.BOM_UTF8)
+        n_lines = data.count(b"\n")
+        if n_lines <= _MOST_LINES:
+            yield line, data
+        else:
+            pieces = data.split(b"\n")
+            for first in range(0, n_lines + 1, _MOST_LINES):
+                yield line + first, b"\n".join(pieces[first : first + _MOST_LINES])
+        line += n_lines
 
 
-def _object(text: bytes, line: int) -> dict[str, Any]:
-    try:
-        content = text.decode().strip(" \t\r\n")
-        try:
-            found, end = _scan_json(content, 0)
-        except StopIteration:
-            end = -1
-        if end != len(content):
-            found = _JSON.decode(content)  # raises, with the reason and the column
-    except (ValueError, RecursionError) as error:
-        is_torn = isinstance(error, json.JSONDecodeError) and not text.rstrip().endswith(b"}")
-        hint = " (an object a line is expected: jq -c makes that of others)" if is_torn else ""
-        raise _refused(Reason.COLUMN_VALUE, line, f"it is no JSON object: {error}{hint}") from error
-    if not isinstance(found, dict):
-        hint = " (jq -c '.[]' makes lines of its items)" if isinstance(found, list) else ""
-        raise _refused(Reason.COLUMN_VALUE, line, f"a JSON object is expected, not {type(found).__name__}{hint}")
-    return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"it has {next(name for name in names if names.count(name) > 1)!r} twice")
-    return found
-
-
-# json.loads would create a decoder for each line
-_JSON: Final = json.JSONDecoder(object_pairs_hook=_once)
-_scan_json: Final = make_scanner(_JSON)  # type: ignore[arg-type]
+def _lines(line: int, data: bytes) -> tuple[list[int], list[bytes]]:
+    """Numbers and text of the lines that are not blank; `line` is the number of the first."""
+    texts = [(line + row, text) for row, text in enumerate(data.split(b"\n")) if text and not text.isspace()]
+    return [number for number, _ in texts], [text for _, text in texts]
 
 
 def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> None:
@@ -483,9 +464,10 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
 
 def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
     if role in BYTES_ROLES:
-        return values if options.encoding == "utf8" else bytes_array(bytes_list(values), column, options.encoding)
+        return byte_strings(values, column, options.encoding)
     if role == "headers":
-        return header_lists(bytes_list(values), column, options.encoding)
+        has_none = pc.all(pc.is_in(values, _NO_HEADERS)).as_py()
+        return header_lists(len(values) if has_none else bytes_list(values), column, options.encoding)
     texts = texts_of(values, column)
     if role in NUMBER_ROLES:
         return whole_numbers(texts, column)

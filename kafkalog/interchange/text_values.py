@@ -7,11 +7,11 @@ converted value by value. A value that cannot be converted raises `UnwritableErr
 from __future__ import annotations
 
 import binascii
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from json.scanner import make_scanner
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,9 @@ import pyarrow.json
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
+from kafkalog.interchange.arrow_buffers import decoded_base64
 from kafkalog.interchange.arrow_output import binary_array
+from kafkalog.interchange.text_output import bytes_list
 from kafkalog.records.columns import BinaryColumn
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
@@ -93,6 +95,41 @@ def texts_of(values: pa.Array, column: SourceColumn) -> pa.Array:
         raise
 
 
+def json_object(text: bytes, line: int) -> dict[str, Any]:
+    """The object in a line; raises UnwritableError for anything else."""
+    try:
+        content = text.decode().strip(" \t\r\n")
+        try:
+            found, end = _scan_json(content, 0)
+        except StopIteration:
+            end = -1
+        if end != len(content):
+            found = _JSON.decode(content)  # raises, with the reason and the column
+    except (ValueError, RecursionError) as error:
+        is_torn = isinstance(error, json.JSONDecodeError) and not text.rstrip().endswith(b"}")
+        hint = " (an object a line is expected: jq -c makes that of others)" if is_torn else ""
+        raise UnwritableError(Reason.COLUMN_VALUE, f"line {line}: it is no JSON object: {error}{hint}") from error
+    if not isinstance(found, dict):
+        hint = " (jq -c '.[]' makes lines of its items)" if isinstance(found, list) else ""
+        raise UnwritableError(
+            Reason.COLUMN_VALUE, f"line {line}: a JSON object is expected, not {type(found).__name__}{hint}"
+        )
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has {next(name for name in names if names.count(name) > 1)!r} twice")
+    return found
+
+
+# json.loads would create a decoder for each line
+_JSON: Final = json.JSONDecoder(object_pairs_hook=_once)
+_scan_json: Final = make_scanner(_JSON)  # type: ignore[arg-type]
+
+
 def json_types(objects: Iterable[dict[str, Any]], usual: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
     """Types for `json_table`, by the first value of each name that is not null; `usual` has those of nulls."""
     values: dict[str, Any] = {}
@@ -106,27 +143,30 @@ def json_types(objects: Iterable[dict[str, Any]], usual: Mapping[str, pa.DataTyp
     }
 
 
-def json_table(lines: Sequence[bytes], types: Mapping[str, pa.DataType]) -> pa.Table | None:
+def json_table(data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table | None:
     """JSON lines as columns of these types, read by Arrow; None unless they have these names and types alone.
 
     It reads what Python's decoder reads, and several times as fast.
     """
-    data = b"".join(lines)
     # Arrow cares neither where lines end nor whether text is UTF-8: an object has to begin and end in each line
-    n = len(lines)
-    between = b"}\r\n{" if lines[0].endswith(b"\r\n") else b"}\n{"
-    if data[:1] != b"{" or data[-3:].rstrip()[-1:] != b"}" or data.count(between) != n - 1:
+    text = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(text[:-1] == ord("\n"))
+    is_crlf = bool(ends.size) and data[ends[0] - 1] == ord("\r")
+    if data[:1] != b"{" or data[-3:].rstrip()[-1:] != b"}" or (text[ends + 1] != ord("{")).any():
+        return None
+    if (text[ends - is_crlf - 1] != ord("}")).any() or (is_crlf and (text[ends - 1] != ord("\r")).any()):
         return None
     try:
-        data.decode()
+        if not data.isascii():
+            data.decode()
         table = pa.json.read_json(
-            io.BytesIO(data),
+            pa.BufferReader(data),
             pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
             pa.json.ParseOptions(explicit_schema=pa.schema(types.items()), unexpected_field_behavior="error"),
         )
     except (UnicodeDecodeError, pa.ArrowInvalid):
         return None
-    return table if table.num_rows == n else None
+    return table if table.num_rows == ends.size + 1 else None
 
 
 def whole_numbers(texts: pa.Array, column: SourceColumn) -> pa.Array:
@@ -387,6 +427,14 @@ def _binary(values: Sequence[bytes | None]) -> BinaryColumn:
     return BinaryColumn(offsets, data, valid)
 
 
+def byte_strings(texts: pa.Array, column: SourceColumn, encoding: str) -> pa.Array:
+    """Decode a binary array of text, whole where it can be; raises UnwritableError as `bytes_array` does."""
+    if encoding == "utf8":
+        return texts
+    found = decoded_base64(texts) if encoding == "base64" else None
+    return bytes_array(bytes_list(texts), column, encoding) if found is None else found
+
+
 def bytes_array(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
     """Decode text to large_binary; raises UnwritableError for text that is not in this encoding."""
     decode = DECODERS[encoding]
@@ -416,13 +464,14 @@ def _decoded(value: Any, row: int, column: SourceColumn, decode: Decoder, encodi
     raise column.refused(row, what, reason=Reason.COLUMN_TYPE)
 
 
-def header_lists(values: Sequence[Any], column: SourceColumn, encoding: str) -> pa.Array:
-    """Headers from ``[[name, value], ...]``, either parsed or as JSON text."""
+def header_lists(values: Sequence[Any] | int, column: SourceColumn, encoding: str) -> pa.Array:
+    """Headers from ``[[name, value], ...]``, either parsed or as JSON text; or none, so many times."""
     decode = DECODERS[encoding]
-    offsets = np.zeros(len(values) + 1, np.int64)
+    n = values if isinstance(values, int) else len(values)
+    offsets = np.zeros(n + 1, np.int64)
     keys: list[bytes | None] = []
     contents: list[bytes | None] = []
-    for row, value in enumerate(values):
+    for row, value in enumerate(() if isinstance(values, int) else values):
         for pair in () if value == [] or value in (None, "", "[]", b"", b"[]") else _pairs(value, row, column):
             try:
                 keys.append(pair[0].encode())
@@ -434,7 +483,7 @@ def header_lists(values: Sequence[Any], column: SourceColumn, encoding: str) -> 
     names, texts = binary_array(_binary(keys), pa.large_binary()), binary_array(_binary(contents), pa.large_binary())
     items = pa.StructArray.from_arrays([names, texts], fields=list(HEADERS_TYPE.value_type))
     ends = pa.py_buffer(offsets.astype(np.int32))
-    return pa.Array.from_buffers(HEADERS_TYPE, len(values), [None, ends], 0, children=[items])
+    return pa.Array.from_buffers(HEADERS_TYPE, n, [None, ends], 0, children=[items])
 
 
 def _pairs(value: Any, row: int, column: SourceColumn) -> list[tuple[str, Any]]:

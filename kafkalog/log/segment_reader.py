@@ -140,6 +140,7 @@ class SegmentReader:
         report: Callable[[Finding], None] = lambda finding: None,
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
+        start_at: Callable[[Segment], int] = lambda segment: 0,
         reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
     ) -> Iterator[SegmentWindow]:
@@ -159,6 +160,8 @@ class SegmentReader:
             Bytes to read at a time.
         wanted : callable
             Returns whether to read a segment.
+        start_at : callable
+            Returns the position of a batch of a segment before which nothing is wanted.
         reader_for : callable
             Returns what reads those batches of a segment with which all is well, None for windows alone.
         statistics : ScanStatistics, optional
@@ -196,6 +199,7 @@ class SegmentReader:
                 with segment.open() as source:
                     if start is not None:
                         position = segment.position_for(source, start)
+                    position = max(position, start_at(segment))
                     counts.n_segments_read += 1
                     counts.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
                     counts.n_bytes_jumped += position
@@ -250,13 +254,14 @@ class SegmentReader:
         report: Callable[[Finding], None] = lambda finding: None,
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
+        start_at: Callable[[Segment], int] = lambda segment: 0,
         statistics: ScanStatistics | None = None,
     ) -> Iterator[SegmentWindow]:
         """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
 
         Parameters
         ----------
-        selection, on_corruption, report, window_bytes, wanted, statistics
+        selection, on_corruption, report, window_bytes, wanted, start_at, statistics
             See `windows`.
         check_crcs : bool
             Whether a batch with a wrong checksum is taken for damage, which may hide the end of a transaction.
@@ -279,6 +284,7 @@ class SegmentReader:
             report=report_and_keep,
             window_bytes=window_bytes,
             wanted=wanted,
+            start_at=start_at,
             statistics=statistics,
         )
         try:

@@ -142,7 +142,7 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
     ValueError
         There is no such topic.
     """
-    if not any(one.format == "avro" and one.schema is None for one in formats.values()):
+    if not any(one.format in ("avro", "protobuf") and one.schema is None for one in formats.values()):
         return None
     path: LogDir | Path
     if isinstance(target, LogDir):

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
+from kafkalog.indexes.time_hints import position_of_younger
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, partitions_of
@@ -63,6 +64,7 @@ class RecordOptions(TypedDict, total=False):
     where: Callable[..., Any] | None
     include_control: bool
     check_crcs: bool
+    use_time_index: bool
     latest: Literal["key"] | None
 
 
@@ -135,6 +137,8 @@ class Query:
         At most this many records.
     latest : str or None
         Only the last record of each key, unless its value is null; conditions apply to these records.
+    use_time_index : bool
+        Whether to begin in each segment where its time index says; see `kafkalog.indexes.time_hints`.
     """
 
     target: Target
@@ -158,6 +162,7 @@ class Query:
     internal: bool = True
     limit: int | None = None
     latest: str | None = None
+    use_time_index: bool = False
 
     @classmethod
     def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
@@ -257,6 +262,11 @@ class Query:
                 mine[segment] = replace(selection, predicates=self._predicates(rest))
         return selection, mine
 
+    def start_at(self, selection: Selection, segment: Segment) -> int:
+        """The position of a batch of a segment before which no record of the selection is."""
+        timestamp = selection.start_timestamp
+        return position_of_younger(segment, timestamp) if self.use_time_index and timestamp is not None else 0
+
     def _predicates(self, condition: Filter | None) -> tuple[Predicate, ...]:
         parts = () if condition is None else condition.split()
         parts = parts if self.latest is None else (_STATE, *parts)
@@ -292,6 +302,8 @@ class Query:
                     levels["segments"].append(text)
                 if name == "start_offset":
                     levels["bytes"].append(f"{text} by the offset index")
+                elif name == "start_timestamp" and self.use_time_index:
+                    levels["bytes"].append(f"{text} by the time indexes")
         if self.isolation_level == "read_committed":
             levels["batches"].append("read_committed")
         if not self.include_control:
@@ -461,6 +473,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "include_deleted": _flag,
     "internal": _flag,
     "check_crcs": _flag,
+    "use_time_index": _flag,
     "limit": lambda name, value: optional_integer(name, value, 0),
     "latest": lambda name, value: None if value is None else one_of(name, value, ("key",)),
     "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,

@@ -49,8 +49,8 @@ def read_task(
         What to do if a segment has disappeared, or was replaced, since it was planned.
     limits : Limits
     **options
-        columns, start_timestamp, end_timestamp, filters, where, include_control, check_crcs and latest; see
-        `kafkalog.scan`.
+        columns, start_timestamp, end_timestamp, filters, where, include_control, check_crcs, use_time_index and
+        latest; see `kafkalog.scan`.
 
     Raises
     ------

@@ -28,3 +28,8 @@ def test_numbers_of_which_some_parts_are_masked(parts: list[np.ndarray]) -> None
     found = gather((RecordColumns(len(part), {"x": part}) for part in parts), ["x"])["x"]
     assert found.tolist() == expected
     assert isinstance(found, np.ma.MaskedArray) == (None in expected)
+    whole = RecordColumns.concatenate([RecordColumns(len(part), {"x": part}) for part in parts])
+    assert whole["x"].tolist() == expected
+    rows = np.arange(len(expected))[::-1]
+    assert whole.take(rows)["x"].tolist() == expected[::-1]
+    assert whole.slice(1, 3)["x"].tolist() == expected[1:3]

@@ -13,7 +13,7 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, chosen, offset, timestamp
 from kafkalog.cli.scan_options import path_of, usage_errors
 from kafkalog.cli.text import counted, iso_milliseconds
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, ReadError, Reason
 
 if TYPE_CHECKING:
     from kafkalog.cli.reading.record_text import RecordFormat
@@ -40,6 +40,8 @@ Times are answered as a broker's ListOffsets answers: the first segment whose la
 and no other; so there may be no answer though a later record would do, and the answer says why. An offset without a
 record leads to the next one. Transaction markers count as records. Long keys and values are cut, and their sizes said;
 --json shows them whole.
+
+A partition without any segment has no answers: that is an error, and the exit code is 3.
 
 Answers do not depend on index files: they come from the batches. Where an index leads elsewhere, a broker that trusts
 it answers something else: that is said as damage.""",
@@ -112,6 +114,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.start_progress(len(args.questions) * total, "headers")
     before = 0
     for partition in partitions:
+        missing = [found for found in partition.findings if found.reason is Reason.SEGMENT_MISSING]
+        if missing and not partition.segments:
+            console.error(ReadError(missing[0].reason, missing[0].detail, path=partition.path))
+            continue
         for question in args.questions:
             reach = _Reach(console, before)
             try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, Reason
+from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.outputs import old_content
@@ -39,6 +39,8 @@ class PartitionRecovery:
     """Leader epochs that begin from this offset on are dropped."""
     unwritten: str = ""
     """Why an index was not written, if one was not."""
+    gaps: list[Finding] = field(default_factory=list)
+    """Offsets that are missing between two segments: a broker does not notice."""
 
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file of this partition."""
@@ -124,8 +126,11 @@ class PartitionRecovery:
         unflushed = self.plan.unflushed_from
         found |= {one.segment.base_offset: one for one in main}
         last = main[-1] if main else None
+        end: int | None = None
         for segment in self.plan.partition.segments:
             base = segment.base_offset
+            gap = None if end is None or end >= base else self.plan.partition.gap_between(end, base)
+            self.gaps += [] if gap is None else [gap]
             is_old = unflushed is None or base < unflushed
             one = found.get(base) if not is_old or base in self.plan.lone else None
             if one is not None:
@@ -137,6 +142,7 @@ class PartitionRecovery:
                 report.segments.append(_row(segment, "kept", segment.size_in_bytes))
                 if segment.path.name.endswith(kf.SWAP_SUFFIX):
                     self.output.copy(segment.path, final_name(segment.path.name))
+            end = _end_offset(segment, one, report.segments[-1].action)
         if last is not None:
             report.log_end_offset = max(last.next_offset, report.log_start_offset)
 
@@ -225,6 +231,16 @@ class PartitionRecovery:
 def final_name(name: str) -> str:
     """The name of a file once a `.swap` is complete."""
     return name.removesuffix(kf.SWAP_SUFFIX)
+
+
+def _end_offset(segment: Segment, found: RecoveredSegment | None, action: Action) -> int | None:
+    """Where a segment ends; None if damage hides it, or if it is cut: a finding tells of that already."""
+    if action not in ("kept", "recovered"):
+        return None
+    try:
+        return segment.next_offset if found is None else found.next_offset
+    except KafkalogError:
+        return None
 
 
 def _row(segment: Segment, action: Action, n_bytes: int) -> SegmentRecovery:

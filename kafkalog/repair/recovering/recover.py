@@ -112,6 +112,9 @@ def recover(
     point, a broker deletes the producer snapshots behind it, too, and makes few of them anew; here they stay. Read the
     report of a dry run first: `n_bytes_lost` counts the bytes that go.
 
+    A segment that is missing in the middle is no damage to a broker, which goes on behind it. It is a note among the
+    findings, unless the log cleaner has been there.
+
     Indexes, producer snapshots and leader epochs of the recovered segments are built anew. Of a log dir, the recovery
     point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the marker of
     a clean shutdown; it has no broker epoch, so a controller does not count on the replica having lost nothing.
@@ -318,7 +321,10 @@ class RecoveryRun:
             self._finish(one)
 
     def _finish(self, one: PartitionRecovery) -> None:
-        self._add(one.finish())
+        row = one.finish()
+        for gap in one.gaps:
+            self._report.findings.add(gap)
+        self._add(row)
 
     def _add(self, row: RecoveredPartition) -> None:
         self._report.add(row)

@@ -137,7 +137,7 @@ def export(
     format, partition_by, columns, compression, row_group_rows, encoding, null, escape_formulas, overwrite
         See `kafkalog.export`. Without `partition_by` there is a file for each task, ``part-00000-0.parquet`` and so on.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
-include_control, include_deleted, internal, on_corruption, check_crcs, latest
+include_control, include_deleted, internal, on_corruption, check_crcs, use_time_index, latest
         See `kafkalog.scan`.
     task_bytes : int
         About how many bytes of `.log` files a task reads; this also sets the size of the files written.

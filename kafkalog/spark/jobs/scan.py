@@ -55,7 +55,7 @@ def scan(
     include_headers : bool
         Add headers to the default columns.
     topics, partitions, start_offset, end_offset, start_timestamp, end_timestamp, filters, where, isolation_level, \
-include_control, include_deleted, internal, on_corruption, check_crcs, latest
+include_control, include_deleted, internal, on_corruption, check_crcs, use_time_index, latest
         See `kafkalog.scan`. Records that `filters` and `where` exclude never reach Spark.
     task_bytes : int
         About how many bytes of `.log` files a task reads: large segments are split, small ones are read together.

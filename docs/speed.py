@@ -1,0 +1,69 @@
+"""Draws `_static/speed.svg`: how fast kafkalog and others read, by `asv_bench/RESULTS.md`. Run it when that changes."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "asv_bench" / "RESULTS.md"
+SIDES = {
+    "read": ("kafkalog", "#2f6fdb"),
+    "mapped views": ("kafkalog, memory-mapped views", "#82aaf0"),
+    "Java FileRecords": ("Java FileRecords", "#c9510c"),
+    "Java MemoryRecords": ("Java MemoryRecords, mapped", "#f0a06a"),
+    "krabka": ("krabka (Rust), from memory", "#7a7a7a"),
+    "aiokafka": ("aiokafka", "#b8a000"),
+    "Parquet": ("Parquet", "#2b8a3e"),
+    "Parquet mapped": ("Parquet, memory-mapped", "#8fce9b"),
+}
+BAR, GAP, LEFT, WIDTH, COLUMNS = 11, 14, 74, 330, 2
+
+
+def table(title: str) -> dict[str, dict[str, str]]:
+    """The rows of the table under a heading of the results, by their first cells; empty cells are left out."""
+    _, _, text = RESULTS.read_text(encoding="utf-8").partition(f"## {title}\n")
+    lines = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    names, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: {name: cell for name, cell in zip(names[1:], row[1:], strict=True) if cell} for row in rows}
+
+
+def drawn() -> str:
+    """An SVG with a group of bars for each segment, each group to a scale of its own."""
+    segments = table("Million records a CPU second")
+    height_of = BAR * len(SIDES) + 2 * GAP
+    n_rows = -(-len(segments) // COLUMNS)
+    legend = 18 * (-(-len(SIDES) // COLUMNS)) + GAP
+    width, height = COLUMNS * (LEFT + WIDTH + 40), n_rows * height_of + legend + GAP
+    parts = []
+    for number, (text, color) in enumerate(SIDES.values()):
+        x, y = number % COLUMNS * width // COLUMNS + 12, number // COLUMNS * 18 + GAP
+        parts.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{color}"/>')
+        parts.append(f'<text x="{x + 16}" y="{y + 9}">{escape(text)}</text>')
+    for number, (name, row) in enumerate(segments.items()):
+        values = {side: float(row[side]) for side in SIDES if side in row}
+        left = number % COLUMNS * width // COLUMNS + LEFT
+        top = number // COLUMNS * height_of + legend + GAP
+        parts.append(f'<text x="{left - 8}" y="{top + BAR}" text-anchor="end" class="n">{escape(name)}</text>')
+        for place, (side, value) in enumerate(values.items()):
+            y, length = top + place * BAR, value / max(values.values()) * (WIDTH - 40)
+            title = f"{name}, {SIDES[side][0]}: {value} million records a CPU second"
+            parts.append(
+                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{BAR - 2}" fill="{SIDES[side][1]}">'
+                f"<title>{escape(title)}</title></rect>"
+            )
+            parts.append(f'<text x="{left + length + 4:.1f}" y="{y + BAR - 3}" class="v">{value:g}</text>')
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
+            "<title>Million records a CPU second, by segment</title>",
+            "<style>text{font:12px system-ui,sans-serif;fill:#222}.n{font-weight:600}.v{font-size:9px}</style>",
+            '<rect width="100%" height="100%" rx="8" fill="#fff"/>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    (HERE / "_static" / "speed.svg").write_text(drawn(), encoding="utf-8")

@@ -1,0 +1,103 @@
+"""Where in a segment to begin to read for a time, as its time index says: for scans that are told to believe it.
+
+An entry says that the records up to an offset are no younger than its timestamp. Only entries are believed, not their
+absence, so an index that was cut, or that a running broker has not written to the end, leaves nothing out. An entry
+counts if
+
+- timestamps and offsets rise over the whole index;
+- the index begins where the offset index does: a broker that finds no time index goes on with an empty one, which
+  knows nothing of the records before;
+- the batch at its offset is intact, and has its timestamp: so it is of this log.
+
+What no look at a few batches can tell is whether a record before the entry is younger than it says. No broker writes
+such an entry; whoever does not want to rely on that lets the headers of all batches decide, as scans do by default.
+
+Source: LogSegment.append, TimeIndex.maybeAppend, LogSegment.findOffsetByTimestamp, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+import numpy as np
+
+from kafkalog.errors import KafkalogError
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
+
+if TYPE_CHECKING:
+    from kafkalog.errors import Limits
+    from kafkalog.records.batch_table import BatchTable
+    from kafkalog.storage.source import ByteSource
+
+
+AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
+
+
+class IndexedSegment(Protocol):
+    """What is used of a `Segment`."""
+
+    base_offset: int
+    has_base_offset: bool
+    limits: Limits
+
+    def open(self) -> ByteSource:
+        """The bytes of the `.log`."""
+
+    def index_or_none(self, kind: type[AnyIndex]) -> AnyIndex | None:
+        """An index, None if there is none or it cannot be read."""
+
+
+_WINDOW_BYTES: Final = 2**16
+_CHAIN_BYTES: Final = 2**18
+_MOST_BYTES: Final = 2**20
+"""An entry is not checked if its batch is this far behind the entry of the offset index before it."""
+
+
+def position_of_younger(segment: IndexedSegment, timestamp: int) -> int:
+    """The position of a batch before which all records of a segment are older than a timestamp; 0 for none.
+
+    Files that cannot be read, or are damaged where they are looked at, say nothing.
+    """
+    if not segment.has_base_offset:
+        return 0
+    times, offsets = segment.index_or_none(TimeIndex), segment.index_or_none(OffsetIndex)
+    if times is None or offsets is None or not len(times) or not len(offsets):
+        return 0
+    is_whole = segment.base_offset <= times.offset[0] <= offsets.offset[0] and times.timestamp[0] >= 0
+    if not is_whole or not _rises(times.timestamp) or not _rises(times.offset):
+        return 0
+    entry = int(np.searchsorted(times.timestamp, timestamp, side="left")) - 1
+    if entry < 0:
+        return 0
+    offset = int(times.offset[entry])
+    try:
+        with segment.open() as source:
+            start = int(offsets.lookup([offset])[0])
+            batch = _batch_of(source, offset, start, segment.limits) if 0 <= start < source.size else None
+            if batch is None or batch.max_timestamp[0] != times.timestamp[entry]:
+                return 0
+            position = int(batch.position[0])
+            # what looks like batches may be the value of a record: then none follows behind it
+            return position if is_chain(source, position, _CHAIN_BYTES) else 0
+    except KafkalogError:
+        return 0
+
+
+def _rises(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
+    return bool((values[1:] > values[:-1]).all())
+
+
+def _batch_of(source: ByteSource, offset: int, position: int, limits: Limits) -> BatchTable | None:
+    """The intact batch that holds an offset, at or behind a position."""
+    stop = min(position + _MOST_BYTES, source.size)
+    for window in walk(source, start=position, stop=stop, window_bytes=_WINDOW_BYTES, limits=limits):
+        rows = np.flatnonzero(window.batches.last_offset >= offset)
+        source.release(window.data, window.start)
+        if rows.size:
+            found, _ = intact_batch_at(source, int(window.batches.position[rows[0]]), limits.max_batch_bytes)
+            if found is None:
+                return None
+            source.release(found.data, found.start)
+            return found.batches if found.batches.base_offset[0] <= offset <= found.batches.last_offset[0] else None
+    return None
