@@ -149,7 +149,8 @@ def _taken_apart(
     """
     number = np.zeros(len(runs), np.int64)
     drops = _touch(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & (runs.kind[:-1] == SEARCHED)
-    drops &= runs.n_batches[:-1] > 1
+    # behind the last value of a v2 batch there is a byte more
+    drops &= (runs.n_batches[:-1] > 1) & (runs.leader_epoch[1:] < 0)
     number[:-1][drops] = np.flatnonzero(drops) + 1
     # another run begins or ends within its offsets; its own two ends are among those counted
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
