@@ -74,7 +74,6 @@ def choose(
         Offsets that the segment may hold, half-open.
     epochs : list of (epoch, start offset)
         Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
-    limits : Limits
 
     Returns
     -------
