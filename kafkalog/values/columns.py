@@ -25,6 +25,10 @@ _MOST_REFERENCES: Final = 200
 class ColumnDecoder(Protocol):
     """Decodes the key or the value of records."""
 
+    @property
+    def has_type(self) -> bool:
+        """Whether the type is known without a look at values."""
+
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
         """Take a first look at values."""
 
@@ -40,6 +44,8 @@ class ColumnDecoder(Protocol):
 
 class PlainColumn:
     """Text or numbers."""
+
+    has_type = True
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -61,6 +67,8 @@ class PlainColumn:
 
 class JsonColumn:
     """JSON; with a header name, in Confluent's frames. Their schemas are not read: JSON says its types itself."""
+
+    has_type = False
 
     def __init__(self, header_name: str | None) -> None:
         self._header_name = header_name
@@ -109,6 +117,13 @@ class SchemaColumn:
         self._has_indexes = how.format == "protobuf"
         self._protos: dict[SchemaKey | None, ProtoSchema] = {}
         self._readers: dict[tuple[SchemaKey | None, tuple[int, ...]], ProgramValues | str] = {}
+        has_message = not self._has_indexes or how.message is not None or not how.framed
+        self.has_type = how.schema is not None and has_message
+        if how.schema is not None:  # one that is none is a mistake of the caller's, not of the values
+            nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+            given = self._make(Framed(None, (), nothing.start, nothing))
+            if self.has_type and not isinstance(given, str):
+                self._common.add(given.type)
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
         """See `ColumnDecoder`."""
@@ -199,11 +214,6 @@ class SchemaColumn:
         chosen = proto.message_at(group.indexes or (0,)) if message is None else proto.message_named(message)
         return ProtobufValues(chosen, self._paths)
 
-    def check_given(self) -> None:
-        """Raise SchemaError for a given schema that is none: that is a mistake of the caller's, not of the values."""
-        nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
-        self._make(Framed(None, (), nothing.start, nothing))
-
     def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
         """Collect the schemas that a schema refers to, those first that are referred to."""
         for one in schema.references:
@@ -226,7 +236,4 @@ def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) 
         return PlainColumn(how.format)
     if how.format in ("json", "jsonschema"):
         return JsonColumn(HEADER_NAMES[column] if how.has_frames else None)
-    found = SchemaColumn(column, how, source)
-    if how.schema is not None:
-        found.check_given()
-    return found
+    return SchemaColumn(column, how, source)
