@@ -111,6 +111,11 @@ class Decoding:
         self._types: dict[str, pa.DataType] | None = None
         self._failures: dict[tuple[str, str, str], _Failures] = {}
 
+    @property
+    def decoded(self) -> frozenset[str]:
+        """The columns that are decoded."""
+        return frozenset(self._formats)
+
     def select(self, columns: Sequence[str]) -> Decoding:
         """The same with some of the columns."""
         one = copy(self)
@@ -120,7 +125,12 @@ class Decoding:
     @property
     def needs_to_learn(self) -> bool:
         """Whether `learn` has to see the records before `schema` is known."""
-        return self._types is None and not all(one.has_type for one in self._decoders.values())
+        return self._types is None and not self.has_types
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the formats say all types, whatever the records are."""
+        return all(one.has_type for one in self._decoders.values())
 
     def learn(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take a first look at all records.
