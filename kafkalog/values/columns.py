@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog.values.formats.avro import AvroValues
+from kafkalog.values.formats.json_schema import schema_type
 from kafkalog.values.formats.json_text import JsonValues
 from kafkalog.values.formats.plain import TYPES, decode_plain
 from kafkalog.values.formats.program import ProgramValues
@@ -66,18 +68,37 @@ class PlainColumn:
 
 
 class JsonColumn:
-    """JSON; with a header name, in Confluent's frames. Their schemas are not read: JSON says its types itself."""
+    """JSON; with a header name, in Confluent's frames.
+
+    The types are those of the values, and those that schemas say, as far as these are known.
+    """
 
     has_type = False
 
-    def __init__(self, header_name: str | None) -> None:
+    def __init__(self, header_name: str | None, how: ColumnFormat, source: SchemaSource | None) -> None:
         self._header_name = header_name
+        self._source = source
+        self._seen: set[SchemaKey | None] = set()
         self._values = JsonValues()
         self._paths: list[Path] | None = None
+        if how.schema is not None:
+            self._values.common.add(schema_type(how.schema))
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
         """See `ColumnDecoder`."""
+        if self._header_name is not None and self._source is not None:
+            for group in read_frames(payloads, headers, self._header_name)[0]:
+                self._learn_schema(group.key, self._source)
         self._values.learn(self._stripped(payloads, headers)[0])
+
+    def _learn_schema(self, key: SchemaKey | None, source: SchemaSource) -> None:
+        if key is None or key in self._seen:
+            return
+        self._seen.add(key)
+        schema = find_schema(source, key)
+        if schema is not None and schema.type == "JSON":
+            with suppress(SchemaError):  # then the values alone say their types
+                self._values.common.add(schema_type(schema.schema))
 
     def full_type(self) -> pa.DataType:
         """See `ColumnDecoder`."""
@@ -235,5 +256,5 @@ def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) 
     if how.format in TYPES:
         return PlainColumn(how.format)
     if how.format in ("json", "jsonschema"):
-        return JsonColumn(HEADER_NAMES[column] if how.has_frames else None)
+        return JsonColumn(HEADER_NAMES[column] if how.has_frames else None, how, source)
     return SchemaColumn(column, how, source)
