@@ -21,22 +21,20 @@ import pyarrow.parquet as pq
 import pytest
 import strategies
 from effort import examples
+from filter_twin import CODECS, EXTRACT, Row, odd_value, rows_of, with_first
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import kafkalog
-from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
+from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
-from kafkalog.scanning.conditions.filters import OPERATIONS, Filter
+from kafkalog.scanning.conditions.filters import OPERATIONS, Filter, Term
 
 pytestmark = pytest.mark.kernels
 
-Row = dict[str, Any]
-CODECS = kf.CODEC_NAMES[:5]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 INTEGERS = (
     "partition", "offset", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch", "sequence",
@@ -59,25 +57,6 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 # --- the slow, plain way ----------------------------------------------------------------------------------------------
-
-
-def rows_of(path: Any, columns: Sequence[str] = ALL_COLUMNS, **options: Any) -> list[Row]:
-    """The records of a scan, a dict each; a timestamp that there is none of is None."""
-    asked = list(dict.fromkeys([*columns, "timestamp", "timestamp_type"]))
-    records = kafkalog.read_numpy(path, columns=asked, **options)
-    derived = [name for name in records if name not in asked]
-    lists: dict[str, list[Any]] = {name: records[name][:] .tolist() if isinstance(records[name], np.ndarray)
-                                   else records[name].to_pylist() for name in records}  # fmt: skip
-    for name, nothing in (("partition", -1), ("topic", "")):
-        lists[name] = [None if value == nothing else value for value in lists.get(name, [])]
-    lists["timestamp"] = [
-        None if kind == -1 and stamp == -1 else stamp
-        for stamp, kind in zip(lists["timestamp"], lists["timestamp_type"], strict=True)
-    ]
-    if "compression" in lists:
-        lists["compression"] = [CODECS[value] for value in lists["compression"]]
-    wanted = [*columns, *derived]
-    return [dict(zip(wanted, row, strict=True)) for row in zip(*(lists[name] for name in wanted), strict=True)]
 
 
 def plain(column: str, value: Any) -> Any:
@@ -228,18 +207,8 @@ def in_ranges(row: Row, bounds: dict[str, Any]) -> bool:
 # --- functions for where= and extract=, each with its plain twin ------------------------------------------------------
 
 
-def odd_value(offset: int, value: NDArray[np.uint8], value_is_null: bool) -> bool:
-    return not value_is_null and value.size % 2 == 1
-
-
 def has_headers_or_time(timestamp: int, timestamp_type: int, headers: Any) -> bool:
     return headers.n_headers > 1 or (timestamp > 0 and timestamp_type != 1)
-
-
-def first_of_key(key: NDArray[np.uint8], key_is_null: bool) -> int | None:
-    if key_is_null or key.size == 0:
-        return None
-    return int(key[0])
 
 
 WHERE: dict[Any, Callable[[Row], bool]] = {
@@ -249,11 +218,6 @@ WHERE: dict[Any, Callable[[Row], bool]] = {
         or ((-1 if row["timestamp"] is None else row["timestamp"]) > 0 and row["timestamp_type"] != 1)
     ),
 }
-EXTRACT = {"first": ("i2", first_of_key)}
-
-
-def with_first(row: Row) -> Row:
-    return {**row, "first": row["key"][0] if row["key"] else None}
 
 
 # --- the property -----------------------------------------------------------------------------------------------------
@@ -661,59 +625,6 @@ def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int])
 # --- expressions ------------------------------------------------------------------------------------------------------
 
 
-def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir: Path) -> None:
-    import pyarrow.compute as pc
-
-    table = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
-    field = pc.field
-    for expression in (
-        field("key") == b"k1",
-        field("offset") + field("partition") > 77,
-        pc.match_substring(field("key"), "1") & field("is_transactional"),
-        pc.list_value_length(field("headers")) > 1,
-        field("topic").isin(["p-multi", "p-txn"]) | (field("compression") == "zstd"),
-        field("timestamp") > pa.scalar(datetime(2023, 11, 14, 22, 17, tzinfo=UTC)),
-        field("key").is_null(),
-        pc.binary_length(field("value")) > 50,
-        pc.scalar(True),
-        pc.scalar(False),
-        field("segment") != f"{0:020d}.log",
-    ):
-        expected = table.filter(expression)
-        for names in (["offset"], ["value", "topic"], list(ALL_COLUMNS)):
-            found = kafkalog.read_table(log_dir, columns=names, filters=expression, threads=2, batch_size=50)
-            assert found.equals(expected.select(names)), expression
-        scan = kafkalog.scan(log_dir, filters=expression, where=odd_value)
-        odd = pc.binary_length(expected["value"]).to_pylist()
-        assert scan.count_rows() == sum(size is not None and size % 2 == 1 for size in odd)
-        assert str(expression) in str(scan.explain())
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda pc: pc.field("nope") == 3, "no column 'nope' to filter by; there are topic"),
-        (lambda pc: pc.field("offset") + 1, "cannot be applied"),
-        (lambda pc: pc.field("offset") == b"a", "cannot be applied"),
-        (lambda pc: pc.field("key") == 3, "cannot be applied"),
-    ],
-)
-def test_an_expression_that_says_nothing_of_a_record_is_refused(log_dir: Path, make: Any, message: str) -> None:
-    import pyarrow.compute as pc
-
-    with pytest.raises(ValueError, match=message):
-        kafkalog.scan(log_dir, filters=make(pc))
-
-
-def test_expressions_see_extracted_columns(log_dir: Path) -> None:
-    import pyarrow.compute as pc
-
-    path = log_dir / "p-multi-0"
-    expected = [row for row in map(with_first, rows_of(path)) if row["first"] is not None and row["first"] > 100]
-    assert rows_of(path, extract=EXTRACT, filters=pc.field("first") > 100) == expected
-    assert expected
-
-
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
@@ -856,3 +767,108 @@ def test_has_and_has_not_part_the_records(log_dir: Path) -> None:
     ):
         found = kafkalog.read_table(root, columns=["offset"], filters=[("headers", operation, name)])
         assert found["offset"].to_pylist() == expected != []
+
+
+def test_messages_without_headers_have_none(tmp_path: Path) -> None:
+    log = b"".join(builder.message(i, b"k", b"v", timestamp=10) for i in range(3))
+    (tmp_path / f"{0:020}.log").write_bytes(log)
+    path = tmp_path / f"{0:020}.log"
+    for operation, offsets in (("has", []), ("has not", [0, 1, 2])):
+        found = kafkalog.read_table(path, columns=["offset"], filters=[("headers", operation, "a")])
+        assert found["offset"].to_pylist() == offsets
+
+
+# --- what headers of batches rule out ---------------------------------------------------------------------------------
+
+
+def headers_of_every_kind() -> tuple[BatchTable, list[tuple[int, int, int, int, int]]]:
+    """A table of headers: format, codec, first and last offset (-1 is not known), largest timestamp."""
+    kinds = list(itertools.product((0, 1, 2), (0, 1), (0, 5), (0, 5, 9), (-1, 100)))
+    rows = [
+        (magic, codec, -1 if codec and magic < 2 else first, last, stamp) for magic, codec, first, last, stamp in kinds
+    ]
+    rows = [row for row in rows if row[2] <= row[3]]
+    table = BatchTable.empty(len(rows))
+    for row, (magic, codec, first, last, stamp) in enumerate(rows):
+        table.magic[row], table.attributes[row] = magic, codec
+        table.base_offset[row], table.last_offset[row], table.max_timestamp[row] = first, last, stamp
+    return table, rows
+
+
+@pytest.mark.parametrize("operation", ["<", "<=", "==", ">", ">="])
+def test_headers_rule_out_exactly_the_batches_that_cannot_hold_an_offset(operation: str) -> None:
+    table, rows = headers_of_every_kind()
+    for value in (1, 4, 5, 6, 8, 9, 10):
+        expected = []
+        for magic, codec, first, last, _ in rows:
+            # a wrapper that librdkafka wrote says 0, whatever it holds
+            stop = 20 if magic == 1 and codec and last == 0 else last
+            may_hold = range(max(first, 0), stop + 1)
+            expected.append(any(COMPARISONS[operation](offset, value) for offset in may_hold))
+        mask = Term.of("offset", operation, value).batch_mask(table)
+        assert mask is not None
+        assert mask.tolist() == expected, value
+
+
+@pytest.mark.parametrize("operation", ["==", ">", ">="])
+def test_headers_rule_out_exactly_the_batches_that_cannot_hold_a_timestamp(operation: str) -> None:
+    table, rows = headers_of_every_kind()
+    for value in (99, 100, 101):
+        expected = []
+        for magic, codec, _, _, stamp in rows:
+            largest = 200 if magic == 0 and codec else stamp
+            expected.append(any(COMPARISONS[operation](one, value) for one in range(-1, largest + 1)))
+        mask = Term.of("timestamp", operation, value).batch_mask(table)
+        assert mask is not None
+        assert mask.tolist() == expected, value
+    for column, other in (("timestamp", "<"), ("timestamp", "!="), ("offset", "!="), ("offset", "in"), ("key", "==")):
+        assert (
+            Term.of(column, other, (1,) if other == "in" else b"" if column == "key" else 1).batch_mask(table) is None
+        )
+
+
+def test_headers_rule_out_a_batch_where_every_group_does() -> None:
+    table, rows = headers_of_every_kind()
+    low, high = Term.of("offset", "<", 1), Term.of("offset", ">", 8)
+    masks = [term.batch_mask(table) for term in (low, high)]
+    either = Filter(((low,), (high,))).batch_mask(table)
+    both = Filter(((low, high),)).batch_mask(table)
+    assert either is not None
+    assert both is not None
+    assert either.tolist() == (masks[0] | masks[1]).tolist()
+    assert both.tolist() == (masks[0] & masks[1]).tolist()
+    assert 0 < both.sum() < either.sum() < len(rows)
+    assert Filter(((low,), (Term.of("key", "==", b"k"),))).batch_mask(table) is None
+
+
+def test_numbers_that_a_column_cannot_hold_are_in_no_list() -> None:
+    table = BatchTable.empty(3)
+    table.partition_leader_epoch[:] = [3, -1, 7]
+    for beyond in (2**31, 2**40, -(2**31) - 1, -(2**40)):
+        inside = Term.of("leader_epoch", "in", (beyond, 3)).batch_mask(table)
+        outside = Term.of("leader_epoch", "not in", (beyond, 3)).batch_mask(table)
+        assert inside is not None
+        assert outside is not None
+        assert (inside | outside).all()
+        assert not (inside & outside).any()
+        assert inside[0]
+        assert not inside[2]
+    edges = Term.of("leader_epoch", "in", (2**31 - 1, -(2**31))).batch_mask(table)
+    assert edges is not None
+    assert not edges.any()
+    table.partition_leader_epoch[:] = [2**31 - 1, -(2**31), 0]
+    again = Term.of("leader_epoch", "in", (2**31 - 1, -(2**31))).batch_mask(table)
+    assert again is not None
+    assert again.tolist() == [True, True, False]
+
+
+def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone() -> None:
+    plain, late = Term.of("offset", ">", 3), Term.of("x", "==", 1)
+    derived = Filter(((plain, late),), frozenset({"x"}))
+    assert [one.groups for one in derived.split()] == [((plain,),), ((late,),)]
+    for whole in (
+        Filter(((plain, late), (plain,)), frozenset({"x"})),
+        Filter(((plain,),), frozenset({"x"})),
+        Filter((), frozenset({"x"})),
+    ):
+        assert whole.split() == (whole,)
