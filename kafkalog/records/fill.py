@@ -246,7 +246,9 @@ class _Call:
             ending, n_batches = work(filler)
             used, arena_size = filler.arena_used, 0 if arena is None else arena.size
             if n_batches:
-                self._room, self._arena, self._n_filled = room, arena if used else None, filler.n_bytes
+                # others than views own their bytes: a large arena is given back before these are copied once more
+                self._arena = arena if used and form == "views" else None
+                self._room, self._n_filled = room, filler.n_bytes
                 return n_batches
             del room, arena, filler  # their memory is used again
             if arena_size > _KEPT_ARENA:
