@@ -322,8 +322,7 @@ class Limits:
     max_decompressed_bytes : int
         Largest decompressed batch.
     max_records_per_batch : int
-        Each record takes up to 80 bytes in columns, however short it is. Compressed, a thousand of them can take
-        less than a byte.
+        Each record takes up to 80 bytes in columns. Compressed, a thousand of them can take less than a byte.
     max_headers_per_record : int
     max_headers_per_batch : int
         Each header takes about 50 bytes in columns, however short it is.
