@@ -115,3 +115,27 @@ def log_dir() -> Path:
 def log_dir_copy(tmp_path: Path, log_dir: Path) -> Path:
     """The same, to damage."""
     return Path(shutil.copytree(log_dir, tmp_path / "log_dir"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call the command: exit code, stdout, stderr."""
+    from kafkalog.cli import main
+
+    def call(*argv: object) -> tuple[int, str, str]:
+        code = main([str(arg) for arg in argv])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def run_lines(run: Any) -> Any:
+    """The same with the lines of stdout."""
+
+    def call(*argv: object) -> tuple[int, list[str], str]:
+        code, out, err = run(*argv)
+        return code, out.splitlines(), err
+
+    return call

@@ -86,60 +86,6 @@ VERBS = "verbs"
 OF_PYTHON = {("buffer_pool", "cython"), ("buffer_pool", "cpython.buffer")}
 
 
-# rooms that only tests of what uses them try; may only shrink
-STILL_WITHOUT_TESTS: set[str] = {
-    "indexes.transaction_check",
-    "indexes.view",
-    "interchange.arrow_output",
-    "interchange.arrow_values",
-    "interchange.record_files",
-    "interchange.record_writers",
-    "interchange.text_output",
-    "log.partition",
-    "log.ranges",
-    "log.recovery",
-    "log.segment_reader",
-    "log.segment_stream",
-    "operations.converting.report",
-    "operations.converting.target",
-    "operations.loading.report",
-    "operations.loading.target",
-    "operations.partition_facts",
-    "operations.rebuilding.report",
-    "operations.verifying.partition",
-    "operations.verifying.segment",
-    "records.legacy",
-    "repair.cutting.destinations",
-    "repair.merging.leading",
-    "repair.merging.replica",
-    "repair.merging.report",
-    "repair.recovering.partition",
-    "log.searching.copies",
-    "log.searching.inside_links",
-    "repair.salvaging.output",
-    "repair.salvaging.plan",
-    "repair.salvaging.report",
-    "repair.salvaging.single_records",
-    "repair.startup.load_plan",
-    "repair.startup.loading",
-    "repair.startup.settings",
-    "scanning.conditions.expressions",
-    "scanning.decoded",
-    "scanning.execution",
-    "scanning.query",
-    "scanning.read",
-    "spark.jobs.passes",
-    "spark.offsets",
-    "spark.reader",
-    "spark.repartition",
-    "spark.stream_writer",
-    "spark.writer",
-    "state.cluster_image",
-    "verbs",
-    "writing.segment_writer",
-}
-
-
 class Import(NamedTuple):
     line: int
     target: str
@@ -447,8 +393,7 @@ def rooms_without_tests() -> set[str]:
 
 
 def test_every_room_has_its_tests() -> None:
-    assert sorted(rooms_without_tests() - STILL_WITHOUT_TESTS) == []
-    assert sorted(STILL_WITHOUT_TESTS - rooms_without_tests()) == [], "has tests now"
+    assert sorted(rooms_without_tests()) == []
 
 
 def test_every_command_is_run_by_a_test() -> None:

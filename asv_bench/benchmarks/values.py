@@ -1,4 +1,4 @@
-"""Typed values: Avro and JSON to Arrow, beside a loop of fastavro and Arrow's own JSON reader."""
+"""Typed values: Avro, Protobuf and JSON to Arrow, beside loops of fastavro and protobuf, and Arrow's JSON reader."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.json
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.formats.json_text import JsonValues
+from kafkalog.values.formats.protobuf.types import ProtoSchema
+from kafkalog.values.formats.protobuf.values import ProtobufValues
 from kafkalog.values.payloads import Payloads
 
 from .common import CpuTimed
@@ -69,6 +72,44 @@ class Avro(CpuTimed):
         pa.array(
             [fastavro.schemaless_reader(io.BytesIO(value), schema, None) for value in self.values], self.reader.type
         )
+
+
+PROTO_TYPES = ["int64", "int32", "string", "string", "double", "bool", "string", "int64", "float", "bytes"]
+PROTO = f"""syntax = "proto3"; message Order {{
+    {" ".join(f"{'optional ' * (i in (6, 7))}{kind} f{i} = {i + 1};" for i, kind in enumerate(PROTO_TYPES))} }}"""
+
+
+class Protobuf(CpuTimed):
+    """Protobuf of the same ten fields."""
+
+    def setup(self) -> None:
+        file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
+        message = file.message_type.add(name="Order")
+        for i, kind in enumerate(PROTO_TYPES):
+            number = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
+            field = message.field.add(name=f"f{i}", number=i + 1, type=number, label=1)
+            if i in (6, 7):
+                field.proto3_optional, field.oneof_index = True, i - 6
+                message.oneof_decl.add(name=f"_f{i}")
+        pool = descriptor_pool.DescriptorPool()
+        pool.Add(file)
+        self.message = message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
+        self.values = [self.message(**row).SerializeToString() for row in rows()]
+        self.payloads = Payloads.of(pa.array(self.values, pa.binary()))
+        order = ProtoSchema(PROTO).messages[0]
+        self.reader, self.one_field = ProtobufValues(order), ProtobufValues(order, [("f2",)])
+
+    def time_all_fields(self) -> None:
+        self.reader.decode(self.payloads)
+
+    def time_one_field(self) -> None:
+        self.one_field.decode(self.payloads)
+
+    def time_protobuf_loop(self) -> None:
+        names = [field.name for field in self.reader.type]
+        parsed = [self.message.FromString(value) for value in self.values]
+        for name in names:
+            pa.array([getattr(one, name) for one in parsed], self.reader.type.field(name).type)
 
 
 class Json(CpuTimed):

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog
+from kafkalog.errors import DEFAULT_LIMITS
 from kafkalog.interchange.arrow_output import ArrowWriter, columns_needed, record_schema
-from kafkalog.records.decode import decode
-from kafkalog.records.header_walk import walk
+from kafkalog.records.decode import RecordReader, decode
+from kafkalog.records.header_walk import ALL_OFFSETS, walk_with
 from kafkalog.storage.source import BufferSource
 from peers import Side, consume, timed
 
@@ -39,11 +40,15 @@ def viewing_memory(path: str) -> Side:
     source = BufferSource(Path(path).read_bytes())
     schema = record_schema(COLUMNS, pa.binary_view())
     names = columns_needed(schema)
+    options: Any = {"offsets": ALL_OFFSETS, "check_crcs": True, "limits": DEFAULT_LIMITS, "window_bytes": 2**23}
 
     def work() -> tuple[int, int]:
         n_records = 0
         writer = ArrowWriter(schema)
-        for window in walk(source):
+        for window in walk_with(RecordReader(names, form="views", **options), source):
+            if window.records is not None:
+                n_records += len(writer.batch(window.records))
+                continue
             first = 0
             while first < len(window.batches):
                 decoded = decode(window, names, first=first, form="views")

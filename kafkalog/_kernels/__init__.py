@@ -17,6 +17,7 @@
     `partitioner`  murmur2 of keys
     `indexes`      which batches get an index entry; when a segment is full; lookups of many queries
     `avro`         Avro values to columns, by a program made of their schema
+    `protobuf`     Protobuf values to columns, the same way
     `dump_walk`    batches and records as Kafka's DumpLogSegments finds them
     `dump_text`    the lines that it prints of them
     `dump_chain`   batches at positions, without their records

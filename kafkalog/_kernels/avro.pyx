@@ -5,12 +5,11 @@ it), and the nodes inside. A schema that contains itself is a node that has itse
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, append_flat, append_null, append_offset, append_text,
-    append_validity, cut,
+    append_validity, copied, cut, read_columns, release,
 )
 from kafkalog._kernels.wire cimport OK, Cursor, distance, read_varlong, remaining
 
@@ -99,7 +98,6 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    /* strict UTF-8, eight ASCII bytes at a time */
     /* whether a little-endian number of 16 bytes has at most so many decimal digits */
     static int kl_has_digits(const uint8_t *p, int digits) {
         __int128 value, limit = 1;
@@ -107,31 +105,10 @@ cdef extern from *:
         for (int i = 0; i < digits; i++) limit *= 10;
         return value < limit && value > -limit;
     }
-    static int kl_is_utf8(const uint8_t *p, int64_t n) {
-        const uint8_t *end = p + n;
-        while (p < end) {
-            while (end - p >= 8) {
-                uint64_t eight;
-                memcpy(&eight, p, 8);
-                if (eight & 0x8080808080808080ull) break;
-                p += 8;
-            }
-            if (p >= end) return 1;
-            uint8_t c = *p;
-            if (c < 0x80) { p++; continue; }
-            int more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : 1;
-            if (c < 0xC2 || c > 0xF4 || end - p <= more) return 0;
-            uint8_t d = p[1];
-            if ((d & 0xC0) != 0x80) return 0;
-            if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F)) return 0;
-            if ((c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F)) return 0;
-            for (int i = 2; i <= more; i++) if ((p[i] & 0xC0) != 0x80) return 0;
-            p += more + 1;
-        }
-        return 1;
-    }
     """
     bint has_digits "kl_has_digits"(const uint8_t* p, int digits) noexcept nogil
+
+cdef extern from "utf8_impl.h":
     bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
 
 
@@ -149,6 +126,21 @@ cdef inline int read_long(Cursor* cursor, int64_t* value) noexcept nogil:
         if cursor.pointer >= cursor.end:
             return TRUNCATED
         return OVERLONG
+    return OK
+
+
+cdef inline int read_bytes(Cursor* cursor, int64_t size, const uint8_t** begin, int64_t* n) noexcept nogil:
+    """Bytes behind a length; or `size` of them, if that is not negative."""
+    cdef int status
+    n[0] = size
+    if size < 0:
+        status = read_long(cursor, n)
+        if status != OK:
+            return status
+    if n[0] < 0 or n[0] > remaining(cursor):
+        return BAD_LENGTH if size < 0 else TRUNCATED
+    begin[0] = cursor.pointer
+    cursor.pointer += n[0]
     return OK
 
 
@@ -236,7 +228,7 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
 cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
     """One value of a node's type; what went wrong otherwise. Columns may then have part of it."""
     cdef Column* column = NULL
-    cdef const uint8_t* begin
+    cdef const uint8_t* begin = NULL
     cdef uint8_t* to
     cdef int64_t number = 0
     cdef int32_t i, at
@@ -264,13 +256,9 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
                 (<int32_t*>to)[0] = <int32_t>number
         return OK
     if op == STRING_OP or op == BYTES_OP:
-        status = read_long(cursor, &number)
+        status = read_bytes(cursor, -1, &begin, &number)
         if status != OK:
             return status
-        if number < 0 or number > remaining(cursor):
-            return BAD_LENGTH
-        begin = cursor.pointer
-        cursor.pointer += number
         if op == STRING_OP and not is_utf8(begin, number):
             return NOT_UTF8
         return OK if column == NULL else grown(append_text(&state.columns, column, begin, number))
@@ -296,10 +284,9 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
             column.n += 1
         return read_value(state, &state.nodes[state.node_children[node.first + number]], cursor, depth + 1)
     if op == FIXED_OP or op == BOOL_OP:
-        if node.a > remaining(cursor):
-            return TRUNCATED
-        begin = cursor.pointer
-        cursor.pointer += node.a
+        status = read_bytes(cursor, node.a, &begin, &number)
+        if status != OK:
+            return status
         if op == BOOL_OP and begin[0] > 1:
             return BAD_BOOL
         if column != NULL:
@@ -332,15 +319,9 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
         return grown(append_text(&state.columns, column, state.symbols + state.symbol_offsets[at],
                                  state.symbol_offsets[at + 1] - state.symbol_offsets[at]))
     if op == DECIMAL_OP:
-        number = node.a
-        if number < 0:
-            status = read_long(cursor, &number)
-            if status != OK:
-                return status
-        if number < 0 or number > remaining(cursor):
-            return BAD_LENGTH
-        begin = cursor.pointer
-        cursor.pointer += number
+        status = read_bytes(cursor, node.a, &begin, &number)
+        if status != OK:
+            return status
         return OK if column == NULL else read_decimal(state, column, begin, number, node.b)
     if op == RAW_OP:
         begin = cursor.pointer
@@ -386,25 +367,17 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     cdef Cursor cursor
     cdef const uint8_t* origin = NULL
     cdef int status = OK
-    cdef Column* column
     if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != 6 or columns.shape[1] != 5 or not m:
         raise ValueError("a program of another shape")
     if data.shape[0]:
         origin = &data[0]
-    state.columns.all = <Column*>calloc(m, sizeof(Column))
-    if state.columns.all == NULL:
-        raise MemoryError
+    state.columns.all = NULL
     try:
-        for i in range(m):
-            column = &state.columns.all[i]
-            column.kind, column.width, column.first = columns[i, 0], columns[i, 1], columns[i, 2]
-            column.count, column.nullable = columns[i, 3], columns[i, 4]
+        read_columns(&state.columns, columns, column_children, room)
         state.nodes = <const Node*>&nodes[0, 0]
         state.node_children = &node_children[0] if node_children.shape[0] else NULL
-        state.columns.children = &column_children[0] if column_children.shape[0] else NULL
         state.symbol_offsets = &symbol_offsets[0] if symbol_offsets.shape[0] else NULL
         state.symbols = &symbols[0] if symbols.shape[0] else NULL
-        state.columns.room_left = room
         with nogil:
             for row in range(n):
                 if start[row] >= 0:
@@ -427,24 +400,4 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
             raise MemoryError
         return [copied(&state.columns.all[i]) for i in range(m)]
     finally:
-        for i in range(m):
-            free(state.columns.all[i].data)
-            free(state.columns.all[i].valid)
-            free(state.columns.all[i].offsets)
-        free(state.columns.all)
-
-
-cdef object copied(Column* column):
-    """A column's buffers as bytes objects."""
-    valid = offsets = values = None
-    if column.nullable:
-        valid = copy_of(column.valid, column.n)
-    if column.kind == TEXT or column.kind == LIST:
-        offsets = copy_of(<uint8_t*>column.offsets, 4 * (column.n + 1)) if column.n else bytes(4)
-    if column.kind == FLAT or column.kind == TEXT:
-        values = copy_of(column.data, column.size)
-    return column.n, valid, offsets, values
-
-
-cdef object copy_of(const uint8_t* source, int64_t size):
-    return (<const char*>source)[:size] if size else b""
+        release(&state.columns, m)

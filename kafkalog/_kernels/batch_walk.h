@@ -323,12 +323,17 @@ KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int k
     return 1;
 }
 
-/* Whether the columns have room for whatever is in a payload of this size. */
-KL_API int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
+/* Whether the columns have room for the keys and values in so many bytes. */
+KL_API int kl_has_room_for_strings(const kl_columns *columns, int64_t size, int64_t count) {
     const kl_binary *key = &columns->key, *value = &columns->value;
     if (count > columns->capacity - columns->n_records) return 0;
     if (key->mode == KL_COPY && size > key->room - key->used) return 0;
-    if (value->mode == KL_COPY && size > value->room - value->used) return 0;
+    return value->mode != KL_COPY || size <= value->room - value->used;
+}
+
+/* Whether the columns have room for whatever is in a payload of this size. */
+KL_API int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
+    if (!kl_has_room_for_strings(columns, size, count)) return 0;
     if (!columns->with_headers) return 1;
     return size <= columns->header_key.room - columns->header_key.used
         && size <= columns->header_value.room - columns->header_value.used

@@ -59,7 +59,7 @@ cdef extern from *:
 
 cdef enum:
     # from here on, huge pages pay
-    HUGE = 4194304
+    HUGE = 1048576
     # addresses, no memory: so much may come without another place for what is there
     RESERVED = 67108864
     SLOTS = 64
@@ -109,6 +109,7 @@ cdef class Block:
 
     def __cinit__(self, int64_t size):
         cdef int i
+        cdef int chosen = -1
         self.pointer = NULL
         if size < 0:
             raise ValueError("size must not be negative")
@@ -117,14 +118,21 @@ cdef class Block:
         self.size = size
         self.capacity = rounded(size) if size <= LARGEST else size
         with lock:
-            # from the newest on: what was used just now is still in cache
+            # from the newest on: what was used just now is still in cache; a little more than is needed is better than
+            # fresh pages
             i = pool.n - 1
             while i >= 0:
                 if pool.size[i] == self.capacity:
-                    self.pointer = pool.pointer[i]
-                    remove(i)
-                    return
+                    chosen = i
+                    break
+                if chosen < 0 and self.capacity < pool.size[i] <= self.capacity + self.capacity // 4:
+                    chosen = i
                 i -= 1
+            if chosen >= 0:
+                self.pointer = pool.pointer[chosen]
+                self.capacity = pool.size[chosen]
+                remove(chosen)
+                return
         if posix_memalign(&self.pointer, ALIGNMENT, self.capacity if self.capacity else 1):
             self.pointer = NULL
             raise MemoryError()

@@ -148,18 +148,49 @@ static size_t kl_fold_avx2(const uint8_t *p, size_t n, const kl_folds *folds, ui
     return (size_t)(p - start);
 }
 
-static uint32_t kl_crc32_pclmul(const uint8_t *p, size_t n) {
+/* CRC-32 of sixteen folded bytes and n more; at least sixteen lie before p. The last ones are folded, too: the word moves
+ * up by as many bytes as there are, and what leaves it is folded into what it is now. */
+__attribute__((target("sse4.2,pclmul")))
+static inline uint32_t kl_crc32_rest(__m128i word, const uint8_t *p, size_t n) {
+    enum { NONE = 0x80 };
+    static const uint8_t slide[48] = {
+        NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+        NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE};
     uint8_t folded[16];
-    if (n < 64) return kl_crc32_portable(p, n);
-    size_t done = kl_fold_sse(p, n, &kl_folds_crc32, folded);
-    return ~kl_crc_more(kl_crc32_table, kl_crc_more(kl_crc32_table, 0, folded, 16), p + done, n - done);
+    const kl_folds *folds = &kl_folds_crc32;
+    __m128i by = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
+    for (; n >= 16; p += 16, n -= 16) word = kl_fold_128(word, by, _mm_loadu_si128((const __m128i *)p));
+    if (n) {
+        __m128i up = _mm_loadu_si128((const __m128i *)(slide + n));
+        __m128i down = _mm_loadu_si128((const __m128i *)(slide + 16 + n));
+        __m128i last = _mm_loadu_si128((const __m128i *)(p + n - 16));
+        last = _mm_andnot_si128(_mm_cmplt_epi8(up, _mm_setzero_si128()), last);
+        word = kl_fold_128(_mm_shuffle_epi8(word, up), by, _mm_or_si128(_mm_shuffle_epi8(word, down), last));
+    }
+    _mm_storeu_si128((__m128i *)folded, word);
+    return ~kl_crc_more(kl_crc32_table, 0, folded, 16);
 }
 
+__attribute__((target("sse4.2,pclmul")))
+static uint32_t kl_crc32_pclmul(const uint8_t *p, size_t n) {
+    uint8_t folded[16];
+    if (n < 16) return kl_crc32_portable(p, n);
+    size_t done = 16;
+    __m128i word = _mm_xor_si128(_mm_loadu_si128((const __m128i *)p), _mm_cvtsi32_si128(-1));
+    if (n >= 64) {
+        done = kl_fold_sse(p, n, &kl_folds_crc32, folded);
+        word = _mm_loadu_si128((const __m128i *)folded);
+    }
+    return kl_crc32_rest(word, p + done, n - done);
+}
+
+__attribute__((target("sse4.2,pclmul")))
 static uint32_t kl_crc32_vpclmul(const uint8_t *p, size_t n) {
     uint8_t folded[16];
     if (n < 256) return kl_crc32_pclmul(p, n);
     size_t done = kl_fold_avx2(p, n, &kl_folds_crc32, folded);
-    return ~kl_crc_more(kl_crc32_table, kl_crc_more(kl_crc32_table, 0, folded, 16), p + done, n - done);
+    return kl_crc32_rest(_mm_loadu_si128((const __m128i *)folded), p + done, n - done);
 }
 
 __attribute__((target("sse4.2,pclmul")))

@@ -11,6 +11,7 @@ cdef extern from "payloads.h":
         KL_VIEW
         KL_DOUBT
         KL_NO_ROOM
+        KL_LZ4
         KL_ZSTD
 
     ctypedef struct kl_binary:
@@ -75,6 +76,16 @@ cdef extern from "payloads.h":
     int kl_knows(const kl_codecs*, int) noexcept nogil
     int64_t kl_decompress(kl_codecs*, int, const uint8_t*, int64_t, uint8_t*, int64_t) noexcept nogil
 
+cdef extern from "message_walk.h":
+    int kl_has_room_for_strings(const kl_columns*, int64_t, int64_t) noexcept nogil
+    const uint8_t* kl_message_value(const uint8_t*, const uint8_t*, int, const uint8_t**, int32_t*,
+                                    int32_t*) noexcept nogil
+    int kl_put_message(kl_columns*, const uint8_t*, const uint8_t*, const uint8_t*, const uint8_t*, int, int64_t,
+                       int64_t) noexcept nogil
+    int64_t kl_count_messages(const uint8_t*, int64_t, int, int64_t*) noexcept nogil
+    int kl_walk_messages(kl_columns*, const uint8_t*, int64_t, const uint8_t*, const uint8_t*, int, int64_t, int,
+                         int64_t) noexcept nogil
+
 cdef enum:
     # why filling ended
     ALL_DONE = 0
@@ -113,3 +124,6 @@ cdef class Filler:
     cdef int fill(self, const uint8_t* payload, int64_t size, const uint8_t* origin, const uint8_t* readable,
                   int64_t base_offset, int64_t base_timestamp, int64_t max_timestamp, int16_t attributes,
                   int32_t records_count) noexcept nogil
+    cdef int fill_message(self, const uint8_t* message, int64_t size, const uint8_t* origin, const uint8_t* readable,
+                          int magic, int16_t attributes, int64_t offset, int64_t timestamp,
+                          int32_t* n_filled) noexcept nogil

@@ -269,6 +269,68 @@ cdef class Filler:
         self.filled += size
         return ALL_DONE
 
+    cdef int fill_message(self, const uint8_t* message, int64_t size, const uint8_t* origin, const uint8_t* readable,
+                          int magic, int16_t attributes, int64_t offset, int64_t timestamp,
+                          int32_t* n_filled) noexcept nogil:
+        """The same of a v0 or v1 message; `n_filled` is the number of its records, of which a compressed one has many.
+
+        A compressed message must hold messages of its own magic.
+        """
+        cdef kl_columns* out = &self.columns.columns
+        cdef int codec = attributes & CODEC_MASK
+        cdef const uint8_t* value = NULL
+        cdef const uint8_t* key = NULL
+        cdef int32_t key_size = 0
+        cdef int32_t value_size = 0
+        cdef int64_t last = 0
+        cdef int64_t shift = 0
+        cdef int64_t n = 1
+        n_filled[0] = 0
+        out.key.buffer = codec != 0
+        out.value.buffer = out.key.buffer
+        if codec == 0:
+            if n > self.max_records:
+                return IN_DOUBT
+            if not kl_has_room_for_strings(out, size, 1):
+                return COLUMNS_FULL
+            if not kl_put_message(out, message, message + size, readable, origin, magic, offset, timestamp):
+                return IN_DOUBT
+            n_filled[0] = 1
+            self.filled += size
+            return ALL_DONE
+        value = kl_message_value(message, message + size, magic, &key, &key_size, &value_size)
+        # Kafka's zstd came with v2; LZ4 frames in v0 have a checksum of their own
+        if codec >= KL_ZSTD or (codec == KL_LZ4 and magic == 0):
+            return IN_DOUBT
+        if self.codecs is None or value == NULL or value_size < 0:
+            return IN_DOUBT
+        if not self.views:
+            self.used = 0
+        size = kl_decompress(&self.codecs.codecs, codec, value, value_size, self.room + self.used,
+                             self.arena_room - self.used)
+        if size == KL_NO_ROOM:
+            return ARENA_FULL
+        if size < 0 or size > self.max_decompressed:
+            return IN_DOUBT
+        value = self.room + self.used
+        self.used += size
+        n = kl_count_messages(value, size, magic, &last)
+        if n == 0 or n > self.max_records:
+            return IN_DOUBT
+        # relative offsets; a wrapper offset of 0 is produce data as librdkafka writes it: the base is 0
+        if magic != 0 and offset != 0:
+            if offset < last or last < 0:
+                return IN_DOUBT
+            shift = offset - last
+        if not kl_has_room_for_strings(out, size, n):
+            return COLUMNS_FULL
+        if not kl_walk_messages(out, value, size, value + size + KL_PAD, self.room, magic, shift,
+                                attributes & LOG_APPEND_TIME_BIT != 0, timestamp):
+            return IN_DOUBT
+        n_filled[0] = <int32_t>n
+        self.filled += size
+        return ALL_DONE
+
 
 def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_start not None,
                  const int64_t[::1] payload_end not None, const int64_t[::1] base_offset not None,

@@ -7,7 +7,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t
 from libc.string cimport memmove
 
 from kafkalog._kernels.crc cimport crc32, crc32c
-from kafkalog._kernels.fill cimport ALL_DONE, IN_DOUBT, Filler
+from kafkalog._kernels.fill cimport ALL_DONE, Filler, kl_prefetch
 from kafkalog._kernels.wire cimport (
     BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
     Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, remaining,
@@ -208,8 +208,8 @@ cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] ba
 
 def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
                 bint check_crc, bint stop_at_control, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
-                uint8_t[::1] room not None, Filler filler, int64_t[::1] position not None,
-                int32_t[::1] size_in_bytes not None, int64_t[::1] base_offset not None,
+                uint8_t[::1] room, const uint8_t[::1] data, Filler filler, int32_t[::1] n_filled,
+                int64_t[::1] position not None, int32_t[::1] size_in_bytes not None, int64_t[::1] base_offset not None,
                 int64_t[::1] last_offset not None, int32_t[::1] leader_epoch not None, int8_t[::1] magic not None,
                 uint32_t[::1] crc not None, int16_t[::1] attributes not None, int64_t[::1] base_timestamp not None,
                 int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
@@ -217,14 +217,15 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 int32_t[::1] records_count not None, int16_t[::1] control_type not None):
     """Read a file from a batch boundary on, as long as all is well with its batches; `(n_rows, needed, ending)`.
 
-    With a `filler` their records are filled in, except those of control batches. At most `read_bytes` are read at a
-    time, few enough to be still in a core's cache when they are looked at. What was looked at is forgotten, unless
-    views point to it: then the call ends where `room` is full. It stops before a batch with a wrong checksum or header,
-    an offset that does not rise, records at offsets below `start_offset` or from `end_offset` on, or more bytes than
-    `max_batch_bytes`; before a control batch, if wished; before one that cannot be filled in, of which `ending` says
-    why; where a batch does not fit `room`, of which `needed` then says the size (else 0); at `stop`, when the columns
-    are full, and where the file ends or cannot be read. Which of these it was has to be found out by one who looks
-    again.
+    With a `filler` their records are filled in, except those of control batches; `n_filled` tells how many of each.
+    Either there is `room` to read bytes into, or the bytes are there: `data`, from `start` on. At most `read_bytes` are
+    read or looked at in one go, few enough to be still in a core's cache. What was looked at is forgotten, unless it is
+    there or views point to it: then the call ends at its end, or where `room` is full. It stops before a batch with a
+    wrong checksum or header, an offset that does not rise, records at offsets below `start_offset` or from `end_offset`
+    on, or more bytes than `max_batch_bytes`; before a control batch, if wished; before one that cannot be filled in, of
+    which `ending` says why; where a batch does not fit `room`, of which `needed` then says the size (else 0); at
+    `stop`, when the columns are full, and where the file ends or cannot be read. Which of these it was has to be found
+    out by one who looks again.
     """
     cdef Py_ssize_t n_rows = 0
     cdef Py_ssize_t row
@@ -238,13 +239,21 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     cdef int status = NEED_MORE
     cdef int ending = ALL_DONE
     cdef bint good = True
-    cdef bint is_kept = filler is not None and filler.views
+    cdef bint is_there = data is not None
+    cdef bint is_kept = is_there or (filler is not None and filler.views)
+    cdef const uint8_t[::1] window = data
     check_lengths(position.shape[0], size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes,
                   base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
                   control_type)
-    if start < 0 or stop < start or stop > INT64_MAX - room.shape[0]:
+    if not is_there:
+        window = room
+    if window is None:
+        raise ValueError("there are neither bytes nor room for them")
+    if filler is not None and (n_filled is None or n_filled.shape[0] != position.shape[0]):
+        raise ValueError("columns differ in length")
+    if start < 0 or stop < start or stop > INT64_MAX - window.shape[0]:
         raise ValueError("the range lies outside any file")
-    if room.shape[0] < V2_OVERHEAD or room.shape[0] > INT32_MAX or read_bytes < 1:
+    if window.shape[0] < (0 if is_there else V2_OVERHEAD) or window.shape[0] > INT32_MAX or read_bytes < 1:
         raise ValueError("there is no room for a batch, or 2 GiB and more")
     with nogil:
         while good and status == NEED_MORE:
@@ -255,25 +264,33 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 room_start += at
                 filled -= at
                 at = 0
-            wanted = room.shape[0] - filled
+            wanted = window.shape[0] - filled
             if wanted > read_bytes:
                 wanted = read_bytes
             if wanted > stop - room_start - filled:
                 wanted = <Py_ssize_t>(stop - room_start - filled)
             if wanted <= 0:
                 break
-            n_read = pread(descriptor, &room[filled], wanted, room_start + filled)
-            if n_read <= 0:
-                break
+            n_read = wanted
+            if not is_there:
+                n_read = pread(descriptor, &room[filled], wanted, room_start + filled)
+                if n_read <= 0:
+                    break
+            elif at < filled + n_read - MAGIC_END and window[at + 16] < 2:
+                # messages are short: have them in cache before the walk waits for the size of each
+                p = &window[filled]
+                while p < &window[filled] + n_read:
+                    kl_prefetch(p)
+                    p += 64
             filled += n_read
             row = n_rows
             status = walk_headers(
-                room, &at, filled, room_start, &previous_offset, &n_rows, &needed, position, size_in_bytes, base_offset,
-                last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id,
-                producer_epoch, base_sequence, records_count, control_type)
+                window, &at, filled, room_start, &previous_offset, &n_rows, &needed, position, size_in_bytes,
+                base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp,
+                producer_id, producer_epoch, base_sequence, records_count, control_type)
             while row < n_rows:
                 total = size_in_bytes[row]
-                p = &room[<Py_ssize_t>(position[row] - room_start)]
+                p = &window[<Py_ssize_t>(position[row] - room_start)]
                 if total > max_batch_bytes or base_offset[row] < start_offset or last_offset[row] >= end_offset:
                     good = False
                 elif not check_crc:
@@ -284,17 +301,23 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     good = crc32(p + 16, total - 16) == crc[row]
                 if magic[row] >= 2 and attributes[row] & CONTROL_BIT:
                     good = good and not stop_at_control
+                    if filler is not None:
+                        n_filled[row] = 0
                 elif good and filler is not None:
-                    ending = IN_DOUBT
                     if magic[row] >= 2:
-                        ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &room[0], &room[0] + filled,
+                        ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &window[0], &window[0] + filled,
                                              base_offset[row], base_timestamp[row], max_timestamp[row],
                                              attributes[row], records_count[row])
+                        n_filled[row] = records_count[row]
+                    else:
+                        ending = filler.fill_message(p, total, &window[0], &window[0] + filled, magic[row],
+                                                     attributes[row], last_offset[row], max_timestamp[row],
+                                                     &n_filled[row])
                     good = ending == ALL_DONE
                 if not good:
                     n_rows = row
                 row += 1
-    if not good or status != NEED_MORE or at or filled < room.shape[0]:
+    if not good or status != NEED_MORE or at or filled < window.shape[0]:
         needed = 0
     return n_rows, needed, ending
 

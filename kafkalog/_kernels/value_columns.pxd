@@ -1,7 +1,7 @@
 # Columns that values are appended to. Their memory grows up to a limit, and is copied into arrays in the end.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 cdef enum:
@@ -148,3 +148,46 @@ cdef inline uint8_t* append_flat(Columns* columns, Column* column) noexcept nogi
         return NULL
     column.n += 1
     return append_data(columns, column, column.width)
+
+
+cdef inline int read_columns(Columns* columns, const int32_t[:, ::1] table, const int32_t[::1] children,
+                             int64_t room) except -1:
+    """Columns without values: kind, width, first child, number of children, nullable of each."""
+    cdef Py_ssize_t i
+    cdef Column* column
+    columns.all = <Column*>calloc(table.shape[0], sizeof(Column))
+    if columns.all == NULL:
+        raise MemoryError
+    for i in range(table.shape[0]):
+        column = &columns.all[i]
+        column.kind, column.width, column.first = table[i, 0], table[i, 1], table[i, 2]
+        column.count, column.nullable = table[i, 3], table[i, 4]
+    columns.children = &children[0] if children.shape[0] else NULL
+    columns.room_left = room
+    return 0
+
+
+cdef inline void release(Columns* columns, Py_ssize_t n) noexcept:
+    cdef Py_ssize_t i
+    if columns.all != NULL:
+        for i in range(n):
+            free(columns.all[i].data)
+            free(columns.all[i].valid)
+            free(columns.all[i].offsets)
+        free(columns.all)
+
+
+cdef inline object copied(Column* column):
+    """A column's buffers as bytes objects."""
+    valid = offsets = values = None
+    if column.nullable:
+        valid = copy_of(column.valid, column.n)
+    if column.kind == TEXT or column.kind == LIST:
+        offsets = copy_of(<uint8_t*>column.offsets, 4 * (column.n + 1)) if column.n else bytes(4)
+    if column.kind == FLAT or column.kind == TEXT:
+        values = copy_of(column.data, column.size)
+    return column.n, valid, offsets, values
+
+
+cdef inline object copy_of(const uint8_t* source, int64_t size):
+    return (<const char*>source)[:size] if size else b""

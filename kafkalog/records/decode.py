@@ -26,14 +26,13 @@ from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.columns import (
     DEFAULT_COLUMNS,
-    FIXED_COLUMNS,
     HEADERS,
     BinaryColumn,
     Column,
     HeadersColumn,
     RecordColumns,
 )
-from kafkalog.records.fill import Filled, Form, fill, read_filled
+from kafkalog.records.fill import Form, batch_column, fill, read_filled, sequences, with_batch_columns
 from kafkalog.records.header_walk import RUN_BYTES, WINDOW_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.selection import FunctionFailure, Selection
@@ -44,7 +43,6 @@ from kafkalog.records.spans import (
     can_decompress,
     decompress_payloads,
     limit_records,
-    record_counts,
     release_arena,
     scratch,
     survey,
@@ -174,17 +172,35 @@ class RecordReader(BatchReader):
         self._step, self._hints = window_bytes, hints
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
-        """See `BatchReader.read`. The window has its records, and its bytes only for views."""
+        """See `BatchReader.read`. The window has its records, and its bytes only for views or out of a mapping."""
         descriptor = readable_descriptor(source, position)
         # without checksums nothing would tell a batch that is half written
-        if descriptor is None or (source.is_preallocated and not self._check_crcs):
+        if position >= source.size or (source.is_preallocated and not self._check_crcs):
             window = None
+        elif descriptor is None:
+            window = self._read_there(source, position, previous_offset) if self._submit is None else None
         elif self._submit is None:
             window = self._read(descriptor, position, min(position + RUN_BYTES, source.size), previous_offset)
         else:
             window = self._take(descriptor, position, source.size, previous_offset, self._submit)
         if window is None:
             self.close()
+        return window
+
+    def _read_there(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
+        """The window at a position out of a mapping, or out of memory."""
+        stop = min(position + self._step, source.size)
+        try:
+            data = source.window(position, stop)
+        except KafkalogError:
+            return None  # `walk` finds the same, and says where
+        window = self._read(data, position, stop, previous_offset)
+        if window is None:
+            source.release(data, position)
+        elif window.data.size < data.size // 8 * 7:
+            self._step = max(window.data.size // 8 * 9, _LEAST_STEP)
+        else:
+            self._step = min(self._step // 8 * 9, self._window_bytes)
         return window
 
     def close(self) -> None:
@@ -211,9 +227,14 @@ class RecordReader(BatchReader):
             ahead.append(_Ahead(start, stop, submit(partial(self._read, descriptor, start, stop, -1))))
         first = ahead.popleft()
         window = first.result()
-        if window is None or int(window.batches.base_offset[0]) <= previous_offset:
+        if window is None:
             return None
-        n_read = int(window.batches.next_position[-1]) - position
+        batches = window.batches
+        # a compressed v0 or v1 message hides its base offset
+        first_offset = batches.base_offset[0] if batches.base_offset[0] >= 0 else batches.last_offset[0]
+        if int(first_offset) <= previous_offset:
+            return None
+        n_read = int(batches.next_position[-1]) - position
         if n_read < first.stop - position:
             self._step = max(n_read // 8 * 7, _LEAST_STEP)
         else:
@@ -229,9 +250,9 @@ class RecordReader(BatchReader):
                 return int(hints[row])
         return header_kernels.find_boundary(descriptor, start, size, self._step)
 
-    def _read(self, descriptor: int, start: int, stop: int, previous_offset: int) -> Window | None:
+    def _read(self, of: int | Bytes, start: int, stop: int, previous_offset: int) -> Window | None:
         read = read_filled(
-            descriptor,
+            of,
             start,
             stop,
             previous_offset,
@@ -245,11 +266,9 @@ class RecordReader(BatchReader):
         if read is None:
             return None
         valid = np.ones(len(read.batches), np.bool_) if self._check_crcs else None
-        is_control = read.batches.is_control
-        if is_control.all():
+        if not read.filled.n_records:
             return Window(read.data, start, read.batches, valid, RecordColumns.empty(self._names))
-        of_data = read.batches[~is_control] if is_control.any() else read.batches
-        records = _with_batch_columns(read.filled, of_data, self._names)
+        records = with_batch_columns(read.filled, read.of_records, self._names)
         return Window(read.data, start, read.batches, valid, records)
 
 
@@ -341,7 +360,7 @@ class _Job:
             return self._walk(payloads if not decompress and payloads.n_decompressed else self._plain(run.first()))
         if filled.n_records:
             self.n_records = filled.n_records
-            self.columns = _with_batch_columns(filled, payloads.batches, self.names)
+            self.columns = with_batch_columns(filled, payloads.batches, self.names)
         return filled.n_batches, payloads.error if filled.n_batches == len(payloads.batches) else None
 
     def _plain(self, payloads: Payloads) -> Payloads:
@@ -370,29 +389,6 @@ class _Job:
             self.failures += failures
             if rows is None or rows.size:
                 self.columns = _fill(spans, rows, self.names, derived)
-
-
-def _with_batch_columns(filled: Filled, batches: BatchTable, names: Sequence[str]) -> RecordColumns:
-    """The columns that were filled, and those with one value per batch, in the order of their names."""
-    columns: dict[str, Column] = {}
-    batch_row: npt.NDArray[np.int64] | None = None
-    n = filled.n_records
-    for name in names:
-        if name in filled.columns and name != "sequence":
-            columns[name] = filled.columns[name]
-            continue
-        of_batch = batches.base_sequence if name == "sequence" else batch_column(name, batches)
-        if name != "sequence" and (of_batch[0] == of_batch).all():
-            columns[name] = np.full(n, of_batch[0], of_batch.dtype)
-            continue
-        if batch_row is None:
-            counts = record_counts(batches, filled.n_batches)
-            batch_row = np.repeat(np.arange(counts.size), counts)
-        if name == "sequence":
-            columns[name] = sequences(filled.columns["offset"], batches, batch_row)  # type: ignore[arg-type]
-        else:
-            columns[name] = of_batch[batch_row]
-    return RecordColumns(n, columns)
 
 
 def _fill(spans: Spans, rows: Rows, columns: Sequence[str], derived: Mapping[str, npt.NDArray[Any]]) -> RecordColumns:
@@ -471,30 +467,3 @@ def _headers(
 
 
 _HEADER_PARTS = ("header_key_start", "header_key_size", "header_value_start", "header_value_size")
-
-
-def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
-    """A column with one value per batch, in the dtype of the record column of this name."""
-    of_batch: npt.NDArray[Any] = getattr(batches, _BATCH_COLUMN.get(name, name))
-    return of_batch.astype(FIXED_COLUMNS[name], copy=False)
-
-
-_BATCH_COLUMN = {
-    "leader_epoch": "partition_leader_epoch",
-    "compression": "codec",
-    "batch_base_offset": "base_offset",
-    "batch_position": "position",
-}
-
-
-def sequences(
-    offset: npt.NDArray[np.int64], batches: BatchTable, batch_row: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int32]:
-    """Base sequence plus offset delta, wrapping to 0 after 2^31 - 1; -1 if the batch has no base sequence.
-
-    For a negative delta, which no producer writes, the result is that of Java's int arithmetic (`incrementSequence`).
-    """
-    base = batches.base_sequence[batch_row].astype(np.int64)
-    delta = offset - batches.base_offset[batch_row]
-    wrapped = np.where(delta < 0, base + delta - 2**31, (base + delta) & 0x7FFFFFFF)
-    return np.where(base < 0, np.int64(-1), wrapped).astype(np.int32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -20,10 +20,18 @@ from kafkalog._kernels import fill as kernels
 from kafkalog._kernels import header_walk as header_kernels
 from kafkalog.errors import Limits
 from kafkalog.records.batch_table import COLUMNS, BatchTable
-from kafkalog.records.columns import HEADERS, BinaryColumn, Column, HeadersColumn, ViewColumn
-from kafkalog.records.spans import Payloads, scratch, thread_codecs, uses_kernels
+from kafkalog.records.columns import (
+    FIXED_COLUMNS,
+    HEADERS,
+    BinaryColumn,
+    Column,
+    HeadersColumn,
+    RecordColumns,
+    ViewColumn,
+)
+from kafkalog.records.spans import Payloads, record_counts, thread_codecs, uses_kernels
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import Bytes
+from kafkalog.storage.source import NO_BYTES, Bytes
 
 Form = Literal["numpy", "arrow", "views"]
 """How byte strings are given: with int64 offsets, with int32 offsets, or as views into the window."""
@@ -34,7 +42,7 @@ FILL_BYTES: Final = 2**22
 _ARENA_BYTES: Final = 2**18  # stays in a core's cache
 _KEPT_ARENA: Final = 2**22
 _READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until they are decoded
-_ROWS: Final = 2**14  # batches per reading call
+_LEAST_ROWS, _MOST_ROWS = 2**6, 2**16  # batches per reading call
 _LEAST_LARGEST: Final = 2**14
 _INT32_MAX: Final = 2**31 - 1
 _COLUMNS_FULL, _ARENA_FULL = kernels.ENDINGS["columns full"], kernels.ENDINGS["arena full"]
@@ -54,10 +62,12 @@ class FilledBatches(NamedTuple):
     """Batches that were read, and their records."""
 
     batches: BatchTable
+    of_records: BatchTable
+    """Those that are not control batches, with their numbers of records."""
     filled: Filled
-    """The records of those that are not control batches."""
+    """The records of these."""
     data: Bytes
-    """What views point to; empty for other forms."""
+    """The bytes if they were given, and what views point to; empty for other forms."""
 
 
 @dataclass(slots=True)
@@ -70,6 +80,7 @@ class _Rates:
     n_headers: float = 1 / 64
     header_key: float = 1 / 16
     header_value: float = 1 / 16
+    n_batches: float = 2**-12
     largest: int = 2**16
     """Size of the largest batch."""
     is_compressed: bool = False
@@ -117,7 +128,7 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
 
 
 def read_filled(
-    descriptor: int,
+    of: int | Bytes,
     start: int,
     stop: int,
     previous_offset: int,
@@ -133,7 +144,8 @@ def read_filled(
 
     Parameters
     ----------
-    descriptor : int
+    of : int or uint8[n]
+        A file descriptor to read from, or the bytes themselves, from `start` on.
     start, stop : int
         Positions in the file; a batch begins at `start`.
     previous_offset : int
@@ -154,9 +166,15 @@ def read_filled(
     if not uses_kernels():
         return None
     rates = _thread_rates()
-    columns = [scratch(f"batch.{name}", _ROWS, dtype) for name, dtype in COLUMNS.items()]
+    n_rows = min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS)
+    columns = [empty(n_rows, dtype) for dtype in COLUMNS.values()]
+    n_filled = empty(n_rows, np.int32)
     call = _Call(names, form, n_bytes, limits, announced=None, decompress=True)
-    room = empty(n_bytes if form == "views" else _READ_BYTES, np.uint8)
+    descriptor, data, room = -1, None, None
+    if isinstance(of, int):
+        descriptor, room = of, empty(n_bytes if form == "views" else _READ_BYTES, np.uint8)
+    else:
+        data = of
     needed = 0
 
     def work(filler: kernels.Filler) -> tuple[int, int]:
@@ -173,21 +191,48 @@ def read_filled(
                 *offsets,
                 _READ_BYTES,
                 room,
+                data,
                 filler,
+                n_filled,
                 *columns,
             )
-            if n or not room.size < needed <= min(limits.max_batch_bytes, stop - start):
+            if n or room is None or not room.size < needed <= min(limits.max_batch_bytes, stop - start):
                 return ending, n
             room = empty(needed, np.uint8)  # one batch larger than that: try again with room for it
 
     n_batches = call.make(work)
     if not n_batches:
         return None
-    batches = BatchTable(*(column[:n_batches].copy() for column in columns))
+    batches = BatchTable(*(column[:n_batches] for column in columns))
+    n_bytes = int(batches.position[-1]) + int(batches.size_in_bytes[-1]) - start
+    bits = int(np.bitwise_or.reduce(batches.attributes))
     rates.largest = max(int(batches.size_in_bytes.max()), _LEAST_LARGEST)
-    rates.is_compressed = bool(np.bitwise_or.reduce(batches.attributes) & kf.CODEC_MASK)
-    data = room if form == "views" else room[:0]
-    return FilledBatches(batches, call.filled(n_batches, data), data)
+    rates.is_compressed = bool(bits & kf.CODEC_MASK)
+    rates.n_batches = n_batches / n_bytes
+    if data is not None:
+        kept = data[:n_bytes]
+    elif room is not None and form == "views":
+        kept = room
+    else:
+        kept = NO_BYTES
+    filled = call.filled(n_batches, kept)
+    return FilledBatches(batches, _of_records(batches, n_filled[:n_batches], bits, filled), filled, kept)
+
+
+def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], bits: int, filled: Filled) -> BatchTable:
+    """The batches that have records here, with what the headers of compressed v0 and v1 messages do not tell."""
+    if bits & kf.CONTROL_BIT:
+        has_any = n_filled > 0
+        batches, n_filled = batches[has_any], n_filled[has_any]
+    is_hidden = batches.records_count < 0
+    if not is_hidden.any():
+        return batches
+    offset: Any = filled.columns.get("offset")
+    base_offset = batches.base_offset
+    if offset is not None:
+        base_offset = base_offset.copy()
+        base_offset[is_hidden] = offset[(np.cumsum(n_filled, dtype=np.int64) - n_filled)[is_hidden]]
+    return replace(batches, records_count=n_filled, base_offset=base_offset)
 
 
 class _Call:
@@ -288,9 +333,19 @@ class _Call:
         return arena
 
 
+_newest = _Rates()
+
+
 def _thread_rates() -> _Rates:
-    rates: _Rates = _threads.__dict__.setdefault("rates", _Rates())
+    """The thread's rates; a new thread begins with those of the one that began last."""
+    global _newest
+    rates: _Rates | None = getattr(_threads, "rates", None)
+    if rates is None:
+        rates = _newest = _threads.rates = replace(_newest)
     return rates
+
+
+_NEED_OFFSETS: Final = frozenset(("offset", "sequence", "batch_base_offset"))
 
 
 class _Room:
@@ -311,7 +366,7 @@ class _Room:
         self._most = n_bytes if is_bound else _INT32_MAX // 2
         self._largest, self._form = largest, form
         self._offsets: npt.DTypeLike = np.int64 if form == "numpy" else np.int32
-        self._offset = empty(n_rows, np.int64) if "offset" in names or "sequence" in names else None
+        self._offset = empty(n_rows, np.int64) if not _NEED_OFFSETS.isdisjoint(names) else None
         self._timestamp = empty(n_rows, np.int64) if "timestamp" in names else None
         self._key = self._strings(n_rows, rates.key) if "key" in names else None
         self._value = self._strings(n_rows, rates.value) if "value" in names else None
@@ -387,3 +442,53 @@ def _column(arrays: Any, n: int, n_bytes: int, n_null: int) -> BinaryColumn:
 
 def _validity(valid: npt.NDArray[np.uint8], n: int, n_null: int) -> npt.NDArray[np.bool_] | None:
     return valid[:n].view(np.bool_) if n_null else None
+
+
+def with_batch_columns(filled: Filled, batches: BatchTable, names: Sequence[str]) -> RecordColumns:
+    """The columns that were filled of some batches, and those with one value per batch, in the order of their names."""
+    columns: dict[str, Column] = {}
+    batch_row: npt.NDArray[np.int64] | None = None
+    n = filled.n_records
+    for name in names:
+        if name in filled.columns and name != "sequence":
+            columns[name] = filled.columns[name]
+            continue
+        of_batch = batches.base_sequence if name == "sequence" else batch_column(name, batches)
+        if name != "sequence" and (of_batch[0] == of_batch).all():
+            columns[name] = np.full(n, of_batch[0], of_batch.dtype)
+            continue
+        if batch_row is None:
+            counts = record_counts(batches, filled.n_batches)
+            batch_row = np.repeat(np.arange(counts.size), counts)
+        if name == "sequence":
+            columns[name] = sequences(filled.columns["offset"], batches, batch_row)  # type: ignore[arg-type]
+        else:
+            columns[name] = of_batch[batch_row]
+    return RecordColumns(n, columns)
+
+
+def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
+    """A column with one value per batch, in the dtype of the record column of this name."""
+    of_batch: npt.NDArray[Any] = getattr(batches, _BATCH_COLUMN.get(name, name))
+    return of_batch.astype(FIXED_COLUMNS[name], copy=False)
+
+
+_BATCH_COLUMN = {
+    "leader_epoch": "partition_leader_epoch",
+    "compression": "codec",
+    "batch_base_offset": "base_offset",
+    "batch_position": "position",
+}
+
+
+def sequences(
+    offset: npt.NDArray[np.int64], batches: BatchTable, batch_row: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int32]:
+    """Base sequence plus offset delta, wrapping to 0 after 2^31 - 1; -1 if the batch has no base sequence.
+
+    For a negative delta, which no producer writes, the result is that of Java's int arithmetic (`incrementSequence`).
+    """
+    base = batches.base_sequence[batch_row].astype(np.int64)
+    delta = offset - batches.base_offset[batch_row]
+    wrapped = np.where(delta < 0, base + delta - 2**31, (base + delta) & 0x7FFFFFFF)
+    return np.where(base < 0, np.int64(-1), wrapped).astype(np.int32)

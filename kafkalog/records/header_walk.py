@@ -39,7 +39,7 @@ from kafkalog.errors import (
 )
 from kafkalog.records.batch_table import COLUMNS, BatchTable, HeaderParser, Window, valid_crcs
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import Bytes, ByteSource
+from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 
 WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
@@ -50,8 +50,6 @@ RUN_BYTES: Final = 2**25  # per call: a tenth of a second on a slow disk, during
 _ROOM_BYTES: Final = 2**20  # a smaller buffer fits the L2 cache better, but takes more system calls
 _CHECKED_ROWS: Final = 2**14
 _MOST_WINDOWS: Final = 64
-NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
-NO_BYTES.flags.writeable = False
 ALL_OFFSETS: Final = (-(2**63), 2**63 - 1)
 _SEARCH_BYTES: Final = 2**23
 _MOST_EXTRA_BYTES: Final = 2**26
@@ -217,7 +215,7 @@ class BatchReader:
         stop, limit, room = min(position + RUN_BYTES, source.size), self._limits.max_batch_bytes, self._room
         while True:
             arguments = (descriptor, position, stop, previous_offset, limit, True, self._stop_at_control, *ALL_OFFSETS)
-            n, needed, _ = kernels.read_intact(*arguments, room.size, room, None, *self._columns)
+            n, needed, _ = kernels.read_intact(*arguments, room.size, room, None, None, None, *self._columns)
             if n:
                 batches = BatchTable(*(column[:n].copy() for column in self._columns))
                 return Window(NO_BYTES, position, batches, np.ones(n, np.bool_))

@@ -40,8 +40,8 @@ from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 
 _MIN_WINDOW_BYTES: Final = 2**20
+_READ_BYTES: Final = 2**24  # of all windows together; with small ones, each call's work in Python is felt
 _SHOWN_OFFSETS: Final = 5
-_IN_PLACE: Final = OrderedPool(0)
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class Pass:
             return
         try:
             with OrderedPool(threads) as pool:
-                for event in pool.ahead(self._plan(pool, names, form), threads):
+                for event in pool.ahead(self._plan(pool, names, form), threads, is_done=_is_done):
                     if isinstance(event, KafkalogError):
                         raise event
                     if isinstance(event, Task):
@@ -220,7 +220,7 @@ class Pass:
                         done = partial(
                             _as_it_is, Decoded(records if n_records else None, len(batches), None, n_records)
                         )
-                        yield Task(window, partition, BatchTask(_IN_PLACE, done, 0, len(batches)), True, latest)
+                        yield Task(window, partition, BatchTask(None, done, 0, len(batches)), True, latest)
                         del done
                     elif n_wanted:
                         decode_rows = partial(self._decode, window, selection, names, form)
@@ -269,15 +269,17 @@ class Pass:
         if selection.end_offset is not None:
             stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
         index = segment.offset_hint if query.threads > 1 else None
+        # those that are read or wait, and the two between which the consumer changes over
+        n_ahead, n_windows = (query.threads, query.threads + 3) if query.threads > 1 else (0, 2)
         return RecordReader(
             names,
             form=form,
             offsets=(first, stop),
             check_crcs=query.check_crcs,
             limits=query.limits,
-            window_bytes=max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES),
-            submit=partial(_submit, pool) if query.threads > 1 else None,
-            n_ahead=query.threads,
+            window_bytes=max(_READ_BYTES // n_windows, _MIN_WINDOW_BYTES),
+            submit=partial(_submit, pool) if n_ahead else None,
+            n_ahead=n_ahead,
             hints=None if index is None else index.position,
         )
 
@@ -387,6 +389,11 @@ def _latest_of(columns: RecordColumns | None, latest: LatestOffsets | None) -> R
     if rows.size == columns.n_records:
         return columns
     return columns.take(rows) if rows.size else None
+
+
+def _is_done(event: _Event) -> bool:
+    """Whether the records of an event were decoded when it was planned."""
+    return isinstance(event, Task) and event.work.is_done
 
 
 def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:

@@ -54,12 +54,14 @@ class OrderedPool:
         """Queue a call for one of the threads."""
         return Pending(call, None if self._executor is None else self._executor.submit(call))
 
-    def ahead(self, plan: Iterable[Item], n: int) -> Iterator[Item]:
-        """Steps of a plan in order; when one is yielded, `n` more have been planned."""
+    def ahead(
+        self, plan: Iterable[Item], n: int, is_done: Callable[[Item], bool] = lambda step: False
+    ) -> Iterator[Item]:
+        """Steps of a plan in order; when one is yielded, `n` more have been planned, unless it needed no work."""
         steps = iter(plan)
         planned: deque[Item] = deque()
         while True:
-            while len(planned) <= n:
+            while len(planned) <= n and not (planned and is_done(planned[0])):
                 try:
                     planned.append(next(steps))
                 except StopIteration:
@@ -67,6 +69,9 @@ class OrderedPool:
             if not planned:
                 return
             yield planned.popleft()
+
+
+_IN_PLACE: Final = OrderedPool(0)
 
 
 class Pending(Generic[Result]):
@@ -104,17 +109,24 @@ class BatchTask(Generic[AnyWorked]):
 
     Parameters
     ----------
-    pool : OrderedPool
+    pool : OrderedPool or None
+        None if the work is done already, and a call only returns its result.
     work : callable
         ``work(first, stop)`` works on rows of the window's batch table, up to the first damaged one.
     first, stop : int
         The rows of the batch table.
+
+    Attributes
+    ----------
+    is_done : bool
+        Whether the work was done before the task was made.
     """
 
-    def __init__(self, pool: OrderedPool, work: Callable[[int, int], AnyWorked], first: int, stop: int) -> None:
-        self._pool, self._work = pool, work
+    def __init__(self, pool: OrderedPool | None, work: Callable[[int, int], AnyWorked], first: int, stop: int) -> None:
+        self.is_done = pool is None
+        self._pool, self._work = pool or _IN_PLACE, work
         self._first, self._stop = first, stop
-        self._pending: Pending[AnyWorked] | None = pool.submit(partial(work, first, stop))
+        self._pending: Pending[AnyWorked] | None = self._pool.submit(partial(work, first, stop))
 
     def results(self) -> Iterator[AnyWorked]:
         """The results of the calls, until all batches are done; damaged batches are skipped."""

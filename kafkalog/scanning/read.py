@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from kafkalog.log.open import Paths
 from kafkalog.records.columns import RecordColumns
-from kafkalog.scanning.query import Opened, ScanOptions
+from kafkalog.scanning.query import Opened
 from kafkalog.scanning.scan import Scan
+from kafkalog.verbs import ScanOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,12 +99,12 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
     decode : mapping of {"key", "value"} to str or mapping, optional
         What the bytes are, such as ``{"key": "long", "value": "json"}``: utf8, json, short, int, long, float, double,
-        uuid (as Kafka's serializers write them), avro or jsonschema (in Confluent's frames). Instead of the name a
-        mapping may have ``format``, ``schema`` (text or path; then values need not name one) and ``framed=False`` (no
-        schema id stands before values). The column then has typed values. `columns` and `filters` may name fields, such
-        as ``value.customer.id``. What does not decode is null, with a finding and a `DecodeWarning`; the columns
-        ``value_error`` and ``value_bytes`` have the reason and the bytes. Where the types depend on the values, records
-        are read twice. `where` sees bytes.
+        uuid (as Kafka's serializers write them), avro, protobuf or jsonschema (in Confluent's frames). Instead of the
+        name a mapping may have ``format``, ``schema`` (text or path; then values need not name one), ``framed=False``
+        (no schema id stands before values) and ``message`` (of Protobuf). The column then has typed values. `columns`
+        and `filters` may name fields, such as ``value.customer.id``. What does not decode is null, with a finding and
+        a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes. Where the
+        types depend on the values, records are read twice. `where` sees bytes.
     schemas : path-like, str or mapping, optional
         Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id to
         schema. Default: the topic ``_schemas`` in the same log dir.

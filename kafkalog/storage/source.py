@@ -17,7 +17,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage.buffer_pool import empty
 
 Bytes = npt.NDArray[np.uint8]
+NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
+NO_BYTES.flags.writeable = False
 
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
 _PAGE = mmap.PAGESIZE

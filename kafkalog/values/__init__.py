@@ -4,7 +4,7 @@
     `payloads`    byte strings of an Arrow column, by position
     `frames`      Confluent's frames: which schema a value is written with, and where its bytes begin
     `schemas`     where schemas come from: a directory, a registry, the records of `_schemas`, one that is given
-    `formats`     text, numbers, JSON, Avro: bytes to arrays
+    `formats`     text, numbers, JSON, Avro, Protobuf: bytes to arrays
     `types`       the Arrow type that several types have in common, and arrays of it
     `registry`    a registry that answers HTTP
     `columns`     what decodes the key or the value of records, by schemas or without

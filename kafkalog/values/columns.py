@@ -8,14 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.values.formats.avro import AvroValues
-from kafkalog.values.formats.avro_types import SchemaError
 from kafkalog.values.formats.json_text import JsonValues
 from kafkalog.values.formats.plain import TYPES, decode_plain
+from kafkalog.values.formats.program import ProgramValues
+from kafkalog.values.formats.protobuf.types import ProtoSchema
+from kafkalog.values.formats.protobuf.values import ProtobufValues
 from kafkalog.values.frames import HEADER_NAMES, Framed, SchemaKey, read_frames, strip_frames
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
-from kafkalog.values.types import CommonType, Path, narrow_type
+from kafkalog.values.types import CommonType, Path, SchemaError, narrow_type
 
 _MOST_REFERENCES: Final = 200
 
@@ -104,7 +106,9 @@ class SchemaColumn:
         self._header_name = HEADER_NAMES[column]
         self._common = CommonType()
         self._paths: list[Path] | None = None
-        self._readers: dict[tuple[SchemaKey | None, tuple[int, ...]], AvroValues | str] = {}
+        self._has_indexes = how.format == "protobuf"
+        self._protos: dict[SchemaKey | None, ProtoSchema] = {}
+        self._readers: dict[tuple[SchemaKey | None, tuple[int, ...]], ProgramValues | str] = {}
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
         """See `ColumnDecoder`."""
@@ -147,7 +151,10 @@ class SchemaColumn:
 
     def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
         if self._how.schema is None:
-            return read_frames(payloads, headers, self._header_name)
+            return read_frames(payloads, headers, self._header_name, has_indexes=self._has_indexes)
+        if self._how.has_frames and self._has_indexes:
+            groups, failures = read_frames(payloads, headers, self._header_name, has_indexes=True)
+            return [group._replace(key=None) for group in groups], failures
         if self._how.has_frames:
             payloads, failures = strip_frames(payloads, headers, self._header_name)
         else:
@@ -155,7 +162,7 @@ class SchemaColumn:
         # null ones go along: then the group is all rows, and nothing is put together
         return [Framed(None, (), np.arange(len(payloads)), payloads)], failures
 
-    def _reader(self, group: Framed) -> AvroValues | str:
+    def _reader(self, group: Framed) -> ProgramValues | str:
         """What decodes values of a schema; a text says why nothing does."""
         key = group.key, group.indexes
         if key not in self._readers:
@@ -165,17 +172,37 @@ class SchemaColumn:
                 self._readers[key] = f"schema {group.key}: {error}"
         return self._readers[key]
 
-    def _make(self, group: Framed) -> AvroValues | str:
-        if self._how.schema is not None:
-            return AvroValues(self._how.schema, (), self._paths)
-        schema = None if self._source is None or group.key is None else find_schema(self._source, group.key)
-        if schema is None:
-            return f"no schema {group.key} is known"
-        if schema.type != "AVRO":
-            return f"schema {group.key} is {schema.type}"
+    def _make(self, group: Framed) -> ProgramValues | str:
         referred: dict[tuple[str, str, int], str] = {}
-        self._refer(schema, referred)
-        return AvroValues(schema.schema, referred.values(), self._paths)
+        text = self._how.schema
+        if text is None:
+            schema = None if self._source is None or group.key is None else find_schema(self._source, group.key)
+            if schema is None:
+                return f"no schema {group.key} is known"
+            if schema.type != self._how.format.upper():
+                return f"schema {group.key} is {schema.type}"
+            self._refer(schema, referred)
+            text = schema.schema
+        if not self._has_indexes:
+            return AvroValues(text, referred.values(), self._paths)
+        if group.key not in self._protos:
+            by_name = {name: other for (name, _, _), other in referred.items()}
+            named = getattr(self._source, "named", None)  # a directory has imports by their names
+
+            def find(name: str) -> str | None:
+                other = by_name.get(name) or (None if named is None else named(name))
+                return other if other is None or isinstance(other, str) else other.schema
+
+            self._protos[group.key] = ProtoSchema(text, find)
+        proto = self._protos[group.key]
+        message = self._how.message
+        chosen = proto.message_at(group.indexes or (0,)) if message is None else proto.message_named(message)
+        return ProtobufValues(chosen, self._paths)
+
+    def check_given(self) -> None:
+        """Raise SchemaError for a given schema that is none: that is a mistake of the caller's, not of the values."""
+        nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+        self._make(Framed(None, (), nothing.start, nothing))
 
     def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
         """Collect the schemas that a schema refers to, those first that are referred to."""
@@ -199,6 +226,7 @@ def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) 
         return PlainColumn(how.format)
     if how.format in ("json", "jsonschema"):
         return JsonColumn(HEADER_NAMES[column] if how.has_frames else None)
+    found = SchemaColumn(column, how, source)
     if how.schema is not None:
-        AvroValues(how.schema)  # a given schema that is none is a mistake of the caller's
-    return SchemaColumn(column, how, source)
+        found.check_given()
+    return found

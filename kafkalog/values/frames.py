@@ -22,6 +22,8 @@ SchemaKey = int | str
 
 HEADER_NAMES: Final = {"key": "__key_schema_id", "value": "__value_schema_id"}
 MOST_INDEXES: Final = 64
+_MOST_ROUNDS: Final = 64
+"""Values with different indexes are few; more than so many are read one by one."""
 _ID_SIZE: Final = 5
 _GUID_SIZE: Final = 17
 
@@ -104,19 +106,39 @@ def read_frames(
             if not has_indexes:
                 keys.setdefault((key, ()), []).append(group)
                 continue
-            for row in group.tolist():
-                frame = payloads.data[start[row] : payloads.stop[row]][: 10 * MOST_INDEXES].tobytes()
-                found = _read_indexes(frame, 0)
-                if isinstance(found, str):
-                    failures[row] = found
+            for indexes, mine_of_it, n in _by_indexes(payloads, start, group):
+                if isinstance(indexes, str):
+                    failures |= dict.fromkeys(mine_of_it.tolist(), indexes)
                 else:
-                    start[row] += found[1]
-                    keys.setdefault((key, found[0]), []).append(np.array([row], np.int64))
+                    start[mine_of_it] += n
+                    keys.setdefault((key, indexes), []).append(mine_of_it)
     groups = []
     for (key, indexes), parts in keys.items():
         mine = np.sort(np.concatenate(parts))
         groups.append(Framed(key, indexes, mine, Payloads(payloads.data, start[mine], payloads.stop[mine])))
     return groups, failures
+
+
+def _by_indexes(payloads: Payloads, start: Rows, rows: Rows) -> Iterator[tuple[tuple[int, ...] | str, Rows, int]]:
+    """Rows by their message indexes, which stand at `start`, with the size of these; a text says what is wrong."""
+    n_rounds = 0
+    while rows.size:
+        first = int(rows[0])
+        frame = payloads.data[start[first] : payloads.stop[first]][: 10 * MOST_INDEXES].tobytes()
+        found = _read_indexes(frame, 0)
+        n_rounds += 1
+        if isinstance(found, str) or n_rounds > _MOST_ROUNDS:
+            yield (found, rows[:1], 0) if isinstance(found, str) else (found[0], rows[:1], found[1])
+            rows = rows[1:]
+            continue
+        indexes, n = found
+        # whoever has the same bytes there has the same indexes
+        same = payloads.stop[rows] - start[rows] >= n
+        for i in range(n):
+            at = start[rows] + i
+            same[same] = payloads.data[at[same]] == frame[i]
+        yield indexes, rows[same], n
+        rows = rows[~same]
 
 
 def strip_frames(

@@ -11,8 +11,8 @@ from typing import Any, Final
 from kafkalog.parsing import hint
 
 NUMBERS: Final = ("short", "int", "long", "float", "double")
-FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "jsonschema")
-WITH_SCHEMAS: Final = ("avro", "jsonschema")
+FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema")
+WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
 """Formats in frames that name a schema."""
 COLUMNS: Final = ("key", "value")
 
@@ -32,11 +32,14 @@ class ColumnFormat:
         The schema that all values are written with, as text; without it, each value names its own.
     framed : bool
         Whether schema ids are in front of values, or in headers.
+    message : str, optional
+        For Protobuf, the message that all values are; without it, the one that their frames name, or the first one.
     """
 
     format: str
     schema: str | None = None
     framed: bool = True
+    message: str | None = None
 
     @property
     def has_frames(self) -> bool:
@@ -84,8 +87,12 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
     schema = given.get("schema")
     if name not in WITH_SCHEMAS and (schema is not None or "framed" in given):
         raise ValueError(f"{name} has no schema; formats with one are {', '.join(WITH_SCHEMAS)}")
-    one = ColumnFormat(name, None if schema is None else schema_text(schema), bool(given.get("framed", True)))
-    if not one.has_frames and one.schema is None and name == "avro":
+    message = given.get("message")
+    if message is not None and name != "protobuf":
+        raise ValueError(f"{name} has no messages; give the message of protobuf")
+    text = None if schema is None else schema_text(schema)
+    one = ColumnFormat(name, text, bool(given.get("framed", True)), message)
+    if not one.has_frames and one.schema is None and name in ("avro", "protobuf"):
         raise ValueError(f"decode[{column!r}]: values without a frame name no schema, so give one")
     return one
 

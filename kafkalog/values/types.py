@@ -29,6 +29,10 @@ MOST_DEPTH: Final = 64
 _UNITS: Final = ("s", "ms", "us", "ns")
 
 
+class SchemaError(ValueError):
+    """A schema is invalid, or cannot be a table."""
+
+
 class TooWideError(ValueError):
     """A type has more fields, or deeper ones, than `MOST_FIELDS` and `MOST_DEPTH` allow."""
 

@@ -19,25 +19,12 @@ import pytest
 from effort import thinned
 
 import kafkalog
-from kafkalog.cli import main
 from kafkalog.cli.console import Console, Progress
 from kafkalog.cli.exits import Exit, exit_of_finding, worst
 from kafkalog.cli.reading.record_text import control_text
 from kafkalog.cli.text import escape_line, human_bytes, quote_bytes, table
 
 COMMANDS = ("ls", "cat", "batches")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, lines of stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, list[str], str]:
-        code = main([str(arg) for arg in argv])
-        captured = capsys.readouterr()
-        return code, captured.out.splitlines(), captured.err
-
-    return call
 
 
 def process(*argv: object, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -96,24 +83,24 @@ def test_help_and_version_are_quick_and_import_no_arrays() -> None:
         assert not {"numpy", "pyarrow", "tqdm"} & set(done.stderr.split())
 
 
-def test_help_begins_with_what_it_is(run: Any) -> None:
-    code, out, err = run("--help")
+def test_help_begins_with_what_it_is(run_lines: Any) -> None:
+    code, out, err = run_lines("--help")
     assert (code, err) == (0, "")
     text = "\n".join(out)
     assert text.index("on-disk log") < text.index("commands:") < text.index("examples:") < text.index("exit codes:")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "export", "lookup"])
-def test_each_command_explains_paths_examples_and_exit_codes(run: Any, command: str) -> None:
-    code, out, _ = run(command, "--help")
+def test_each_command_explains_paths_examples_and_exit_codes(run_lines: Any, command: str) -> None:
+    code, out, _ = run_lines(command, "--help")
     text = "\n".join(out)
     assert code == 0
     for part in ("PATH is a log dir", "examples:", f"  kafkalog {command} ", "exit codes:"):
         assert part in text
 
 
-def test_version(run: Any) -> None:
-    assert run("--version") == (0, [f"kafkalog {kafkalog.__version__}"], "")
+def test_version(run_lines: Any) -> None:
+    assert run_lines("--version") == (0, [f"kafkalog {kafkalog.__version__}"], "")
 
 
 @pytest.mark.parametrize(
@@ -158,8 +145,8 @@ def test_version(run: Any) -> None:
         (["export", "LOG_DIR", "-o", "x.csv", "--threads", "0"], "threads must be at least 1"),
     ],
 )
-def test_wrong_usage_is_2_and_prints_nothing(run: Any, log_dir: Path, argv: list[str], message: str) -> None:
-    code, out, err = run(*[str(log_dir) if arg == "LOG_DIR" else arg for arg in argv])
+def test_wrong_usage_is_2_and_prints_nothing(run_lines: Any, log_dir: Path, argv: list[str], message: str) -> None:
+    code, out, err = run_lines(*[str(log_dir) if arg == "LOG_DIR" else arg for arg in argv])
     assert (code, out) == (2, [])
     assert message in err
     assert "Traceback" not in err
@@ -168,8 +155,8 @@ def test_wrong_usage_is_2_and_prints_nothing(run: Any, log_dir: Path, argv: list
 # ls
 
 
-def test_ls_json_agrees_with_the_library_and_the_checkpoints(run: Any, log_dir: Path) -> None:
-    code, out, err = run("ls", log_dir, "--json")
+def test_ls_json_agrees_with_the_library_and_the_checkpoints(run_lines: Any, log_dir: Path) -> None:
+    code, out, err = run_lines("ls", log_dir, "--json")
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in out]
     opened = kafkalog.open(log_dir)
@@ -201,8 +188,8 @@ def test_ls_json_agrees_with_the_library_and_the_checkpoints(run: Any, log_dir: 
     assert (formats["p-v0v1v2-mixed"], formats["p-v1-lz4"], formats["p-txn"]) == ([0, 1, 2], [1], [2])
 
 
-def test_ls_text_has_a_line_a_partition_and_a_total(run: Any, log_dir: Path) -> None:
-    code, out, err = run("ls", log_dir)
+def test_ls_text_has_a_line_a_partition_and_a_total(run_lines: Any, log_dir: Path) -> None:
+    code, out, err = run_lines("ls", log_dir)
     assert (code, err) == (0, "")
     assert " ".join(out[0].split()) == "PARTITION SEGMENTS BYTES START END RECORDS FIRST LAST FORMATS CODECS"
     assert len(out) == 12
@@ -223,8 +210,8 @@ def test_ls_text_has_a_line_a_partition_and_a_total(run: Any, log_dir: Path) -> 
     assert len({line.rindex("  ") for line in out[:-1]}) == 1
 
 
-def test_ls_segments(run: Any, log_dir: Path) -> None:
-    code, out, _ = run("ls", "-s", "--json", log_dir / "p-txn-0")
+def test_ls_segments(run_lines: Any, log_dir: Path) -> None:
+    code, out, _ = run_lines("ls", "-s", "--json", log_dir / "p-txn-0")
     rows = [json.loads(line) for line in out]
     partition = kafkalog.open(log_dir / "p-txn-0")
     assert isinstance(partition, kafkalog.Partition)
@@ -233,44 +220,44 @@ def test_ls_segments(run: Any, log_dir: Path) -> None:
     assert [row["base_offset"] for row in rows] == [segment.base_offset for segment in partition.segments]
     assert [row["next_offset"] for row in rows] == [segment.next_offset for segment in partition.segments]
     assert [row["n_batches"] for row in rows] == [len(segment.batches) for segment in partition.segments]
-    _, out, _ = run("ls", "-s", log_dir / "p-txn-0")
+    _, out, _ = run_lines("ls", "-s", log_dir / "p-txn-0")
     assert [line.split()[1] for line in out[1:-1]] == [segment.path.name for segment in partition.segments]
 
 
-def test_ls_selects_topics_and_partitions(run: Any, log_dir: Path) -> None:
-    _, out, _ = run("ls", log_dir, "-t", "p-multi,p-txn", "-t", "p-compact", "-p", "0,2")
+def test_ls_selects_topics_and_partitions(run_lines: Any, log_dir: Path) -> None:
+    _, out, _ = run_lines("ls", log_dir, "-t", "p-multi,p-txn", "-t", "p-compact", "-p", "0,2")
     assert [line.split()[0] for line in out[1:-1]] == ["p-compact-0", "p-multi-0", "p-multi-2", "p-txn-0"]
-    code, out, err = run("ls", log_dir, "-p", "77")
+    code, out, err = run_lines("ls", log_dir, "-p", "77")
     assert code == 0
     assert "no partition matches" in err
     assert out[-1].startswith("total: 0 topics, 0 partitions")
 
 
-def test_ls_takes_a_file_and_several_paths(run: Any, log_dir: Path) -> None:
-    code, out, _ = run("ls", log_dir / "p-txn-0" / "00000000000000000304.log")
+def test_ls_takes_a_file_and_several_paths(run_lines: Any, log_dir: Path) -> None:
+    code, out, _ = run_lines("ls", log_dir / "p-txn-0" / "00000000000000000304.log")
     assert (code, out[1].split()[:5]) == (0, ["p-txn-0", "1", "13,602", "304", "430"])
-    code, out, _ = run("ls", log_dir / "p-multi-1", log_dir / "p-multi-0")
+    code, out, _ = run_lines("ls", log_dir / "p-multi-1", log_dir / "p-multi-0")
     assert [line.split()[0] for line in out[1:-1]] == ["p-multi-0", "p-multi-1"]
 
 
-def test_ls_lists_directories_set_apart_below(run: Any, log_dir_copy: Path) -> None:
+def test_ls_lists_directories_set_apart_below(run_lines: Any, log_dir_copy: Path) -> None:
     name = "p-multi-1.c9eefd1639d646409599f16e98f3d811-delete"
     (log_dir_copy / "p-multi-1").rename(log_dir_copy / name)
-    code, out, _ = run("ls", log_dir_copy)
+    code, out, _ = run_lines("ls", log_dir_copy)
     assert code == 0
     where = out.index("set apart by a broker:")
     assert [line.split()[0] for line in out[where:] if line][2] == name
     assert not any(line.startswith("p-multi-1") for line in out[:where])
-    _, out, _ = run("ls", log_dir_copy, "--json", "-t", "p-multi")
+    _, out, _ = run_lines("ls", log_dir_copy, "--json", "-t", "p-multi")
     assert [json.loads(line)["kind"] for line in out] == [None, None, "delete"]
 
 
-def test_ls_says_damage_and_goes_on(run: Any, log_dir_copy: Path) -> None:
+def test_ls_says_damage_and_goes_on(run_lines: Any, log_dir_copy: Path) -> None:
     log = log_dir_copy / "p-zstd-java-0" / "00000000000000000000.log"
     segment = kafkalog.Segment(log)
     position = int(segment.batches.position[5])
     flip(log, position + 16, 0x40)
-    code, out, err = run("ls", log_dir_copy)
+    code, out, err = run_lines("ls", log_dir_copy)
     assert code == 1
     assert err.startswith(f"kafkalog: damage: {log}@{position} ")
     assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost"]
@@ -279,35 +266,35 @@ def test_ls_says_damage_and_goes_on(run: Any, log_dir_copy: Path) -> None:
     assert " 600 " in lines["p-zstd-java-0"]
     assert "!" not in lines["p-txn-0"]
     assert out[-1].endswith("; 1 partition with damage")
-    code, out, err = run("ls", "--json", "--quiet", log_dir_copy / "p-zstd-java-0")
+    code, out, err = run_lines("ls", "--json", "--quiet", log_dir_copy / "p-zstd-java-0")
     row = json.loads(out[0])
     assert (code, row["ok"], row["n_records_is_minimum"]) == (1, False, True)
     assert (row["findings"][0]["reason"], row["findings"][0]["position"]) == ("bad_magic", position)
     assert "damage" in err
 
 
-def test_a_torn_tail_is_a_note_for_the_verbose(run: Any, log_dir_copy: Path) -> None:
+def test_a_torn_tail_is_a_note_for_the_verbose(run_lines: Any, log_dir_copy: Path) -> None:
     log = log_dir_copy / "p-multi-2" / "00000000000000000000.log"
     log.write_bytes(log.read_bytes()[:-5])
     for command in COMMANDS:
-        assert run(command, log_dir_copy / "p-multi-2")[::2] == (0, "")
-        code, _, err = run(command, log_dir_copy / "p-multi-2", "-v")
+        assert run_lines(command, log_dir_copy / "p-multi-2")[::2] == (0, "")
+        code, _, err = run_lines(command, log_dir_copy / "p-multi-2", "-v")
         assert code == 0
         assert err.startswith("kafkalog: note: ")
         assert "partial_tail" in err
 
 
-def test_ls_survives_odd_names(run: Any, tmp_path: Path, log_dir: Path) -> None:
+def test_ls_survives_odd_names(run_lines: Any, tmp_path: Path, log_dir: Path) -> None:
     odd = tmp_path / os.fsdecode(b"a\xff\nb")
     shutil.copytree(log_dir / "p-multi-1", odd)
-    code, out, _ = run("ls", odd)
+    code, out, _ = run_lines("ls", odd)
     assert (code, len(out)) == (0, 3)
     assert "a\\xff\\x0ab  " in out[1]
-    code, out, _ = run("ls", odd, "--json")
+    code, out, _ = run_lines("ls", odd, "--json")
     assert json.loads(out[0])["path"] == str(odd)
     empty = tmp_path / "empty-0"
     empty.mkdir()
-    code, _, err = run("ls", empty)
+    code, _, err = run_lines("ls", empty)
     assert code == 0
     assert "empty-0: segment_missing: it holds no segments" in err
 
@@ -324,8 +311,8 @@ def test_lookup_has_no_answer_where_there_is_no_segment(run: Any, tmp_path: Path
 # cat
 
 
-def test_cat_json_is_the_default_scan(run: Any, log_dir: Path) -> None:
-    code, out, err = run("cat", log_dir, "--json")
+def test_cat_json_is_the_default_scan(run_lines: Any, log_dir: Path) -> None:
+    code, out, err = run_lines("cat", log_dir, "--json")
     assert (code, err) == (0, "")
     assert list(json.loads(out[0])) == [
         "topic",
@@ -340,9 +327,9 @@ def test_cat_json_is_the_default_scan(run: Any, log_dir: Path) -> None:
     assert [from_json(line) for line in out] == expected_rows(log_dir)
 
 
-def test_cat_json_has_every_column_asked_for_in_order(run: Any, log_dir: Path) -> None:
+def test_cat_json_has_every_column_asked_for_in_order(run_lines: Any, log_dir: Path) -> None:
     columns = ["segment", "value", "is_control", "compression", "producer_id", "offset", "sequence"]
-    _, out, _ = run("cat", log_dir / "p-txn-0", "--json", "--columns", ",".join(columns), "--include-control")
+    _, out, _ = run_lines("cat", log_dir / "p-txn-0", "--json", "--columns", ",".join(columns), "--include-control")
     rows = [json.loads(line) for line in out]
     expected = kafkalog.read_table(log_dir / "p-txn-0", columns=columns, include_control=True).to_pylist()
     for row, want in zip(rows, expected, strict=True):
@@ -351,12 +338,12 @@ def test_cat_json_has_every_column_asked_for_in_order(run: Any, log_dir: Path) -
         assert row == want
 
 
-def test_cat_json_encodings(run: Any, log_dir: Path) -> None:
+def test_cat_json_encodings(run_lines: Any, log_dir: Path) -> None:
     rows = expected_rows(log_dir, topics=["p-txn", "p-headers"])
-    _, out, _ = run("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "hex")
+    _, out, _ = run_lines("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "hex")
     for line, row in zip(map(json.loads, out), rows, strict=True):
         assert line["value"] == (None if row["value"] is None else row["value"].hex())
-    _, out, _ = run("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "utf8")
+    _, out, _ = run_lines("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "utf8")
     kinds = set()
     for line, row in zip(map(json.loads, out), rows, strict=True):
         value = line["value"]
@@ -371,8 +358,8 @@ def test_cat_json_encodings(run: Any, log_dir: Path) -> None:
     assert kinds == {str, dict, type(None)}
 
 
-def test_cat_text_can_be_read_back(run: Any, log_dir: Path) -> None:
-    _, out, _ = run("cat", log_dir)
+def test_cat_text_can_be_read_back(run_lines: Any, log_dir: Path) -> None:
+    _, out, _ = run_lines("cat", log_dir)
     rows = expected_rows(log_dir)
     quoted = r'(null|"(?:[^"\\]|\\.)*")'
     pattern = re.compile(rf"(\S+)-(\d+)@(\d+)  (\S+)  key={quoted} value={quoted}( headers=\{{.*\}})?")
@@ -385,8 +372,8 @@ def test_cat_text_can_be_read_back(run: Any, log_dir: Path) -> None:
         assert bool(match[7]) == bool(row["headers"])
 
 
-def test_cat_text_shows_headers_and_null(run: Any, log_dir: Path) -> None:
-    _, out, _ = run("cat", log_dir, "-t", "p-headers", "-n", "3")
+def test_cat_text_shows_headers_and_null(run_lines: Any, log_dir: Path) -> None:
+    _, out, _ = run_lines("cat", log_dir, "-t", "p-headers", "-n", "3")
     assert out == [
         "p-headers-0@0  2023-11-14T22:13:20.000Z  key=null value=null",
         "p-headers-0@1  2023-11-14T22:13:20.007Z  key=null value=null headers={n=null}",
@@ -394,21 +381,23 @@ def test_cat_text_shows_headers_and_null(run: Any, log_dir: Path) -> None:
     ]
 
 
-def test_cat_text_of_chosen_columns(run: Any, log_dir: Path) -> None:
-    _, out, _ = run("cat", log_dir / "p-v1-lz4-0", "--columns", "offset,timestamp_type,compression,is_control", "-n", 1)
+def test_cat_text_of_chosen_columns(run_lines: Any, log_dir: Path) -> None:
+    _, out, _ = run_lines(
+        "cat", log_dir / "p-v1-lz4-0", "--columns", "offset,timestamp_type,compression,is_control", "-n", 1
+    )
     assert out == ["@0  timestamp_type=CreateTime compression=lz4 is_control=false"]
-    _, out, _ = run("cat", log_dir / "p-v1-lz4-0", "--columns", "partition", "-n", 1)
+    _, out, _ = run_lines("cat", log_dir / "p-v1-lz4-0", "--columns", "partition", "-n", 1)
     assert out == ["partition=0"]
 
 
-def test_cat_names_transaction_markers(run: Any, log_dir: Path) -> None:
-    _, out, _ = run("cat", log_dir / "p-txn-0", "--include-control")
+def test_cat_names_transaction_markers(run_lines: Any, log_dir: Path) -> None:
+    _, out, _ = run_lines("cat", log_dir / "p-txn-0", "--include-control")
     table = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset", "key", "is_control"], include_control=True)
     names = {row["offset"]: "COMMIT" if row["key"][3] else "ABORT" for row in table.to_pylist() if row["is_control"]}
     found = {int(m[1]): m[2] for line in out if (m := re.match(r"p-txn-0@(\d+)  \S+  control=(\w+) coord", line))}
     assert found == names
     assert set(names.values()) == {"COMMIT", "ABORT"}
-    _, out, _ = run(
+    _, out, _ = run_lines(
         "cat", log_dir / "p-txn-0", "--include-control", "--columns", "offset", "--start-offset", 14, "-n", 1
     )
     assert out == ["@14  control=COMMIT coordinator_epoch=0"]
@@ -421,9 +410,9 @@ def test_control_records_in_words() -> None:
     assert control_text(None, b"") == 'control=UNKNOWN key=null value=""'
 
 
-def test_cat_ranges(run: Any, log_dir: Path) -> None:
+def test_cat_ranges(run_lines: Any, log_dir: Path) -> None:
     def offsets(*argv: object) -> list[int]:
-        code, out, err = run("cat", log_dir / "p-multi-0", "--columns", "offset", "--json", *argv)
+        code, out, err = run_lines("cat", log_dir / "p-multi-0", "--columns", "offset", "--json", *argv)
         assert (code, err) == (0, "")
         return [json.loads(line)["offset"] for line in out]
 
@@ -473,10 +462,12 @@ def test_cat_ranges(run: Any, log_dir: Path) -> None:
         (["segment == 00000000000000000000.log"], [("segment", "==", "00000000000000000000.log")]),
     ],
 )
-def test_cat_filters_as_the_library_does(run: Any, log_dir: Path, texts: list[str], filters: list[Any]) -> None:
+def test_cat_filters_as_the_library_does(run_lines: Any, log_dir: Path, texts: list[str], filters: list[Any]) -> None:
     topics = ["p-multi", "p-headers"]
     options = [option for text in texts for option in ("--filter", text)]
-    code, lines, err = run("cat", log_dir, "-t", ",".join(topics), *options, "--json", "--columns", "topic,offset")
+    code, lines, err = run_lines(
+        "cat", log_dir, "-t", ",".join(topics), *options, "--json", "--columns", "topic,offset"
+    )
     assert (code, err) == (0, "")
     expected = kafkalog.read_table(log_dir, topics=topics, columns=["topic", "offset"], filters=filters)
     assert list(map(json.loads, lines)) == expected.to_pylist()
@@ -511,21 +502,21 @@ def test_cat_filters_as_the_library_does(run: Any, log_dir: Path, texts: list[st
         ("headers.a in x", "write a group for each value"),
     ],
 )
-def test_cat_says_how_a_filter_is_written(run: Any, log_dir: Path, text: str, message: str) -> None:
-    code, lines, err = run("cat", log_dir, "--filter", text)
+def test_cat_says_how_a_filter_is_written(run_lines: Any, log_dir: Path, text: str, message: str) -> None:
+    code, lines, err = run_lines("cat", log_dir, "--filter", text)
     assert (code, lines) == (2, [])
     assert message in err
     assert err.count("\n") == 1
 
 
-def test_cat_explains_what_it_would_read(run: Any, log_dir: Path) -> None:
+def test_cat_explains_what_it_would_read(run_lines: Any, log_dir: Path) -> None:
     options = ["cat", log_dir, "-t", "p-multi", "--start-offset", "110", "--filter", "key == k1", "--explain"]
-    code, lines, err = run(*options)
+    code, lines, err = run_lines(*options)
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in lines[1:]] == ["partitions", "segments", "bytes", "batches", "records"]
     assert "start_offset=110 by the offset index" in lines[3]
     assert "key == b'k1'" in lines[5]
-    code, lines, err = run(*options, "--json")
+    code, lines, err = run_lines(*options, "--json")
     assert (code, err) == (0, "")
     (found,) = map(json.loads, lines)
     expected = kafkalog.scan(log_dir, topics="p-multi", start_offset=110, filters=[("key", "==", b"k1")]).explain()
@@ -533,41 +524,41 @@ def test_cat_explains_what_it_would_read(run: Any, log_dir: Path) -> None:
     assert 0 < found["n_bytes_read"] < found["n_bytes"]
 
 
-def test_cat_shows_deleted_records_when_asked(run: Any, log_dir: Path) -> None:
-    first = [run("cat", log_dir / "p-delrec-0", "-n", 1, *more)[1][0] for more in ([], ["--include-deleted"])]
+def test_cat_shows_deleted_records_when_asked(run_lines: Any, log_dir: Path) -> None:
+    first = [run_lines("cat", log_dir / "p-delrec-0", "-n", 1, *more)[1][0] for more in ([], ["--include-deleted"])]
     assert [line.split("  ")[0] for line in first] == ["p-delrec-0@334", "p-delrec-0@202"]
 
 
-def test_cat_reads_a_topic_as_a_table_when_asked(run: Any, log_dir: Path) -> None:
+def test_cat_reads_a_topic_as_a_table_when_asked(run_lines: Any, log_dir: Path) -> None:
     latest = kafkalog.read_table(log_dir, topics="p-compact", columns=["offset"], latest="key")
-    code, out, _ = run("cat", log_dir, "-t", "p-compact", "--latest", "key", "--json", "--columns", "offset")
+    code, out, _ = run_lines("cat", log_dir, "-t", "p-compact", "--latest", "key", "--json", "--columns", "offset")
     assert (code, [json.loads(line)["offset"] for line in out]) == (Exit.GOOD, latest.column(0).to_pylist())
     assert 0 < len(out) < 100
 
 
-def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run: Any, log_dir: Path) -> None:
+def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run_lines: Any, log_dir: Path) -> None:
     committed = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset"], isolation_level="read_committed")
     argv = ("cat", log_dir / "p-txn-0", "--isolation-level", "read_committed", "--json", "--columns", "offset")
-    code, out, err = run(*argv)
+    code, out, err = run_lines(*argv)
     assert code == Exit.GOOD
     assert [json.loads(line)["offset"] for line in out] == committed.column(0).to_pylist()
-    assert len(out) < len(run("cat", log_dir / "p-txn-0")[1])
+    assert len(out) < len(run_lines("cat", log_dir / "p-txn-0")[1])
     assert "open_transaction: the transaction of producer 3 from offset 426 on is open: read_committed ends here" in err
-    assert run(*argv, "--quiet") == (Exit.GOOD, out, "")
+    assert run_lines(*argv, "--quiet") == (Exit.GOOD, out, "")
 
 
-def test_cat_says_which_transaction_a_damaged_marker_leaves_open_to_doubt(run: Any, log_dir_copy: Path) -> None:
+def test_cat_says_which_transaction_a_damaged_marker_leaves_open_to_doubt(run_lines: Any, log_dir_copy: Path) -> None:
     partition = log_dir_copy / "p-txn-0"
     segment = kafkalog.Segment(partition / "00000000000000000014.log")
     batches = segment.batches
     marker = int(batches.position[batches.last_offset == 31][0])
     flip(segment.path, marker + 70)
     argv = ("cat", partition, "--isolation-level", "read_committed")
-    code, _, err = run(*argv)
+    code, _, err = run_lines(*argv)
     assert code == Exit.DAMAGE
     assert f"@{marker} base_offset=31: crc_mismatch" in err
     assert "whether producer 1 committed its transaction from offset 16 on is not known" in err
-    code, out, err = run(*argv, "--on-corruption", "skip", "--json")
+    code, out, err = run_lines(*argv, "--on-corruption", "skip", "--json")
     assert code == Exit.DAMAGE
     assert err.count("transaction_outcome") == 2
     assert out
@@ -582,43 +573,43 @@ def damaged(log_dir_copy: Path) -> Path:
     return partition
 
 
-def test_cat_ends_at_damage_after_the_records_before_it(run: Any, damaged: Path) -> None:
-    code, out, err = run("cat", damaged)
+def test_cat_ends_at_damage_after_the_records_before_it(run_lines: Any, damaged: Path) -> None:
+    code, out, err = run_lines("cat", damaged)
     first = int(kafkalog.Segment(damaged / "00000000000000000000.log").batches.base_offset[3])
     assert code == 1
     assert out[-1].startswith(f"p-multi-0@{first - 1} ")
     assert err.startswith("kafkalog: damage: ")
     assert "crc_mismatch" in err
     assert "--on-corruption skip" in err
-    assert run("cat", damaged, "-n", 2)[0] == 0
+    assert run_lines("cat", damaged, "-n", 2)[0] == 0
 
 
-def test_cat_skips_damage_and_prints_the_rest(run: Any, damaged: Path, log_dir: Path) -> None:
+def test_cat_skips_damage_and_prints_the_rest(run_lines: Any, damaged: Path, log_dir: Path) -> None:
     batches = kafkalog.Segment(damaged / "00000000000000000000.log").batches
     lost = range(int(batches.base_offset[3]), int(batches.last_offset[3]) + 1)
-    whole = run("cat", log_dir / "p-multi-0")[1]
-    code, out, err = run("cat", damaged, "--on-corruption", "skip")
+    whole = run_lines("cat", log_dir / "p-multi-0")[1]
+    code, out, err = run_lines("cat", damaged, "--on-corruption", "skip")
     assert code == 1
     assert out == [line for line in whole if int(line.split("@")[1].split()[0]) not in lost]
     assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost"]
     assert "Warning" not in err
-    code, out, _ = run("cat", damaged, "--on-corruption", "stop")
+    code, out, _ = run_lines("cat", damaged, "--on-corruption", "stop")
     assert (code, len(out)) == (1, lost.start)
-    code, out, err = run("cat", damaged, "--no-check-crcs")
+    code, out, err = run_lines("cat", damaged, "--no-check-crcs")
     assert (code, len(out), err) == (0, len(whole), "")
 
 
-def test_exit_code_3_when_it_cannot_be_read(run: Any, log_dir: Path, tmp_path: Path) -> None:
+def test_exit_code_3_when_it_cannot_be_read(run_lines: Any, log_dir: Path, tmp_path: Path) -> None:
     for command in COMMANDS:
-        code, out, err = run(command, tmp_path / "nope")
+        code, out, err = run_lines(command, tmp_path / "nope")
         assert (code, out) == (3, [])
         assert "no such file" in err
-        code, _, err = run(command, tmp_path)
+        code, _, err = run_lines(command, tmp_path)
         assert code == 3
         assert "not_kafka" in err
-        code, _, err = run(command, log_dir / "p-txn-0" / "00000000000000000304.index")
+        code, _, err = run_lines(command, log_dir / "p-txn-0" / "00000000000000000304.index")
         assert code == 3
-    code, out, err = run("ls", tmp_path / "nope", log_dir)
+    code, out, err = run_lines("ls", tmp_path / "nope", log_dir)
     assert (code, len(out), err.count("\n")) == (3, 12, 1)
 
 
@@ -627,19 +618,19 @@ def test_exit_code_3_when_it_cannot_be_read(run: Any, log_dir: Path, tmp_path: P
     ["ls", "verify", "producers", "cat --on-corruption skip", "batches --on-corruption skip", "reindex --dry-run"],
 )
 def test_a_segment_that_cannot_be_opened_is_named_and_the_other_partitions_are_gone_through(
-    run: Any, log_dir_copy: Path, command: str
+    run_lines: Any, log_dir_copy: Path, command: str
 ) -> None:
     argv = command.split()
     (log_dir_copy / "p-txn-0" / f"{0:020d}.index").unlink()  # something for all commands to say
     dangling = log_dir_copy / "p-multi-0" / f"{9999:020d}.log"
     dangling.symlink_to("/nonexistent")
-    code, out, err = run(*argv, log_dir_copy, "-t", "p-multi,p-txn")
+    code, out, err = run_lines(*argv, log_dir_copy, "-t", "p-multi,p-txn")
     assert code == 3
     named = re.compile(rf"({dangling}(@0)?|  ! {dangling.name}): file_unreadable: No such file")
     assert named.search(err + "\n".join(out))
     assert any("p-txn" in line for line in out)
     # alone it is no selection that matches nothing
-    code, out, err = run(*argv, log_dir_copy, "-t", "p-multi", "-p", "0")
+    code, out, err = run_lines(*argv, log_dir_copy, "-t", "p-multi", "-p", "0")
     assert code == 3
     assert named.search(err + "\n".join(out))
     assert "no partition matches" not in err
@@ -648,12 +639,14 @@ def test_a_segment_that_cannot_be_opened_is_named_and_the_other_partitions_are_g
 @pytest.mark.parametrize(
     "command", ["ls", "verify", "producers", "cat", "batches", "reindex --dry-run", "ls LOG_DIR/p-multi-0"]
 )
-def test_links_that_lead_in_a_circle_leave_the_other_partitions(run: Any, log_dir_copy: Path, command: str) -> None:
+def test_links_that_lead_in_a_circle_leave_the_other_partitions(
+    run_lines: Any, log_dir_copy: Path, command: str
+) -> None:
     for name in ("circle", "p-circle-0"):
         (log_dir_copy / name).symlink_to(log_dir_copy / name)
     (log_dir_copy / "p-multi-1" / f"{9999:020d}.log").symlink_to(f"{9999:020d}.log")
     argv = command.replace("LOG_DIR", str(log_dir_copy)).split()
-    code, out, err = run(*argv, *([] if len(argv) > 1 and argv[0] == "ls" else [log_dir_copy]))
+    code, out, err = run_lines(*argv, *([] if len(argv) > 1 and argv[0] == "ls" else [log_dir_copy]))
     text = err + "\n".join(out)
     assert "p-multi" in text
     assert code == (0 if "LOG_DIR" in command else 3)
@@ -663,49 +656,49 @@ def test_links_that_lead_in_a_circle_leave_the_other_partitions(run: Any, log_di
         assert re.search(r"p-(txn|v0v1v2-mixed)", text) or command == "cat"  # which ends at the first damage
 
 
-def test_producers_says_what_it_could_not_read(run: Any, log_dir_copy: Path) -> None:
+def test_producers_says_what_it_could_not_read(run_lines: Any, log_dir_copy: Path) -> None:
     (log_dir_copy / "p-txn-0" / f"{9999:020d}.log").symlink_to("/nonexistent")
-    code, out, _ = run("producers", log_dir_copy, "-t", "p-txn")
+    code, out, _ = run_lines("producers", log_dir_copy, "-t", "p-txn")
     assert code == 3
     assert out[0].startswith("p-txn-0: 4 producers")
     assert out[-1] == "total: 1 open transaction, 1 of them hanging; 1 partition could not be read whole"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_exit_code_3_without_permission(run: Any, log_dir_copy: Path) -> None:
+def test_exit_code_3_without_permission(run_lines: Any, log_dir_copy: Path) -> None:
     (log_dir_copy / "p-multi-1").chmod(0)
     for command in COMMANDS:
-        assert run(command, log_dir_copy)[0] == 3
+        assert run_lines(command, log_dir_copy)[0] == 3
 
 
-def test_exit_code_4_for_an_unknown_codec(run: Any, log_dir_copy: Path) -> None:
+def test_exit_code_4_for_an_unknown_codec(run_lines: Any, log_dir_copy: Path) -> None:
     log = log_dir_copy / "p-multi-1" / "00000000000000000000.log"
     flip(log, 22, 0x05)
-    code, _, err = run("cat", log, "--no-check-crcs")
+    code, _, err = run_lines("cat", log, "--no-check-crcs")
     assert code == 4
     assert err.startswith("kafkalog: unsupported: ")
 
 
-def test_exit_code_5_names_the_limit(run: Any, log_dir: Path) -> None:
+def test_exit_code_5_names_the_limit(run_lines: Any, log_dir: Path) -> None:
     for command in COMMANDS:
-        code, _, err = run(command, log_dir, "--limits", "max_segment_bytes=1K")
+        code, _, err = run_lines(command, log_dir, "--limits", "max_segment_bytes=1K")
         assert code == 5
         assert "--limits max_segment_bytes=N" in err
-    code, _, err = run("cat", log_dir, "-t", "p-headers", "--limits", "max_headers_per_record=1")
+    code, _, err = run_lines("cat", log_dir, "-t", "p-headers", "--limits", "max_headers_per_record=1")
     assert code == 5
     assert "--limits max_headers_per_record=N" in err
 
 
-def test_exit_code_70_asks_for_a_report(run: Any, log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_code_70_asks_for_a_report(run_lines: Any, log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> Iterator[object]:
         raise KeyError("here")
 
     monkeypatch.setattr("kafkalog.scanning.scan.Scan.to_batches", broken)
-    code, _, err = run("cat", log_dir)
+    code, _, err = run_lines("cat", log_dir)
     assert (code, "Traceback" in err) == (70, False)
     assert "report" in err
     assert kafkalog.__version__ in err
-    assert "Traceback" in run("cat", log_dir, "-v")[2]
+    assert "Traceback" in run_lines("cat", log_dir, "-v")[2]
 
 
 def test_the_worst_exit_code_wins() -> None:

@@ -10,27 +10,14 @@ from effort import thinned
 from index_rules import a_log, rebuild
 
 import kafkalog
-from kafkalog.cli import main
 from kafkalog.indexes.statistics import KNEE_CANDIDATES
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, lines of stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, list[str], str]:
-        code = main(["index-stats", *(str(arg) for arg in argv)])
-        captured = capsys.readouterr()
-        return code, captured.out.splitlines(), captured.err
-
-    return call
-
-
 def test_without_matplotlib_the_error_names_what_to_install(
-    log_dir: Path, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_dir: Path, run_lines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    code, _, err = run(log_dir, "--plot", tmp_path / "x.svg")
+    code, _, err = run_lines("index-stats", log_dir, "--plot", tmp_path / "x.svg")
     assert code == 2
     assert "pip install matplotlib" in err
     from kafkalog.indexes.plot import draw
@@ -45,18 +32,18 @@ def needs_matplotlib() -> None:
 
 
 @pytest.mark.parametrize(("suffix", "start"), thinned([("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")], 3))
-def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run: Any, tmp_path: Path) -> None:
+def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run_lines: Any, tmp_path: Path) -> None:
     needs_matplotlib()
     file = tmp_path / f"x.{suffix}"
-    code, _, err = run(log_dir, "--plot", file)
+    code, _, err = run_lines("index-stats", log_dir, "--plot", file)
     assert (code, err) == (0, "")
     picture = file.read_bytes()
     assert picture.startswith(start)
     assert len(picture) > 5000
-    code, _, err = run(log_dir, "--plot", file)
+    code, _, err = run_lines("index-stats", log_dir, "--plot", file)
     assert code == 6
     assert "--overwrite" in err
-    assert run(log_dir, "--plot", file, "--overwrite")[0] == 0
+    assert run_lines("index-stats", log_dir, "--plot", file, "--overwrite")[0] == 0
     assert file.read_bytes() == picture  # the same log, the same picture
 
 
@@ -90,9 +77,9 @@ def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path
         draw(kafkalog.Partition(a_log(tmp_path, [])).index_statistics(), "x")
 
 
-def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run: Any) -> None:
+def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run_lines: Any) -> None:
     needs_matplotlib()
-    code, _, err = run(log_dir_copy, "--plot", log_dir_copy / "x.svg")
+    code, _, err = run_lines("index-stats", log_dir_copy, "--plot", log_dir_copy / "x.svg")
     assert code == 6
     assert "unsafe_path" in err
     assert not (log_dir_copy / "x.svg").exists()

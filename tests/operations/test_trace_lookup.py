@@ -17,23 +17,10 @@ import pytest
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.cli import main
 from kafkalog.errors import Reason
 from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
 
 LOG = "00000000000000000000.log"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, str, str]:
-        code = main([str(arg) for arg in argv])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def stamped(base: int, *stamps: int, **options: Any) -> bytes:
@@ -350,33 +337,3 @@ def test_lookup_says_what_is_wrong_about_a_command_line(run: Any, log_dir: Path,
     code, out, err = run("lookup", log_dir, *argv)
     assert (code, out) == (2, "")
     assert message in err
-
-
-def test_damage_in_one_partition_leaves_the_others_to_be_looked_up(run: Any, log_dir_copy: Path) -> None:
-    path = log_dir_copy / "p-multi-1" / LOG
-    data = bytearray(path.read_bytes())
-    data[100] ^= 0x10
-    path.write_bytes(data)
-    code, out, err = run("lookup", log_dir_copy, "-t", "p-multi", "--timestamp", 0)
-    assert code == 1
-    assert "crc_mismatch" in err
-    assert [line.partition(":")[0] for line in out.splitlines() if not line.startswith(" ")] == [
-        "p-multi-0",
-        "p-multi-2",
-    ]
-
-
-def test_a_partition_number_that_is_not_there_is_refused(run: Any, log_dir: Path) -> None:
-    code, out, err = run("lookup", log_dir, "-t", "p-multi", "-p", "9", "--offset", 0)
-    assert (code, out) == (2, "")
-    assert "there are 0, 1, 2" in err
-
-
-def test_looking_up_writes_nothing(run: Any, log_dir_copy: Path) -> None:
-    def state() -> list[tuple[str, int, int]]:
-        found = [(str(path), path.stat()) for path in sorted(log_dir_copy.rglob("*"))]
-        return [(path, status.st_size, status.st_mtime_ns) for path, status in found]
-
-    before = state()
-    run("lookup", log_dir_copy, "--timestamp", "max-timestamp", "--timestamp", 0, "--offset", 100)
-    assert state() == before

@@ -84,12 +84,12 @@ def outcome(data: Any, selection: Selection, **options: Any) -> list[Any]:
     return found
 
 
-def outcome_read(path: Path, **options: Any) -> list[Any]:
-    """The same of a file whose good batches are read and decoded in one call."""
+def outcome_read(of: Path | bytes, *, memory_map: bool = False, **options: Any) -> list[Any]:
+    """The same of a file, or of memory, whose good batches are read and decoded in one call."""
     found: list[Any] = []
     every = {"offsets": ALL_OFFSETS, "form": "arrow", "check_crcs": True, "limits": LIMITS, **options}
     check_crcs = every["check_crcs"]
-    with open_source(path, memory_map=False) as source:
+    with open_source(of, memory_map=memory_map) if isinstance(of, Path) else BufferSource(guarded(of)) as source:
         reader = RecordReader(ALL_COLUMNS, **every)
         try:
             for window in walk_with(reader, source, limits=LIMITS):
@@ -139,7 +139,9 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
     expected = outcome(content, DATA, check_crcs=check_crcs)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(filling, "_READ_BYTES", read_bytes)
-        assert outcome_read(path, window_bytes=window_bytes, check_crcs=check_crcs) == expected
+        for memory_map in (False, True):
+            options = {"window_bytes": window_bytes, "check_crcs": check_crcs, "memory_map": memory_map}
+            assert outcome_read(path, **options) == expected
         offsets = sorted(data.draw(st.tuples(st.integers(-1, 60), st.integers(-1, 60))))
         assert outcome_read(path, offsets=tuple(offsets), check_crcs=check_crcs) == expected
         with ThreadPoolExecutor(2) as pool:
@@ -158,8 +160,42 @@ def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str) -> N
             expected = outcome(np.fromfile(path, np.uint8), DATA)
             assert outcome_read(path) == expected, path
             assert outcome_read(path, window_bytes=2**12) == expected, path
+            assert outcome_read(path, window_bytes=2**12, memory_map=True) == expected, path
             n_read += len(expected)
     assert n_read > 100
+
+
+def _message_sets(magic: int) -> bytes:
+    """Plain and compressed messages of one format, and a batch of v2 behind them."""
+    parts = []
+    for n, codec in enumerate((0, kf.Codec.GZIP, kf.Codec.SNAPPY, kf.Codec.LZ4)):
+        first = 100 * n + 7
+        parts += [builder.message(first, None, b"v" * n, magic=magic, timestamp=5)]
+        if codec:
+            messages = [
+                builder.message(i if magic else first + 1 + i, b"k" * i, None, magic=magic, timestamp=i)
+                for i in range(30)
+            ]
+            last = {"offset": first + 30, "magic": magic, "codec": codec}
+            parts += [builder.wrapper(messages, **last, timestamp=9, log_append_time=magic == 1 and n == 2)]  # type: ignore[arg-type]
+    return b"".join((*parts, builder.batch_v2([builder.record_v2(0, 0, b"k", b"v")], base_offset=10_000)))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("form", ["numpy", "arrow", "views"])
+def test_old_messages_are_filled_in_one_call(magic: int, form: Any) -> None:
+    data = _message_sets(magic)
+    options: Any = {"offsets": ALL_OFFSETS, "form": form, "check_crcs": True, "limits": LIMITS}
+    reader, source = RecordReader(ALL_COLUMNS, **options), BufferSource(guarded(data))
+    done, position, last_offset = 0, 0, -1
+    while (window := reader.read(source, position, last_offset)) is not None:
+        assert window.records is not None
+        done += window.records.n_records
+        position, last_offset = int(window.batches.next_position[-1]), int(window.batches.last_offset[-1])
+    # LZ4 in v0 has a checksum of its own
+    assert (done, position == len(data)) == ((95, True) if magic else (64, False))
+    if form != "views":
+        assert outcome_read(data, form=form) == outcome(data, EXACT_DATA)
 
 
 @settings(max_examples=examples(60))
@@ -222,7 +258,9 @@ def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(kind: st
             assert outcome(guarded(data), FILLED, check_crcs=check_crcs) == expected
             if i % 4 == 0:
                 (path := tmp_path / "0.log").write_bytes(data)
-                assert outcome_read(path, check_crcs=check_crcs) == outcome(data, EXACT_DATA, check_crcs=check_crcs)
+                expected = outcome(data, EXACT_DATA, check_crcs=check_crcs)
+                assert outcome_read(path, check_crcs=check_crcs) == expected
+                assert outcome_read(data, check_crcs=check_crcs) == expected
     assert n_damaged
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import golden_sets
 import pytest
-from faults import Faulty
+from faults import is_killed_at
 from files import content, offsets_of
 
 import kafkalog
@@ -45,16 +42,6 @@ def log_dir(root: Path) -> Path:
     return root
 
 
-def killed(n: int, call: Callable[[], object]) -> bool:
-    """Whether a fork is killed at its n-th call that writes."""
-    child = os.fork()
-    if not child:
-        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            call()
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
 @pytest.mark.parametrize("name", ["merge", "trim", "truncate"])
@@ -72,7 +59,7 @@ def test_a_copy_that_is_killed_at_any_write_is_absent_or_complete(name: str, tmp
     before, out = content(source), tmp_path / "out"
     make(tmp_path / "ref")
     n = 1
-    while killed(n, lambda: make(out)):
+    while is_killed_at(n, lambda: make(out)):
         if out.exists():
             assert {path.relative_to(out): path.stat().st_size for path in out.rglob("*") if path.is_file()} == {
                 path.relative_to(tmp_path / "ref"): path.stat().st_size
@@ -95,7 +82,7 @@ def test_a_trim_in_place_that_is_killed_loses_no_record_and_can_be_done_again(tm
     while is_killed:
         source = log_dir(tmp_path / f"data-{n}")
         options = {"before_offset": 200, "in_place": True, "backup": tmp_path / f"old-{n}"}
-        is_killed = killed(n, partial(kafkalog.trim, source / "p-txn-0", **options))
+        is_killed = is_killed_at(n, partial(kafkalog.trim, source / "p-txn-0", **options))
         found = set(offsets_of(source / "p-txn-0"))
         assert set(kept) <= found
         kafkalog.trim(source / "p-txn-0", before_offset=200, in_place=True, backup=tmp_path / f"again-{n}")

@@ -163,11 +163,13 @@ def _decompress_payloads(a: Arguments, n: int) -> None:
 
 
 def _read_intact(a: Arguments, n: int) -> None:
-    """From the file with the same bytes; half of the calls say what a caller says."""
-    content = a.bytes().tobytes()
+    """From the file with the same bytes, or from them; half of the calls say what a caller says."""
+    data = a.bytes()
+    content = data.tobytes()
     numbers = (0, a.data.size, -1, 2**20) if n % 2 else tuple(a.number() for _ in range(4))
     offsets = (-(2**63), 2**63 - 1) if n % 4 < 2 else (a.number(), a.number())
-    room = a.guard.ending(bytes(int(a.rng.integers(0, 4096))))
+    is_there = a.rng.random() < 0.5
+    room = None if is_there else a.guard.ending(bytes(int(a.rng.integers(0, 4096))))
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
@@ -179,7 +181,9 @@ def _read_intact(a: Arguments, n: int) -> None:
             *offsets,
             int(a.rng.integers(0, 3000)),
             room,
+            data if is_there else None,
             _filler(a, n) if n % 3 else None,
+            a.column("i", n),
             *a.columns("qiqqibIhqqqhiih", n),
         )
 

@@ -14,23 +14,10 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog.cli import main
 from kafkalog.cli.reading.batch_summary import MAX_GROUPS, BatchSummary
 from kafkalog.format import CODEC_NAMES
 from kafkalog.records.batch_table import COLUMNS, DERIVED
 from kafkalog.scanning.batch_scan import BATCH_COLUMNS
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, lines of stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, list[str], str]:
-        code = main([str(arg) for arg in argv])
-        captured = capsys.readouterr()
-        return code, captured.out.splitlines(), captured.err
-
-    return call
 
 
 @pytest.mark.parametrize("set_name", golden_sets.SETS)
@@ -162,21 +149,21 @@ def test_a_partition_that_cannot_be_read_is_a_finding(log_dir_copy: Path) -> Non
 # the command
 
 
-def test_json_has_every_column_as_the_library_has_it(run: Any, log_dir: Path) -> None:
-    code, out, err = run("batches", log_dir, "--json")
+def test_json_has_every_column_as_the_library_has_it(run_lines: Any, log_dir: Path) -> None:
+    code, out, err = run_lines("batches", log_dir, "--json")
     assert (code, err) == (0, "")
     assert [json.loads(line) for line in out] == kafkalog.batches(log_dir).to_table().to_pylist()
-    _, out, _ = run(
+    _, out, _ = run_lines(
         "batches", log_dir, "--json", "--columns", "crc,segment", "-t", "p-txn", "-n", 2, "--start-offset", 9
     )
     columns = ["crc", "segment"]
     table = kafkalog.batches(log_dir, topics="p-txn", columns=columns, start_offset=9).to_table()
     assert [json.loads(line) for line in out] == table.slice(0, 2).to_pylist()
-    assert run("batches", log_dir, "--json", "-n", 0)[1] == []
+    assert run_lines("batches", log_dir, "--json", "-n", 0)[1] == []
 
 
-def test_text_is_a_table(run: Any, log_dir: Path) -> None:
-    _, out, _ = run("batches", log_dir / "p-txn-0", "-n", 4)
+def test_text_is_a_table(run_lines: Any, log_dir: Path) -> None:
+    _, out, _ = run_lines("batches", log_dir / "p-txn-0", "-n", 4)
     assert out[0].split()[:6] == ["topic", "partition", "segment", "position", "size_in_bytes", "base_offset"]
     assert out[4].split() == [
         "p-txn",
@@ -194,35 +181,35 @@ def test_text_is_a_table(run: Any, log_dir: Path) -> None:
         "yes",
         "yes",
     ]
-    _, out, _ = run(
+    _, out, _ = run_lines(
         "batches", log_dir / "p-v1-lz4-0", "-n", 1, "--columns", "base_offset,last_offset,records_count,codec"
     )
     assert out[1].split() == ["-", "14", "-", "3"]
-    _, out, _ = run("batches", log_dir / "p-txn-0", "--columns", "control_type,timestamp_type,delete_horizon_ms")
+    _, out, _ = run_lines("batches", log_dir / "p-txn-0", "--columns", "control_type,timestamp_type,delete_horizon_ms")
     assert {line.split()[0] for line in out[1:]} == {"-", "COMMIT", "ABORT"}
-    every = run("batches", log_dir, "--columns", ",".join(BATCH_COLUMNS))[1]
+    every = run_lines("batches", log_dir, "--columns", ",".join(BATCH_COLUMNS))[1]
     assert len(every) == 688
     assert len({*COLUMNS, *DERIVED} & set(every[0].split())) == len(COLUMNS) + len(DERIVED)
 
 
-def test_the_command_shows_everything_readable_and_then_is_1(run: Any, damaged: Path) -> None:
-    code, out, err = run("batches", damaged, "--json")
+def test_the_command_shows_everything_readable_and_then_is_1(run_lines: Any, damaged: Path) -> None:
+    code, out, err = run_lines("batches", damaged, "--json")
     assert (code, len(out)) == (1, 686)
     assert err.startswith("kafkalog: damage: ")
     assert "bad_magic" in err
     assert "Warning" not in err
-    code, out, err = run("batches", damaged, "--json", "--on-corruption", "stop")
+    code, out, err = run_lines("batches", damaged, "--json", "--on-corruption", "stop")
     assert (code, len(out)) == (1, 633)
-    code, out, err = run("batches", damaged, "--json", "--on-corruption", "raise")
+    code, out, err = run_lines("batches", damaged, "--json", "--on-corruption", "raise")
     assert code == 1
     assert len(out) == 633
     assert "--on-corruption skip would go on" in err
-    code, out, _ = run("batches", damaged, "--summary")
+    code, out, _ = run_lines("batches", damaged, "--summary")
     assert (code, out[-1].split()[:2]) == (1, ["total", "686"])
 
 
-def test_a_summary_is_what_the_table_says(run: Any, log_dir: Path) -> None:
-    code, out, err = run("batches", log_dir, "--summary", "--json")
+def test_a_summary_is_what_the_table_says(run_lines: Any, log_dir: Path) -> None:
+    code, out, err = run_lines("batches", log_dir, "--summary", "--json")
     assert (code, err) == (0, "")
     table = kafkalog.batches(log_dir).to_table().to_pylist()
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -251,24 +238,24 @@ def test_a_summary_is_what_the_table_says(run: Any, log_dir: Path) -> None:
     assert {row["n_idempotent"] > 0 for row in found} == {row["n_transactional"] > 0 for row in found} == {False, True}
 
 
-def test_a_summary_in_text_has_a_total_and_the_rest(run: Any, log_dir: Path) -> None:
-    _, out, _ = run("batches", log_dir, "--summary")
+def test_a_summary_in_text_has_a_total_and_the_rest(run_lines: Any, log_dir: Path) -> None:
+    _, out, _ = run_lines("batches", log_dir, "--summary")
     assert out[0].split()[:5] == ["PRODUCER_ID", "COMPRESSION", "MAGIC", "BATCHES", "RECORDS"]
     assert out[-1].split()[:4] == ["total", "687", ">=2,729", "436,651"]
-    _, out, _ = run("batches", log_dir, "--summary", "--by", "topic,is_control", "-n", 2)
+    _, out, _ = run_lines("batches", log_dir, "--summary", "--by", "topic,is_control", "-n", 2)
     assert [line.split()[:2] for line in out[1:]] == [
         ["p-headers", "no"],
         ["p-zstd-java", "no"],
         ["8", "others"],
         ["total", "687"],
     ]
-    code, out, err = run("batches", log_dir, "-p", 77, "--summary")
+    code, out, err = run_lines("batches", log_dir, "-p", 77, "--summary")
     assert (code, out) == (2, [])
     assert "no partition 77 here; there are 0, 1, 2" in err
 
 
 def test_as_many_producers_as_batches_are_counted_in_bounded_memory(
-    tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run_lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = tmp_path / "orders-0"
     partition.mkdir()
@@ -276,7 +263,7 @@ def test_as_many_producers_as_batches_are_counted_in_bounded_memory(
     (partition / f"{0:020d}.log").write_bytes(b"".join(batches))
     assert MAX_GROUPS >= 100_000
     monkeypatch.setattr("kafkalog.cli.reading.batch_summary.MAX_GROUPS", 100)
-    code, out, err = run("batches", partition, "--summary", "-n", 3)
+    code, out, err = run_lines("batches", partition, "--summary", "-n", 3)
     assert code == 0
     assert "200 batches of groups beyond the first 100 count as others" in err
     assert [line.split()[0] for line in out[-2:]] == ["98", "total"]

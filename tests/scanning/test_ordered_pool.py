@@ -51,6 +51,19 @@ def test_no_step_is_planned_too_far_ahead(ahead: int) -> None:
             assert planned == list(range(min(number + ahead + 1, 10)))
 
 
+def test_a_step_that_is_done_does_not_wait_for_others_to_be_planned() -> None:
+    planned: list[int] = []
+
+    def plan() -> Iterator[int]:
+        for number in range(10):
+            planned.append(number)
+            yield number
+
+    with OrderedPool(2) as pool:
+        for number in pool.ahead(plan(), 3, is_done=lambda step: step < 5):
+            assert planned == list(range(number + 1 if number < 5 else min(number + 4, 10)))
+
+
 def test_what_has_not_begun_is_not_done_after_an_error() -> None:
     begun: list[int] = []
     release = threading.Event()

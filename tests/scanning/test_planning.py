@@ -4,67 +4,31 @@ from __future__ import annotations
 
 import itertools
 import os
-import pickle
 import shutil
 from pathlib import Path
 from typing import Any
 
 import builder
 import golden_sets
-import pyarrow as pa
 import pytest
 from effort import thinned
+from plans import batch, index, make, offsets, read
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import CorruptionError, FileChangedError, Finding, ReadError, Reason
+from kafkalog.errors import CorruptionError, Finding, ReadError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.scanning.planning import Plan, plan
+from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 
 LEVELS = ("read_uncommitted", "read_committed")
 TOPICS = [("k44", "p-txn"), ("k44", "p-multi"), ("k44", "p-compact"), ("k44", "p-delrec"), ("k28", "p-v1-lz4")]
 
 
-def batch(offset: int, n: int = 4, size: int = 100, **options: Any) -> bytes:
-    records = [builder.record_v2(i, 0, None, b"%d " % (offset + i) * size) for i in range(n)]
-    return builder.batch_v2(records, base_offset=offset, **options)
-
-
-def make(folder: Path, segments: dict[int, list[bytes]], *, name: str = "t-0", interval: int = 1024) -> Path:
-    """A partition, with offset indexes."""
-    path = folder / name
-    path.mkdir(parents=True)
-    for base_offset, batches in segments.items():
-        (path / kf.segment_file_name(base_offset)).write_bytes(b"".join(batches))
-    index(path, interval)
-    return path
-
-
-def index(path: Path, interval: int = 1024) -> None:
-    for segment in kafkalog.Partition(path).segments:
-        built = OffsetIndex.build(segment.batches, segment.base_offset, index_interval_bytes=interval)
-        segment.path.with_suffix(".index").write_bytes(built.entries.tobytes())
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """Three segments of a hundred batches each."""
     return make(tmp_path, {base: [batch(base + 4 * i) for i in range(100)] for base in (0, 400, 800)})
-
-
-def read(tasks: Plan, **options: Any) -> pa.Table:
-    """Through pickles, as by other processes."""
-    travelled = pickle.loads(pickle.dumps(tasks.tasks))
-    batches = [batch for task in travelled for batch in read_task(task, **options)]
-    return pa.Table.from_batches(batches, _SCHEMA)
-
-
-_SCHEMA = kafkalog.scan(golden_sets.LOG_DIR).schema
-
-
-def offsets(tasks: Plan, **options: Any) -> list[int]:
-    return read(tasks, **options)["offset"].to_pylist()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -139,24 +103,6 @@ def test_an_index_of_another_segment_is_not_believed(log: Path) -> None:
     assert read(plan(log, task_bytes=2**14)).equals(whole)
 
 
-@pytest.mark.slow
-def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_it(tmp_path: Path) -> None:
-    inner = b"".join(batch(6 + 2 * i, n=1, size=16000) for i in range(150))
-    record = builder.record_v2(0, 0, None, inner)
-    log = make(tmp_path, {0: [batch(0), builder.batch_v2([record], base_offset=5), batch(6000)]})
-    (path,) = log.glob("*.log")
-    at = path.read_bytes().index(inner) + builder.batch_positions(inner)[30][0]
-    before = path.read_bytes().index(inner) + builder.batch_positions(inner)[29][0]
-    entries = OffsetIndex.open(path.with_suffix(".index"), 0).entries[[0, 0]]
-    entries["relative_offset"], entries["position"] = [64, 66], [before, at]  # both lie, in accord with each other
-    path.with_suffix(".index").write_bytes(entries.tobytes())
-    tasks = plan(log, task_bytes=2**21)
-    if len(tasks.tasks) == 1:
-        pytest.fail("the index was not believed: the test shows nothing")
-    with pytest.raises(CorruptionError, match=f"beyond position {at}"):
-        read(tasks)
-
-
 def test_without_an_index_a_segment_is_not_cut(log: Path) -> None:
     for path in log.glob("*.index"):
         path.unlink()
@@ -205,44 +151,6 @@ def test_damaged_headers_read_the_same_in_parts(log: Path, wound: str) -> None:
         assert (raised.value.path, raised.value.position) == (str(path), position)
 
 
-def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(tmp_path: Path) -> None:
-    log = make(tmp_path, {0: [batch(4 * i) for i in range(110)], 400: [batch(400 + 4 * i) for i in range(100)]})
-    tasks = plan(log, task_bytes=2**14)
-    with pytest.raises(CorruptionError) as whole:
-        kafkalog.read_table(log)
-    with pytest.raises(CorruptionError) as parts:
-        read(tasks)
-    assert str(parts.value) == str(whole.value)
-    assert parts.value.reason is Reason.OFFSET_ORDER
-
-
-def test_a_planned_segment_that_is_gone_is_data_loss(log: Path) -> None:
-    tasks, plan_before = plan(log, task_bytes=2**14), plan(log, isolation_level="read_committed")
-    gone = log / kf.segment_file_name(400)
-    gone.unlink()
-    with pytest.raises(ReadError, match=str(gone)):
-        read(tasks)
-    for made in (tasks, plan_before):
-        found: list[Finding] = []
-        assert offsets(made, on_data_loss="skip", report=found.append) == [*range(400), *range(800, 1200)]
-        assert {finding.path for finding in found} == {str(gone)}
-
-
-@pytest.mark.parametrize("same_size", [False, True])
-def test_a_segment_that_was_replaced_is_not_taken_for_the_planned_one(log: Path, same_size: bool) -> None:
-    tasks = plan(log, task_bytes=2**14)
-    path = log / kf.segment_file_name(400)
-    data = path.read_bytes()
-    cleaned = b"".join([batch(400, n=1, size=10), batch(404)])
-    if same_size:
-        cleaned = b"".join(batch(400 + 4 * i + 2, n=4) for i in range(99))
-        cleaned += batch(797, n=1, size=(len(data) - len(cleaned)) // 4 - 30)
-        cleaned += b"\0" * (len(data) - len(cleaned))
-    path.write_bytes(cleaned[: len(data)])
-    with pytest.raises(FileChangedError, match=r"planned"):
-        read(tasks)
-
-
 def test_transactions_across_tasks_are_judged_as_in_one(tmp_path: Path) -> None:
     def data(offset: int, producer_id: int) -> bytes:
         return batch(offset, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
@@ -269,37 +177,6 @@ def test_transactions_across_tasks_are_judged_as_in_one(tmp_path: Path) -> None:
     assert read(tasks).equals(whole)
     assert set(range(800)) - set(whole["offset"].to_pylist()) == {o for o in range(800) if o // 4 % 3 == 0}
     assert open_from in whole["offset"].to_pylist()
-
-
-@pytest.mark.parametrize("mode", ["raise", "skip", "stop"])
-def test_an_outcome_that_damage_hides_is_met_in_parts_as_in_one(tmp_path: Path, mode: Any) -> None:
-    def data(offset: int, producer_id: int) -> bytes:
-        return batch(offset, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
-
-    batches = [data(4 * i, 7) for i in range(60)]
-    marker = bytearray(builder.control_batch(builder.COMMIT, base_offset=240, producer_id=7))
-    marker[-1] ^= 1
-    log = make(tmp_path, {0: [*batches, bytes(marker), *(batch(241 + 4 * i) for i in range(60))]}, interval=512)
-
-    def outcome(run: Any) -> Any:
-        found: list[Finding] = []
-        try:
-            return run(found), set(found)  # each part may say it
-        except CorruptionError as error:
-            return str(error)
-
-    def in_one(found: list[Finding]) -> list[int]:
-        scan = kafkalog.scan(log, isolation_level="read_committed", on_corruption=mode)
-        table = scan.to_table()
-        found += scan.findings
-        return table["offset"].to_pylist()
-
-    tasks = plan(log, isolation_level="read_committed", on_corruption=mode, task_bytes=2**12)
-    assert len(tasks.tasks) > 3 or mode != "skip"
-    with pytest.warns(kafkalog.CorruptionWarning) if mode != "raise" else os.scandir(tmp_path):
-        expected = outcome(in_one)
-        assert outcome(lambda found: offsets(tasks, report=found.append)) == expected
-    assert expected
 
 
 def test_a_partition_that_cannot_be_read_is_a_finding_where_damage_is_passed_over(log: Path, tmp_path: Path) -> None:
@@ -357,31 +234,3 @@ def test_gaps_between_segments_are_found_by_one_task_each(
     read(tasks, report=found.append)
     assert [(one.base_offset, one.last_offset) for one in found if one.reason is Reason.OFFSET_GAP] == gaps(log)
     assert len(gaps(log)) == 3
-
-
-@pytest.mark.parametrize("shift", [1000, 40, -3, -40, -(2**20)])
-@pytest.mark.parametrize("side", [-1, 0])
-def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log: Path, side: int, shift: int) -> None:
-    borders = [
-        (one.name, one.start)
-        for task in plan(log, task_bytes=2**14).tasks
-        for part in task.parts
-        for one in part.segments
-        if one.start
-    ]
-    assert len(borders) > 3
-    name, start = borders[2]
-    data = bytearray((log / name).read_bytes())
-    positions = [position for position, _ in builder.batch_positions(bytes(data))]
-    row = positions.index(start) + side
-    offset = int.from_bytes(data[positions[row] : positions[row] + 8], "big")
-    data[positions[row] : positions[row] + 8] = max(offset + shift, 0).to_bytes(8, "big")
-    (log / name).write_bytes(data)
-    with pytest.raises(CorruptionError) as raised:
-        read(plan(log, task_bytes=2**14))
-    assert (raised.value.path, raised.value.position) == (str(log / name), positions[row])
-    found: list[Finding] = []
-    with pytest.warns(kafkalog.CorruptionWarning):
-        left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
-    assert left == [one for one in range(1200) if not offset <= one < offset + 4]
-    assert [(one.position, one.base_offset, one.n_records) for one in found] == [(positions[row], offset, 4)]

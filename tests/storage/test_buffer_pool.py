@@ -27,6 +27,14 @@ def test_freed_memory_serves_the_next_of_about_the_same_size() -> None:
     assert address(empty(3 * MEBIBYTE - 5000, np.uint8)) == where
 
 
+def test_freed_memory_serves_what_is_a_little_smaller() -> None:
+    first = empty(5 * MEBIBYTE, np.uint8)
+    where = address(first)
+    del first
+    assert address(empty(4 * MEBIBYTE, np.uint8)) == where
+    assert address(empty(3 * MEBIBYTE, np.uint8)) != where
+
+
 def test_memory_that_a_view_points_into_is_not_handed_out() -> None:
     whole = empty(MEBIBYTE, np.uint8)
     whole[:] = 7

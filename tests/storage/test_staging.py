@@ -154,9 +154,9 @@ def test_the_nth_interrupt_leaves_what_was_there(tmp_path: Path, is_directory: b
 
 
 KILLED = """
-import json, os, signal, sys
+import sys
 from pathlib import Path
-from faults import Faulty
+from faults import is_killed_at
 from test_staging import write_new, write_old, content
 
 root, is_directory, overwrite = Path(sys.argv[1]), sys.argv[2] == "True", sys.argv[3] == "True"
@@ -165,15 +165,9 @@ for n in range(1, 200):
     target.parent.mkdir()
     if overwrite:
         write_old(target, is_directory)
-    child = os.fork()
-    if not child:
-        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            write_new(target, is_directory, overwrite)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status):
+    if not is_killed_at(n, lambda: write_new(target, is_directory, overwrite)):
         print(n)
-        sys.exit(os.WEXITSTATUS(status))
+        break
 """
 
 

@@ -22,6 +22,7 @@ import golden_sets
 import numpy as np
 from mutants import I32, I64, LEVELS, golden_batches, make_seed, repaired
 
+import kafkalog
 from kafkalog._kernels import crc as crc_kernels
 
 MAX_LOG_BYTES = 100_000
@@ -345,3 +346,32 @@ def damaged(seed: int, number: int, root: Path) -> Damaged:
     if rng.random() < 0.5:
         os.utime(target, (1_790_000_000, 1_790_000_000))
     return case
+
+
+def damaged_partition(log_dir_copy: Path) -> tuple[Path, kafkalog.BatchTable]:
+    path = log_dir_copy / "p-zstd-java-0" / "00000000000000000000.log"
+    segment = kafkalog.open(path)
+    assert isinstance(segment, kafkalog.Segment)
+    return path, segment.batches
+
+
+def reasons(path: Path, **options: Any) -> dict[str, set[str]]:
+    """What is found to be damaged, by file name."""
+    found: dict[str, set[str]] = {}
+    for finding in kafkalog.verify(path, **options).all_findings():
+        if finding.damage:
+            found.setdefault(Path(finding.path or "").name, set()).add(finding.reason.value)
+    return found
+
+
+def change(path: Path, edit: Callable[[bytearray], object]) -> None:
+    data = bytearray(path.read_bytes())
+    edit(data)
+    path.write_bytes(data)
+
+
+def put(position: int, new: bytes) -> Callable[[bytearray], object]:
+    def edit(data: bytearray) -> None:
+        data[position : position + len(new)] = new
+
+    return edit

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,3 +49,19 @@ class Faulty:
             for module in (publish, moves, places, file_steps, copying):
                 module.os = os  # type: ignore[assignment]
             file_steps._renameat2 = renameat2
+
+
+def is_killed_at(n: int, act: Callable[[], object]) -> bool:
+    """Whether a fork that acts is killed before the n-th of the calls; that it raises is an error."""
+    child = os.fork()
+    if not child:
+        try:
+            with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
+                act()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL), status
+    return status != 0

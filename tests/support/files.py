@@ -37,3 +37,9 @@ def _content_of(path: Path) -> bytes:
 def offsets_of(partition: Path, **options: object) -> list[int]:
     """Offsets of all records, those of control batches among them."""
     return kafkalog.read_table(partition, columns=["offset"], include_control=True, **options)["offset"].to_pylist()  # type: ignore[arg-type]
+
+
+def flip(path: Path, position: int, bits: int = 0x10) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= bits
+    path.write_bytes(data)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from orders import BROKEN, ORDERS, written_orders
 
 import kafkalog
-from kafkalog import DecodeWarning, PartitionWriter, Reason
+from kafkalog import DecodeWarning, Reason
 from kafkalog.cli import main, scan_options
 from kafkalog.values.options import FORMATS
-
-ORDERS = [
-    {"id": i, "customer": {"name": f"c{i}", "age": i if i % 2 else None}, "tags": ["a", "b"][: i % 3]}
-    for i in range(40)
-]
 
 
 @pytest.fixture(scope="module")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Orders as JSON with longs as keys; 7 is null, 9 and 11 are broken."""
-    path = tmp_path_factory.mktemp("log") / "orders-0"
-    values: list[bytes | None] = [json.dumps(order).encode() for order in ORDERS]
-    values[7], values[9], values[11] = None, b"{oops", b'{"a": "\xff"}'
-    with PartitionWriter(path, batch_size=500) as writer:
-        writer.append({"key": [struct.pack(">q", i) for i in range(40)], "value": values, "timestamp": [0] * 40})
-    return path
-
-
-BROKEN = pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+    return written_orders(tmp_path_factory.mktemp("log"))
 
 
 @BROKEN
@@ -98,40 +84,6 @@ def test_filters_on_decoded_fields_are_exact(orders: Path, filters: Any, wanted:
     assert kafkalog.read_table(orders, columns=["offset"], **options).column(0).to_pylist() == wanted
     assert kafkalog.scan(orders, **options).count_rows() == len(wanted)
     assert kafkalog.read_table(orders, limit=1, **options).num_rows == 1
-
-
-@BROKEN
-def test_head_and_tail_read_the_types_of_their_own_records(orders: Path) -> None:
-    scan = kafkalog.scan(orders, decode={"value": "json"})
-    assert scan.head(2).column("value").to_pylist() == ORDERS[:2]
-    assert scan.tail(2).column("value").to_pylist() == ORDERS[-2:]
-
-
-@BROKEN
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"decode": {"value": "yaml"}}, "no format 'yaml'"),
-        ({"decode": {"body": "json"}}, "decode takes key and value"),
-        ({"decode": {"value": "json"}, "columns": ["value.nothing"]}, "there are id, customer, tags"),
-        ({"decode": {"value": "json"}, "columns": ["value.id.x"]}, "there are int64"),
-        ({"decode": {"value": "json"}, "columns": ["valu"]}, "did you mean"),
-        ({"decode": {"value": "json"}, "filters": "value.id == x"}, "does not compare"),
-        ({"decode": {"value": "json"}, "filters": "value == 3"}, "compares with nothing"),
-        ({"decode": {"value": "avro"}}, "no topic _schemas"),
-        ({"decode": {"value": {"format": "avro", "framed": False}}}, "name no schema"),
-        ({"decode": {"value": {"format": "json", "schema": "{}"}}}, "json has no schema"),
-        ({"schemas": "."}, "schemas is for decode="),
-    ],
-)
-def test_options_that_cannot_be_say_why(orders: Path, options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kafkalog.read_table(orders, **options)
-
-
-def test_numpy_has_no_structs(orders: Path) -> None:
-    with pytest.raises(ValueError, match="Arrow"):
-        kafkalog.read_numpy(orders, decode={"value": "json"})
 
 
 def command(*arguments: object) -> tuple[int, str, str]:

@@ -159,23 +159,17 @@ def test_the_nth_failure_is_told_and_leaves_what_was_there(memory: Path, scenari
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
-from faults import Faulty
+from faults import is_killed_at
 from test_destination import begin, go_on
 root, scenario, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for n in range(1, 5000, step):
     path = root / str(n) / "logs" / "orders-0"
     begin(path, scenario)
-    child = os.fork()
-    if not child:
-        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            go_on(path, scenario)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status):
+    if not is_killed_at(n, lambda: go_on(path, scenario)):
         print(n)
-        sys.exit(os.WEXITSTATUS(status))
+        break
 """
 
 

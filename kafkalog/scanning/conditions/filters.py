@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.columns import BINARY_COLUMNS
-from kafkalog.records.decode import batch_column, sequences
+from kafkalog.records.fill import batch_column, sequences
 from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
 

@@ -2,8 +2,10 @@
 
     `plain`        text, and numbers as Kafka's serializers write them
     `json_text`    JSON
+    `program`      what a schema becomes for a kernel, and arrays of what that gives
     `avro_types`   Avro schemas, parsed
     `avro`         Avro values, read by a compiled program
+    `protobuf`     Protobuf: schemas, and values the same way
 
 Nothing here knows frames, nor where schemas come from.
 """

@@ -10,15 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafkalog.values.types import SchemaError
+
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DEPTH: Final = 64
 _MOST_TYPES: Final = 20_000
 _MOST_BYTES: Final = 2**20
 """The least size of a type is not counted further than to this."""
-
-
-class SchemaError(ValueError):
-    """A schema is invalid, or cannot be a table."""
 
 
 @dataclass(slots=True, eq=False)

@@ -8,56 +8,42 @@ from typing import Any
 
 import pytest
 
-from kafkalog.cli import main
 
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, lines of stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, list[str], str]:
-        code = main(["index-stats", *(str(arg) for arg in argv)])
-        captured = capsys.readouterr()
-        return code, captured.out.splitlines(), captured.err
-
-    return call
-
-
-def test_a_line_a_partition_or_a_segment(log_dir: Path, run: Any) -> None:
-    code, out, err = run(log_dir)
+def test_a_line_a_partition_or_a_segment(log_dir: Path, run_lines: Any) -> None:
+    code, out, err = run_lines("index-stats", log_dir)
     assert (code, err) == (0, "")
     assert len(out) == 1 + 10 + 1
     assert out[0].split()[:4] == ["PARTITION", "BYTES", "ENTRIES", "TIME"]
     assert out[7].split()[:4] == ["p-txn-0", "49,519", "36", "34"]
     assert out[-1].startswith("total: 10 partitions, 27 segments, 426.4 KiB of log; a lookup passes over ")
-    code, out, _ = run(log_dir, "-s", "-t", "p-txn", "--gaps", "ms")
+    code, out, _ = run_lines("index-stats", log_dir, "-s", "-t", "p-txn", "--gaps", "ms")
     assert len(out) == 1 + 6 + 1
     assert out[1].split()[:2] == ["p-txn-0", "00000000000000000000.log"]
-    code, out, _ = run(log_dir / "p-txn-0" / "00000000000000000014.log")
+    code, out, _ = run_lines("index-stats", log_dir / "p-txn-0" / "00000000000000000014.log")
     assert out[1].split()[:3] == ["p-txn-0", "15,973", "13"]
 
 
-def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run: Any) -> None:
-    code, out, _ = run(log_dir, "--json", "--what-if", "512,4K", "-t", "p-multi")
+def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run_lines: Any) -> None:
+    code, out, _ = run_lines("index-stats", log_dir, "--json", "--what-if", "512,4K", "-t", "p-multi")
     rows = [json.loads(line) for line in out]
     assert code == 0
     assert [row["partition"] for row in rows] == [0, 1, 2]
     assert [one["index_interval_bytes"] for one in rows[0]["what_if"]] == [512, 4096]
     assert "knee" not in rows[0]
-    code, out, _ = run(log_dir, "--json", "-s", "-t", "p-txn", "--recommend")
+    code, out, _ = run_lines("index-stats", log_dir, "--json", "-s", "-t", "p-txn", "--recommend")
     assert len(out) == 6
     assert all("knee" in json.loads(line) for line in out)
 
 
-def test_what_if_and_a_recommendation_are_shown(log_dir: Path, run: Any) -> None:
-    code, out, _ = run(log_dir / "p-txn-0", "--recommend")
+def test_what_if_and_a_recommendation_are_shown(log_dir: Path, run_lines: Any) -> None:
+    code, out, _ = run_lines("index-stats", log_dir / "p-txn-0", "--recommend")
     assert code == 0
     assert sum(line.endswith("<- knee") for line in out) == 1
     assert out[-1].startswith("p-txn-0: index.interval.bytes=2048: 1.1 KiB passed over a lookup, indexes of 0.832%; as")
-    code, out, _ = run(log_dir / "p-txn-0", "--what-if", "1024")
+    code, out, _ = run_lines("index-stats", log_dir / "p-txn-0", "--what-if", "1024")
     as_it_is, what_if = (line.split() for line in out[-2:])
     assert as_it_is[4:] == what_if[2:]  # the topic's own setting: the same figures
-    code, out, _ = run(log_dir / "p-multi-1", "--recommend", "--what-if", "65536,100000,1000000")
+    code, out, _ = run_lines("index-stats", log_dir / "p-multi-1", "--recommend", "--what-if", "65536,100000,1000000")
     assert out[-1].startswith("p-multi-1: no knee")
 
 
@@ -72,20 +58,20 @@ def test_what_if_and_a_recommendation_are_shown(log_dir: Path, run: Any) -> None
         (["--plot", "x.bmp"], "ends in .svg"),
     ],
 )
-def test_wrong_usage_is_said(options: list[str], message: str, log_dir: Path, run: Any) -> None:
-    code, out, err = run(log_dir, *options)
+def test_wrong_usage_is_said(options: list[str], message: str, log_dir: Path, run_lines: Any) -> None:
+    code, out, err = run_lines("index-stats", log_dir, *options)
     assert (code, out) == (2, [])
     assert message in err
 
 
-def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run: Any) -> None:
+def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run_lines: Any) -> None:
     partition = log_dir_copy / "p-zstd-java-0"
     with (partition / "00000000000000000000.log").open("r+b") as file:
         file.seek(5000)
         file.write(bytes(3000))
     index = log_dir_copy / "p-multi-1" / "00000000000000000000.index"
     index.write_bytes(index.read_bytes()[::-1])
-    code, out, err = run(log_dir_copy)
+    code, out, err = run_lines("index-stats", log_dir_copy)
     assert code == 1
     assert len(out) == 12
     assert err.count("kafkalog: damage: ") == 2
@@ -93,13 +79,13 @@ def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run: Any) -
     row = next(line for line in out if line.startswith("p-multi-1"))
     assert row.split()[1:4] == ["12,964", "-", "-"]
     assert "1 of the segments without an index that can be measured" in out[-1]
-    code, out, err = run(log_dir_copy, "--on-corruption", "raise", "-t", "p-zstd-java")
+    code, out, err = run_lines("index-stats", log_dir_copy, "--on-corruption", "raise", "-t", "p-zstd-java")
     assert code == 1
     assert "--on-corruption skip" in err
-    assert run(log_dir_copy / "nothing-here")[0] == 3
+    assert run_lines("index-stats", log_dir_copy / "nothing-here")[0] == 3
 
 
-def test_nothing_is_written_beside_the_log(log_dir_copy: Path, run: Any) -> None:
+def test_nothing_is_written_beside_the_log(log_dir_copy: Path, run_lines: Any) -> None:
     before = {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")}
-    assert run(log_dir_copy, "--recommend")[0] == 0
+    assert run_lines("index-stats", log_dir_copy, "--recommend")[0] == 0
     assert {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")} == before

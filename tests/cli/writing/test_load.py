@@ -17,19 +17,6 @@ import pytest
 from effort import thinned
 
 import kafkalog
-from kafkalog.cli import main
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Call `main`: exit code, stdout, stderr."""
-
-    def call(*argv: object) -> tuple[int, str, str]:
-        code = main([str(arg) for arg in argv])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

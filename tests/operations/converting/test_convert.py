@@ -13,7 +13,6 @@ from conversions import (
     batches_of,
     logs,
     partition_of,
-    raw_batches,
     rows,
     stands,
     write_partition,
@@ -109,33 +108,6 @@ def test_any_log_reads_as_before(segment: strategies.Segment, batch_size: int | 
 # -------------------------------------------------------------------------------------------------------- filters
 
 
-@pytest.mark.parametrize(
-    ("set_name", "name"),
-    [
-        ("k44", "p-txn-0"),
-        ("k44", "p-idem-0"),
-        ("k44", "p-compact-idem-0"),
-        ("k44_extra", "p-compact-txn-now-0"),
-        ("k28", "p-v2-txn-0"),
-        ("k28", "p-v1v2-mixed-0"),
-    ],
-)
-def test_what_is_left_of_a_real_log_is_healthy_and_its_producers_are_known(
-    set_name: str, name: str, tmp_path: Path
-) -> None:
-    source = golden_sets.partitions(set_name)[name]
-    for number, share in enumerate((7, 2, 1)):
-        drop = [("offset", "in", [offset for offset in range(2000) if offset % share == 0])]
-        (tmp_path / str(number)).mkdir()
-        report = kafkalog.convert(source, tmp_path / str(number) / name, drop=drop)
-        target = Path(report.partitions[0].path)
-        assert report.partitions[0].n_records_dropped > 0
-        assert [row[0] for row in rows(target)] == [row[0] for row in rows(source) if row[0] % share]
-        assert stands(target) == stands(source)
-        verification = kafkalog.verify(target, deep=True)
-        assert [str(finding) for finding in verification.all_findings() if finding.damage] == []
-
-
 # ------------------------------------------------------------------------------------------------------- redaction
 
 
@@ -173,20 +145,6 @@ def test_the_destination_must_be_new_and_elsewhere(tmp_path: Path) -> None:
             kafkalog.convert(source, link)
         link.unlink()
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
-    root = golden_sets.unpacked("k28")
-    options: dict[str, Any] = {"topics": ["p-v1-none", "p-v2-txn"], "drop": [("value", "contains", b"alpha")]}
-    dry = kafkalog.convert(root, tmp_path / "out", dry_run=True, **options)
-    assert list(tmp_path.iterdir()) == []
-    wet = kafkalog.convert(root, tmp_path / "out", **options)
-    assert dry.partitions == wet.partitions
-    assert (dry.is_written, wet.is_written) == (False, True)
-    for partition in wet.partitions:
-        assert partition.n_bytes_after == sum(map(len, logs(Path(partition.path)).values()))
-        assert partition.n_records_after == len(rows(Path(partition.path))) < partition.n_records_before
-        assert partition.n_batches_after == len(raw_batches(Path(partition.path)))
 
 
 @pytest.mark.parametrize(

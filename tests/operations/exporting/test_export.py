@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-import csv
 import io
-import json
 import os
-import re
 import struct
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,15 @@ import pyarrow.dataset
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+from exported import (
+    BYTES,
+    from_json,
+    read_arrow,
+    read_csv_rows,
+    read_parquet,
+    read_stream,
+    rows_of,
+)
 
 import kafkalog
 from kafkalog.errors import LimitExceededError, OutputExistsError, UnsafePathError, WriteError
@@ -31,84 +37,7 @@ from kafkalog.interchange.arrow_output import ALL_COLUMNS, java_string
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.operations.exporting.partitioned_files import MAX_OPEN_FILES
 
-BYTES = ("key", "value")
 DAY = 86_400_000
-
-
-def parse_csv(text: str, null: str) -> Iterator[list[str | None]]:
-    """RFC 4180 by the letter, which tells what is in quotes from what is not."""
-    pattern = re.compile(r'(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\n)')
-    position, row = 0, []
-    while position < len(text):
-        match = pattern.match(text, position)
-        assert match, text[position : position + 80]
-        quoted, plain, end = match.groups()
-        row.append(quoted.replace('""', '"') if quoted is not None else None if plain == null else plain)
-        position = match.end()
-        if end == "\n":
-            yield row
-            row = []
-
-
-def from_text(name: str, text: str | None, kind: pa.DataType) -> Any:
-    """A value as `to_pylist` has it, of its text in CSV."""
-    if text is None:
-        return None
-    if name in BYTES:
-        return base64.b64decode(text, validate=True)
-    if name == "headers":
-        return from_json_headers(json.loads(text))
-    if pa.types.is_boolean(kind):
-        return {"true": True, "false": False}[text]
-    return text if pa.types.is_string(kind) else int(text)
-
-
-def from_json_headers(headers: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
-    return [
-        {"key": name, "value": None if value is None else base64.b64decode(value, validate=True)}
-        for name, value in headers
-    ]
-
-
-def from_json(line: str) -> dict[str, Any]:
-    row = json.loads(line)
-    for name in BYTES:
-        if row.get(name) is not None:
-            row[name] = base64.b64decode(row[name], validate=True)
-    if "headers" in row:
-        row["headers"] = from_json_headers(row["headers"])
-    return dict(row)
-
-
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows with timestamps in milliseconds."""
-    index = table.schema.get_field_index("timestamp")
-    return (
-        table.set_column(index, "timestamp", table["timestamp"].cast("int64")).to_pylist()
-        if index >= 0
-        else table.to_pylist()
-    )
-
-
-def read_csv_rows(path: Path, schema: pa.Schema, null: str = "") -> list[dict[str, Any]]:
-    header, *lines = parse_csv(path.read_bytes().decode(), null)
-    assert header == schema.names
-    return [
-        {name: from_text(name, text, schema.field(name).type) for name, text in zip(schema.names, line, strict=True)}
-        for line in lines
-    ]
-
-
-def read_parquet(path: Path) -> pa.Table:
-    return pq.read_table(path)
-
-
-def read_arrow(path: Path) -> pa.Table:
-    return pa.ipc.open_file(str(path)).read_all()
-
-
-def read_stream(path: Path) -> pa.Table:
-    return pa.ipc.open_stream(path.read_bytes()).read_all()
 
 
 LOG_DIRS = [("k44", "clean"), ("k28", "clean"), ("k44_extra", "clean"), ("k44", "unclean"), ("k28", "unclean")]
@@ -162,79 +91,6 @@ def test_an_export_is_what_a_consumer_read(set_name: str, tmp_path: Path) -> Non
     assert n > 500
 
 
-AWKWARD = [None, b"", b"null", b"NULL", b"\\N", b"a,b", b'"', b"\r\n", b"\x00\xff", "é\u2028".encode(), b" ", b"0"]
-
-
-@pytest.fixture(scope="module")
-def awkward(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A partition whose keys, values and headers are what formats stumble over."""
-    records = []
-    for i, value in enumerate(AWKWARD):
-        headers = [(b"n", value), (b"n", value), (b"", None), (b'q",\n', b"")]
-        records.append(builder.record_v2(i, i, value, AWKWARD[-1 - i], headers[: i % 5]))
-    partition = tmp_path_factory.mktemp("awkward") / "odd.name_1-0"
-    partition.mkdir()
-    (partition / f"{0:020d}.log").write_bytes(builder.batch_v2(records, base_timestamp=-5))
-    return partition
-
-
-def test_null_empty_and_awkward_bytes_come_back(awkward: Path, tmp_path: Path) -> None:
-    table = kafkalog.read_table(awkward)
-    assert table["key"].to_pylist() == AWKWARD
-    assert table["value"].to_pylist() == AWKWARD[::-1]
-    want = rows_of(table)
-    for encoding in ("base64", "hex"):
-        kafkalog.export(awkward, tmp_path / f"{encoding}.csv", encoding=encoding)
-    assert read_csv_rows(tmp_path / "base64.csv", table.schema) == want
-    hexed = list(parse_csv((tmp_path / "hex.csv").read_text(), ""))[1:]
-    assert [None if row[5] is None else bytes.fromhex(row[5]) for row in hexed] == AWKWARD
-    text = kafkalog.export(awkward, tmp_path / "utf8.csv", encoding="utf8", columns=["key", "headers"], end_offset=8)
-    assert text.n_records == 8
-    rows = list(parse_csv((tmp_path / "utf8.csv").read_bytes().decode(), ""))[1:]
-    assert [None if row[0] is None else row[0].encode() for row in rows] == AWKWARD[:8]
-    for row, expected in zip(rows, want, strict=False):
-        assert row[1] is not None
-        assert [(name, None if value is None else value.encode()) for name, value in json.loads(row[1])] == [
-            (header["key"], header["value"]) for header in expected["headers"]
-        ]
-    kafkalog.export(awkward, tmp_path / "utf8-null.csv", encoding="utf8", columns=["key"], end_offset=8, null=r"\N")
-    lines = (tmp_path / "utf8-null.csv").read_text().split("\n")
-    assert lines[1:6] == [r"\N", '""', "null", "NULL", r'"\N"']
-
-
-def test_bytes_that_are_no_text_end_an_export_to_csv_as_text(awkward: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"odd\.name_1-0@8: key is not UTF-8; base64 holds any bytes"):
-        kafkalog.export(awkward, tmp_path / "x.csv", encoding="utf8", start_offset=4)
-    assert os.listdir(tmp_path) == []
-    kafkalog.export(awkward, tmp_path / "x.jsonl", encoding="utf8")
-    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text("utf-8").split("\n")[:-1]]
-    assert rows[8]["key"] == {"base64": base64.b64encode(AWKWARD[8] or b"").decode()}
-    assert rows[9]["key"] == "é\u2028"
-
-
-def test_other_readers_read_csv_with_null_and_empty_apart(awkward: Path, tmp_path: Path) -> None:
-    import duckdb
-
-    path = tmp_path / "x.csv"
-    kafkalog.export(awkward, path)
-    want = [None if value is None else base64.b64encode(value).decode() for value in AWKWARD]
-    assert want[:2] == [None, ""]
-    options = pa.csv.ConvertOptions(
-        strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""], column_types={"key": pa.string()}
-    )
-    assert pa.csv.read_csv(path, convert_options=options)["key"].to_pylist() == want
-    query = f"select key from read_csv('{path}', nullstr='', allow_quoted_nulls=false, all_varchar=true)"
-    assert [row[0] for row in duckdb.sql(query).fetchall()] == want
-    kafkalog.export(awkward, path, null=r"\N", overwrite=True)
-    with open(path, newline="") as file:
-        texts = [row["key"] for row in csv.DictReader(file)]
-    assert [None if text == r"\N" else text for text in texts] == want
-    import pandas as pd
-
-    frame = pd.read_csv(path, na_values=[r"\N"], keep_default_na=False, dtype={"key": str})
-    assert [None if pd.isna(value) else value for value in frame["key"]] == want
-
-
 def test_other_readers_read_the_same_records(log_dir: Path, tmp_path: Path) -> None:
     import duckdb
     import pandas as pd
@@ -257,50 +113,6 @@ def test_other_readers_read_the_same_records(log_dir: Path, tmp_path: Path) -> N
     assert [(offset, None if value is None else base64.b64decode(value)) for offset, value, _ in rows] == [
         (row["offset"], row["value"]) for row in want
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "compression"),
-    [
-        *((f"{codec}.parquet", codec) for codec in ("none", "snappy", "gzip", "lz4", "zstd", "brotli")),
-        *((f"{codec}.arrow", codec) for codec in ("none", "lz4", "zstd")),
-        ("x.csv.gz", None),
-        ("x.csv.zst", None),
-        ("x.jsonl.gz", "gzip"),
-        ("packed.jsonl", "zstd"),
-    ],
-)
-def test_compression(log_dir: Path, tmp_path: Path, name: str, compression: str | None) -> None:
-    to = tmp_path / name
-    options = {"topics": "p-multi"}
-    kafkalog.export(log_dir, to, compression=compression, **options)
-    table = kafkalog.read_table(log_dir, **options)
-    if name.endswith(".parquet"):
-        assert pq.read_table(to).equals(table)
-        codec = pq.ParquetFile(to).metadata.row_group(0).column(6).compression
-        assert codec == {"none": "UNCOMPRESSED"}.get(str(compression), str(compression).upper())
-    elif name.endswith(".arrow"):
-        assert read_arrow(to).equals(table)
-    else:
-        packed = "gzip" if name.endswith("gz") else "zstd"
-        with pa.CompressedInputStream(pa.OSFile(str(to)), packed) as stream:
-            text = stream.read().decode()
-        plain = tmp_path / ("plain" + (".csv" if "csv" in name else ".jsonl"))
-        kafkalog.export(log_dir, plain, **options)
-        assert text == plain.read_text("utf-8")
-        assert to.stat().st_size < plain.stat().st_size / 2
-
-
-def test_row_groups_have_the_rows_asked_for(log_dir: Path, tmp_path: Path) -> None:
-    kafkalog.export(log_dir, tmp_path / "x.parquet", row_group_rows=1000)
-    kafkalog.export(log_dir, tmp_path / "x.arrow", row_group_rows=100)
-    table = kafkalog.read_table(log_dir)
-    metadata = pq.ParquetFile(tmp_path / "x.parquet").metadata
-    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [1000, 1000, 1000, 257]
-    assert pq.read_table(tmp_path / "x.parquet").equals(table)
-    with pa.ipc.open_file(str(tmp_path / "x.arrow")) as file:
-        assert max(file.get_batch(i).num_rows for i in range(file.num_record_batches)) == 100
-        assert file.read_all().equals(table)
 
 
 # partitioned
@@ -568,19 +380,6 @@ def test_partitioning_needs_no_column_to_be_written(log_dir: Path, tmp_path: Pat
         kafkalog.export(kafkalog.scan(log_dir, columns=["offset"]), tmp_path / "b", partition_by="date")
 
 
-def test_a_binary_file_takes_any_format(log_dir: Path) -> None:
-    table = kafkalog.read_table(log_dir, topics="p-multi")
-    for format in ("parquet", "arrow", "arrows", "csv", "jsonl"):
-        file = io.BytesIO()
-        result = kafkalog.export(log_dir, file, format=format, topics="p-multi")
-        assert not file.closed
-        assert len(file.getvalue()) == result.n_bytes
-        if format == "parquet":
-            assert pq.read_table(io.BytesIO(file.getvalue())).equals(table)
-        if format == "arrows":
-            assert pa.ipc.open_stream(file.getvalue()).read_all().equals(table)
-
-
 @pytest.mark.parametrize(
     ("to", "options", "message"),
     [
@@ -611,13 +410,6 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(
     with pytest.raises(ValueError, match=message):
         kafkalog.export(log_dir, tmp_path / to if isinstance(to, str) else to, **options)
     assert os.listdir(tmp_path) == []
-
-
-def test_a_null_that_base64_can_be_is_told_from_it(awkward: Path, tmp_path: Path) -> None:
-    # "MA==" is the base64 of one of the values
-    kafkalog.export(awkward, tmp_path / "x.csv", columns=["key"], null="MA==")
-    lines = (tmp_path / "x.csv").read_text().split("\n")
-    assert (lines[1], lines[-2]) == ("MA==", '"MA=="')
 
 
 def test_a_scan_has_its_options_already(log_dir: Path, tmp_path: Path) -> None:

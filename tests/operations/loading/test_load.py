@@ -20,45 +20,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import examples
+from exported import records
 from faults import Faulty
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loaded import PAIR, kafkalog_timestamp, table_of
 
 import kafkalog
-from kafkalog import LogConfig, OutputExistsError, UnsafePathError, WriteError, load, write_table
-from kafkalog.errors import LimitExceededError, NotKafkaError, ReadError, Reason, UnwritableError
+from kafkalog import LogConfig, UnsafePathError, WriteError, load, write_table
+from kafkalog.errors import LimitExceededError, Reason, UnwritableError
 from kafkalog.writing.partitioner import murmur2
-
-PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
-
-
-def table_of(n: int, **more: Any) -> pa.Table:
-    """Records with everything that records have."""
-    columns: dict[str, Any] = {
-        "timestamp": pa.array([None if i % 11 == 5 else 1_700_000_000_000 + i for i in range(n)], kafkalog_timestamp()),
-        "key": pa.array([None if i % 7 == 3 else b"key-%d" % (i % 50) for i in range(n)], pa.binary()),
-        "value": pa.array([None if i % 13 == 0 else b"v" * (i % 90) for i in range(n)], pa.binary()),
-        "headers": pa.array(
-            [[{"key": "h", "value": None if i % 2 else b"%d" % i}] * (i % 3) for i in range(n)], pa.list_(PAIR)
-        ),
-    }
-    return pa.table({**columns, **more})
-
-
-def kafkalog_timestamp() -> pa.DataType:
-    return pa.timestamp("ms", "UTC")
-
-
-def records(table: pa.Table, *names: str) -> list[tuple[Any, ...]]:
-    """Rows of a table; a timestamp that is none is -1, as it is written."""
-    names = names or ("timestamp", "key", "value", "headers")
-    rows = []
-    for row in table.select(list(names)).to_pylist():
-        if "timestamp" in row:
-            stamp = row["timestamp"]
-            row["timestamp"] = -1 if stamp is None else round(stamp.timestamp() * 1000)
-        rows.append(tuple(str(value) if isinstance(value, list) else value for value in row.values()))
-    return rows
 
 
 def by_partition(path: Path) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
@@ -218,41 +189,6 @@ def test_offsets_are_kept_and_have_to_rise_or_are_counted_anew(tmp_path: Path) -
     assert sorted(os.listdir(tmp_path)) == ["anew", "kept"]
 
 
-def test_segments_roll_as_the_settings_say(tmp_path: Path) -> None:
-    write_table(table_of(500), tmp_path / "log", topic="t", config=LogConfig(segment_bytes=5000), batch_size=1000)
-    assert len(kafkalog.open(tmp_path / "log" / "t-0").segments) > 4
-    config = LogConfig(compression_type="zstd", message_timestamp_type="LogAppendTime")
-    write_table(table_of(50), tmp_path / "log", topic="u", config=config, log_append_time=77)
-    assert set(kafkalog.read_table(tmp_path / "log", topics="u").column("timestamp_type").to_pylist()) == {1}
-
-
-def test_partitions_come_to_a_log_dir_that_is_there_and_never_over_others(tmp_path: Path) -> None:
-    write_table(table_of(10), tmp_path / "log", topic="t")
-    (tmp_path / "log" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
-    write_table(table_of(20), tmp_path / "log", topic="u", partitions=3)
-    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "meta.properties", "t-0", "u-0", "u-1", "u-2"]
-    before = kafkalog.read_table(tmp_path / "log")
-    with pytest.raises(OutputExistsError, match="t-0"):
-        write_table(pa.table({"topic": ["v", "t"], "value": [b"", b""]}), tmp_path / "log")
-    assert kafkalog.read_table(tmp_path / "log").equals(before)
-    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "meta.properties", "t-0", "u-0", "u-1", "u-2"]
-    assert os.listdir(tmp_path) == ["log"]
-
-
-def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path: Path) -> None:
-    table = table_of(100, partition=[i % 4 for i in range(100)])
-    dry = write_table(table, tmp_path / "log", topic="t", dry_run=True)
-    assert os.listdir(tmp_path) == []
-    wet = write_table(table, tmp_path / "log", topic="t")
-    assert [(e.partition, e.n_records, e.next_offset) for e in dry.partitions] == [
-        (e.partition, e.n_records, e.next_offset) for e in wet.partitions
-    ]
-    with pytest.raises(OutputExistsError):
-        write_table(table, tmp_path / "log", topic="t", dry_run=True)
-    with pytest.raises(UnwritableError):
-        write_table({"value": [b""], "timestamp": [-5]}, tmp_path / "log", topic="u", dry_run=True)
-
-
 @pytest.mark.parametrize(
     "topic", ["", ".", "..", "a/b", "../../etc", "a b", "é", "x" * 250, "a\0b", "a\n", "-", "__cluster_metadata"]
 )
@@ -298,49 +234,6 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one topic"):
         write_table({"value": [b""], "topic": ["t"]}, tmp_path / "log", topic_id="A" * 22)
     assert os.listdir(tmp_path) == []
-
-
-def test_a_place_where_a_broker_would_trip_is_refused(tmp_path: Path) -> None:
-    write_table(table_of(5), tmp_path / "log", topic="t")
-    (tmp_path / "log" / "meta.properties").write_text("version=1\n")
-    for path in (tmp_path / "log" / "t-0", tmp_path / "log" / "t-0" / "x", tmp_path / "log" / "below"):
-        with pytest.raises(UnsafePathError):
-            write_table(table_of(5), path, topic="u")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputExistsError):
-        write_table(table_of(5), tmp_path / "file", topic="u")
-    with pytest.raises(WriteError):
-        write_table(table_of(5), tmp_path / "no" / "such" / "log", topic="u")
-
-
-def test_a_log_dir_is_no_place_to_stage_in(tmp_path: Path) -> None:
-    write_table(table_of(5), tmp_path / "log", topic="t")
-    for target in ("log", "new"):
-        for place in (tmp_path / "log", tmp_path / "log" / "t-0"):
-            with pytest.raises(UnsafePathError):
-                write_table(table_of(5), tmp_path / target, topic="u", stage_in=place)
-    (tmp_path / "stage").mkdir()
-    write_table(table_of(5), tmp_path / "log", topic="u", stage_in=tmp_path / "stage")
-    assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "u-0"]
-    assert os.listdir(tmp_path / "stage") == []
-
-
-def test_under_a_brokers_lock_nothing_is_written(tmp_path: Path) -> None:
-    write_table(table_of(5), tmp_path / "log", topic="t")
-    (tmp_path / "log" / ".lock").touch()
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "log" / ".lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UnsafePathError, match="lock"):
-            write_table(table_of(5), tmp_path / "log", topic="u")
-        holder.communicate("\n")
-    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "t-0"]
 
 
 def test_records_that_wait_do_not_keep_the_input_in_memory_and_batches_are_full(
@@ -402,9 +295,9 @@ def test_what_fails_leaves_nothing_behind(memory: Path, is_there: bool) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
-from faults import Faulty
+from faults import is_killed_at
 from test_load import load_two
 root, is_there, step = Path(sys.argv[1]), sys.argv[2] == "True", int(sys.argv[3])
 for n in range(1, 5000, step):
@@ -413,15 +306,9 @@ for n in range(1, 5000, step):
     if is_there:
         log.mkdir()
         (log / "meta.properties").write_text("version=1\\n")
-    child = os.fork()
-    if not child:
-        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            load_two(log)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status):
+    if not is_killed_at(n, lambda: load_two(log)):
         print(n)
-        sys.exit(os.WEXITSTATUS(status))
+        break
 """
 
 
@@ -469,116 +356,6 @@ def test_several_files_are_one_load(tmp_path: Path) -> None:
     assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [b"v0", b"v1", b"v2"]
     assert done == sorted(done)
     assert done[-1] == sum(file.stat().st_size for file in files)
-
-
-@pytest.mark.parametrize(
-    ("line", "what"),
-    [
-        ("{", "line 2: it is no JSON object"),
-        ("[1]", "line 2: a JSON object is expected, not list"),
-        ('{"value": "x", "value": "y"}', "'value' twice"),
-        ('{"value": 5}', "line 2: value is text in base64"),
-        ('{"value": "?"}', "line 2: value is not base64"),
-        ('{"value": {"hex": "00"}}', "line 2: value is text"),
-        ('{"value": "", "timestamp": 1.5}', "line 2: timestamp is a whole number"),
-        ('{"value": "", "timestamp": true}', "line 2: timestamp is a whole number"),
-        ('{"value": "", "timestamp": 9223372036854775808}', "line 2: timestamp does not fit"),
-        ('{"value": "", "timestamp": "yesterday"}', "ISO 8601"),
-        ('{"value": "", "timestamp": -7}', "line 2: timestamp is before 1970"),
-        ('{"value": "", "offset": "7"}', "line 2: offset is a whole number"),
-        ('{"value": "", "headers": {"a": "b"}}', "line 2: headers is a list"),
-        ('{"value": "", "headers": [["a"]]}', "line 2: headers is a list"),
-        ('{"value": "", "headers": [[null, ""]]}', "line 2: headers is a list"),
-        ('{"value": "", "headers": [["a", "?"]]}', "line 2: headers is not base64"),
-        (r'{"value": "", "headers": [["\ud800", ""]]}', "line 2: headers has half a surrogate"),
-        ('{"value": "", "topic": 7}', "topic"),
-        ('{"value": "", "colour": "red"}', "no column 'colour'"),
-        ('{"value": "' + "[" * 100_000, "line 2"),
-        ("[" * 100_000, "line 2"),
-        ('"\xff"', "line 2"),
-    ],
-)
-def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: Path, line: str, what: str) -> None:
-    file = tmp_path / "x.jsonl"
-    file.write_bytes(b'{"value": "", "timestamp": 1, "topic": "t"}\n' + line.encode("latin-1") + b"\n")
-    with pytest.raises(UnwritableError) as caught:
-        load([file], tmp_path / "log")
-    assert what in str(caught.value)
-    assert caught.value.path == str(file)
-    assert os.listdir(tmp_path) == ["x.jsonl"]
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        (b"", "line 1 is no line of column names"),
-        (b"\n", "line 1"),
-        (b"\xff\n", "line 1"),
-        (b"value,value\n,\n", "more than one column 'value'"),
-        (b"value,key\n,\nx\n", "2 columns"),
-        (b"value,timestamp\n,abc\n", "timestamp"),
-        (b"value,timestamp\n,2024-01-01T00:00:00\n", "time zone"),
-        (b"value,offset\n,abc\n", "line 2: offset is a whole number, not 'abc'"),
-        (b"value\n?\n", "line 2: value is not base64"),
-        (b'value,headers\n,"[[1]]"\n', "line 2: headers is a list"),
-        (b"value,headers\n,{\n", "line 2: headers is no JSON"),
-        (b"value,topic\n,\xff\n", "line 2: topic is not UTF-8"),
-        (b"key\n\n", "no column 'value'"),
-        (b"value,colour\n,red\n", "no column 'colour'"),
-    ],
-)
-def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what: str) -> None:
-    file = tmp_path / "x.csv"
-    file.write_bytes(text)
-    with pytest.raises(UnwritableError) as caught:
-        load([file], tmp_path / "log", topic="t")
-    assert what in str(caught.value)
-    assert os.listdir(tmp_path) == ["x.csv"]
-
-
-def test_csv_and_json_of_others_are_read_as_text(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text('\ufeffid,body,at\n1,"a, ""b""\nc",2024-01-01T00:00:00Z\n,"",\n,NULL,\n')
-    names = {"key": "id", "value": "body", "timestamp": "at"}
-    load([tmp_path / "x.csv"], tmp_path / "csv", topic="t", encoding="utf8", columns=names)
-    expected = [(1_704_067_200_000, b"1", b'a, "b"\nc', "[]"), (-1, None, b"", "[]"), (-1, None, b"NULL", "[]")]
-    assert records(kafkalog.read_table(tmp_path / "csv")) == expected
-    load([tmp_path / "x.csv"], tmp_path / "null", topic="t", encoding="utf8", columns=names, null="NULL")
-    assert records(kafkalog.read_table(tmp_path / "null"), "key", "value")[1:] == [(b"", b""), (b"", None)]
-    lines = [{"body": "é", "at": "2024-01-01T01:00:00+01:00"}, {"body": {"base64": "/w=="}, "id": "2", "at": None}]
-    (tmp_path / "x.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    load([tmp_path / "x.ndjson"], tmp_path / "json", topic="t", encoding="utf8", columns=names)
-    expected = [(1_704_067_200_000, None, "é".encode(), "[]"), (-1, b"2", b"\xff", "[]")]
-    assert records(kafkalog.read_table(tmp_path / "json")) == expected
-
-
-def test_an_empty_line_of_a_single_column_is_a_null(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_bytes(b'value\n\n""\nYQ==\n\n')
-    load([tmp_path / "x.csv"], tmp_path / "log", topic="t")
-    assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [None, b"", b"a", None]
-    for text in (b"value\n", b"value"):
-        (tmp_path / "x.csv").write_bytes(text)
-        assert load([tmp_path / "x.csv"], tmp_path / "empty", topic="t", dry_run=True).n_records == 0
-
-
-def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
-    for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv.gz", "x.jsonl.zst"):
-        for content in (b"",) * ("jsonl" not in name) + (b"nothing of that kind" * 10,):
-            (tmp_path / name).write_bytes(content)
-            with pytest.raises((ReadError, UnwritableError)) as caught:
-                load([tmp_path / name], tmp_path / "log", topic="t")
-            assert caught.value.path == str(tmp_path / name)
-    with pytest.raises(ReadError):
-        load([tmp_path / "absent.parquet"], tmp_path / "log", topic="t")
-    (tmp_path / "folder.parquet").mkdir()
-    with pytest.raises(NotKafkaError, match="directory"):
-        load([tmp_path / "folder.parquet"], tmp_path / "log", topic="t")
-    for name in ("x.txt", "x", "x.parquet.gz"):
-        with pytest.raises(ReadError, match="No such file"):
-            load([tmp_path / name], tmp_path / "log", topic="t")
-        (tmp_path / name).touch()
-        with pytest.raises(ValueError, match=r"format|unpack"):
-            load([tmp_path / name], tmp_path / "log", topic="t")
-    assert not (tmp_path / "log").exists()
 
 
 def test_damaged_files_never_crash_it(memory: Path, log_dir: Path) -> None:

@@ -5,22 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import golden_sets
 import pytest
 from rebuilds import batches_of, clock_of, files_in
 
 import kafkalog
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-
-
-# damage: (where and what, position where Kafka's table says that recovery stops)
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """A copy of a partition of three batches a segment or more, to damage."""
-    target = tmp_path / "data" / "p-idem-now-0"
-    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
-    return target
 
 
 def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Path) -> None:

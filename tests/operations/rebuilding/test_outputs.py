@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import golden_sets
 import pytest
 from faults import Faulty
 from rebuilds import EPOCHS, batches_of, files_in
@@ -15,15 +13,6 @@ from kafkalog.cli.app import main
 from kafkalog.errors import UnsafePathError
 from kafkalog.operations.rebuilding.outputs import BACKUP_SUFFIX
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-
-
-# damage: (where and what, position where Kafka's table says that recovery stops)
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """A copy of a partition of three batches a segment or more, to damage."""
-    target = tmp_path / "data" / "p-idem-now-0"
-    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
-    return target
 
 
 def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition: Path) -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import golden_sets
 import numpy as np
 import pytest
-from rebuilds import EPOCHS, batches_of, clock_of, files_in
+from rebuilds import EPOCHS, clock_of, derived, files_in, hostile
 
 import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
-from kafkalog.log.recovery import rows_to_replay
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-from kafkalog.state.producers import ProducerState
 
 
 def interval_of(set_name: str, directory: str) -> int | None:
@@ -96,31 +92,6 @@ def test_a_built_index_finds_what_is_there() -> None:
         OffsetIndex.build(segment.batches, 0, index_interval_bytes=-1)
 
 
-def test_leaving_out_rows_leaves_producers_as_they_would_be() -> None:
-    n_left_out = 0
-    for set_name in ("k44", "k44_extra"):
-        for path in golden_sets.partitions(set_name).values():
-            whole, some = ProducerState(), ProducerState()
-            for segment in kafkalog.Partition(path).segments:
-                batches = segment.batches
-                rows = rows_to_replay(batches)
-                n_left_out += int((batches.producer_id >= 0).sum()) - rows.size
-                told = batches[rows]
-                ended = whole.update(batches, log_position=batches.base_offset).tolist()
-                assert some.update(told, log_position=told.base_offset).tolist() == ended
-                assert some.entries().tobytes() == whole.entries().tobytes()
-    assert n_left_out > 100
-
-
-# damage: (where and what, position where Kafka's table says that recovery stops)
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """A copy of a partition of three batches a segment or more, to damage."""
-    target = tmp_path / "data" / "p-idem-now-0"
-    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
-    return target
-
-
 def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock = partition.parent / ".lock"
     lock.touch()
@@ -139,23 +110,18 @@ def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.Captu
 
 
 KILLED = """
-import os, shutil, signal, sys
+import shutil, sys
 from pathlib import Path
-from faults import Faulty
-import kafkalog.operations.rebuilding.rebuild
+from faults import is_killed_at
+import kafkalog
+from kafkalog.operations.rebuilding.rebuild import KINDS
 damaged, root = Path(sys.argv[1]), Path(sys.argv[2])
 for n in range(1, 10**6, int(sys.argv[3])):
     target = root / str(n) / damaged.name
     shutil.copytree(damaged, target)
-    child = os.fork()
-    if not child:
-        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            kafkalog.reindex(target, kinds=kafkalog.operations.rebuilding.rebuild.KINDS, in_place=True, now=0)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status):
+    if not is_killed_at(n, lambda: kafkalog.reindex(target, kinds=KINDS, in_place=True, now=0)):
         print(n)
-        sys.exit(os.WEXITSTATUS(status))
+        break
 """
 
 
@@ -187,27 +153,6 @@ def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path
     assert int(done.stdout) > 100
 
 
-def hostile(rng: np.random.Generator, data: bytes) -> bytes:
-    """A derived file, damaged."""
-    kind = int(rng.integers(5))
-    if kind == 0:
-        return data[: int(rng.integers(len(data) + 1))]
-    if kind == 1:
-        return rng.bytes(int(rng.integers(200)))
-    if kind == 2:
-        return data + bytes(int(rng.integers(1, 5000)))
-    if kind == 3:
-        return b"\xff" * len(data)
-    changed = bytearray(data or b"\0")
-    for at in rng.integers(len(changed), size=3).tolist():
-        changed[at] = int(rng.integers(256))
-    return bytes(changed)
-
-
-def derived(partition: Path) -> Iterator[Path]:
-    yield from (path for path in sorted(partition.iterdir()) if path.suffix not in (".log", ".metadata"))
-
-
 def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
     one = kafkalog.reindex(partition, kinds="offset", dry_run=True)
     listed = kafkalog.reindex(partition, kinds=["offset"], dry_run=True)
@@ -236,37 +181,6 @@ def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> Non
         (partition / EPOCHS).unlink()
         kafkalog.reindex(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
         assert {**files_in(partition), EPOCHS: b""} == {**right, EPOCHS: b""}
-
-
-def test_a_damaged_log_gives_findings_and_never_a_crash(partition: Path, tmp_path: Path) -> None:
-    rng = np.random.default_rng(6)
-    path, _ = batches_of(partition, 1)
-    data = path.read_bytes()
-    n_found = 0
-    for _ in range(150):
-        path.write_bytes(hostile(rng, data))
-        report = kafkalog.reindex(partition, kinds=KINDS, dry_run=True, threads=2)
-        n_found += bool(report.findings.rows)
-        for finding in report.findings.rows:
-            assert finding.position is None or 0 <= finding.position <= path.stat().st_size
-    assert n_found > 100
-
-
-def test_the_command_says_what_changes(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (partition / "00000000000000000000.index").unlink()
-    assert main(["reindex", str(partition), "--dry-run"]) == 0
-    printed = capsys.readouterr()
-    assert printed.out.split()[:4] == ["new", "offset", "6", "entries"]
-    assert printed.out.count("\n") == 1
-    assert "8 files, if it were done: 1 new, 7 same" in printed.err
-    assert main(["reindex", str(partition), "--dry-run", "--json", "-q"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(rows) == 8
-    assert rows[0]["change"] == "new"
-    assert main(["reindex", str(partition)]) == 2
-    assert main(["reindex", str(partition), "--dry-run", "--kinds", "all"]) == 2
-    assert main(["reindex", str(partition), "--dry-run", "--backup"]) == 2
-    assert not (partition / "00000000000000000000.index").exists()
 
 
 def test_options_that_make_no_sense_are_refused(partition: Path) -> None:

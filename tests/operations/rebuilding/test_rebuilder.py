@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import builder
-import golden_sets
 import numpy as np
 import pytest
 from rebuilds import EPOCHS, batches_of, files_in, flip
@@ -20,15 +19,6 @@ from kafkalog.operations.rebuilding.outputs import BACKUP_SUFFIX
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.state import leader_epochs as epochs
 from kafkalog.state.checkpoints import read_leader_epochs
-
-
-# damage: (where and what, position where Kafka's table says that recovery stops)
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """A copy of a partition of three batches a segment or more, to damage."""
-    target = tmp_path / "data" / "p-idem-now-0"
-    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
-    return target
 
 
 def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(partition: Path) -> None:

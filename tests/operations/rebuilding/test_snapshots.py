@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import golden_sets
 import pytest
 from rebuilds import clock_of
 
 import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.state.producers import read_snapshot
-
-
-# damage: (where and what, position where Kafka's table says that recovery stops)
-@pytest.fixture
-def partition(tmp_path: Path) -> Path:
-    """A copy of a partition of three batches a segment or more, to damage."""
-    target = tmp_path / "data" / "p-idem-now-0"
-    shutil.copytree(golden_sets.unpacked("k44_extra") / "p-idem-now-0", target)
-    return target
 
 
 def test_producers_expire_only_by_a_time_that_is_given(partition: Path, tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import builder
 import golden_sets
 import numpy as np
 import pytest
+from damaged_partitions import change, put, reasons
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,40 +23,6 @@ from kafkalog.operations.verifying.verify import iter_verify
 
 HEALTHY = [(name, "clean") for name in golden_sets.SETS]
 CRASHED = [("k44", "unclean"), ("k28", "unclean")]
-
-
-@pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
-    """A copy of one's own."""
-    return Path(shutil.copytree(golden_sets.LOG_DIR, tmp_path / "logs"))
-
-
-@pytest.fixture
-def partition(log_dir: Path) -> Path:
-    """A partition of several segments, with transactions."""
-    return log_dir / "p-txn-0"
-
-
-def reasons(path: Path, **options: Any) -> dict[str, set[str]]:
-    """What is found to be damaged, by file name."""
-    found: dict[str, set[str]] = {}
-    for finding in kafkalog.verify(path, **options).all_findings():
-        if finding.damage:
-            found.setdefault(Path(finding.path or "").name, set()).add(finding.reason.value)
-    return found
-
-
-def change(path: Path, edit: Callable[[bytearray], object]) -> None:
-    data = bytearray(path.read_bytes())
-    edit(data)
-    path.write_bytes(data)
-
-
-def put(position: int, new: bytes) -> Callable[[bytearray], object]:
-    def edit(data: bytearray) -> None:
-        data[position : position + len(new)] = new
-
-    return edit
 
 
 @pytest.mark.parametrize("options", [{}, {"deep": True}, {"indexes_only": True}, {"threads": 1}], ids=str)
@@ -105,74 +70,6 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
 # --------------------------------------------------------------------------------------------------------------- damage
 
 
-def test_every_wrong_checksum_is_found_and_no_other_batch_is_blamed(partition: Path) -> None:
-    log = sorted(partition.glob("*.log"))[1]
-    batches = kafkalog.Segment(log).batches
-    hit = [3, 4, len(batches) - 1]
-    for row in hit:
-        change(log, put(int(batches.next_position[row]) - 1, b"\xee"))
-    result = kafkalog.verify(partition)
-    found = [finding for finding in result.all_findings() if finding.reason == "crc_mismatch"]
-    assert [finding.position for finding in found] == batches.position[hit].tolist()
-    assert {finding.path for finding in result.all_findings()} == {str(log)}
-    assert reasons(partition, indexes_only=True) == {}
-
-
-def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking_deep(partition: Path) -> None:
-    from kafkalog._kernels.crc import checksum_crc32c
-
-    log = sorted(partition.glob("*.log"))[1]
-    table = kafkalog.Segment(log).batches
-    row = int(np.flatnonzero((table.codec == 0) & ~table.is_control)[0])
-    start, end = int(table.position[row]), int(table.next_position[row])
-
-    def edit(data: bytearray) -> None:
-        data[start + 61] ^= 0x7F  # the length of the first record
-        data[start + 17 : start + 21] = struct.pack(
-            ">I", checksum_crc32c(np.frombuffer(data, np.uint8)[start + 21 : end])
-        )
-
-    change(log, edit)
-    assert reasons(partition) == {}
-    found = reasons(partition, deep=True)
-    assert list(found) == [log.name]
-    assert found[log.name] & {"record_length", "varint_truncated", "record_trailing_bytes"}
-
-
-@pytest.mark.parametrize(
-    ("deltas", "options", "reason", "said"),
-    [
-        ([(0, 0), (9, 5)], {"last_offset_delta": 1}, "header_inconsistent", "a record has offset 19"),
-        ([(5, 0), (1, 5)], {"last_offset_delta": 5}, "offset_order", "a record of offset 11 comes behind one of 15"),
-        ([(0, 0), (1, 500)], {"max_timestamp": 1005}, "header_inconsistent", "a record has timestamp 1500"),
-        ([(0, 0), (1, 500)], {"max_timestamp": 1500}, None, ""),
-        ([(0, 0), (4, 500)], {"last_offset_delta": 9, "max_timestamp": 1600}, None, ""),
-        ([(0, 7), (1, 500)], {"log_append_time": True, "max_timestamp": 1005}, None, ""),
-    ],
-)
-def test_a_header_that_hides_records_is_found_by_decoding(
-    tmp_path: Path, deltas: Any, options: dict[str, Any], reason: str | None, said: str
-) -> None:
-    directory = tmp_path / "t-0"
-    directory.mkdir()
-    records = [builder.record_v2(offset, time, b"k", b"v") for offset, time in deltas]
-    options = {"max_timestamp": 1600, **options}
-    batch = builder.batch_v2(records, base_offset=10, base_timestamp=1000, **options)
-    plain = builder.batch_v2(
-        [builder.record_v2(0, 0, b"k", b"v")], base_offset=0, base_timestamp=1000, max_timestamp=1000
-    )
-    (directory / "00000000000000000000.log").write_bytes(plain + batch)
-    assert kafkalog.verify(directory).ok
-    findings = [one for one in kafkalog.verify(directory, deep=True).all_findings() if one.damage]
-    if reason is None:
-        assert findings == []
-        return
-    (finding,) = findings
-    assert finding.reason.value == reason
-    assert finding.detail.startswith(said)
-    assert (finding.position, finding.base_offset) == (len(plain), 10)
-
-
 def second(partition: Path, suffix: str) -> Path:
     """The second file of a kind."""
     return sorted(partition.glob(f"*{suffix}"))[1]
@@ -183,38 +80,6 @@ def move_entry(partition: Path) -> None:
     path = second(partition, ".index")
     (position,) = struct.unpack_from(">i", path.read_bytes(), 5 * 8 + 4)
     change(path, put(5 * 8 + 4, struct.pack(">i", position + 1)))
-
-
-def append(suffix: str, data: bytes) -> Callable[[Path], object]:
-    return lambda partition: change(second(partition, suffix), lambda old: old.extend(data))
-
-
-def replace(suffix: str, data: bytes) -> Callable[[Path], object]:
-    return lambda partition: second(partition, suffix).write_bytes(data)
-
-
-INDEX_DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "a wrong position": (move_entry, ".index", "index_position"),
-    "zeros behind": (append(".index", bytes(80)), ".index", "index_padding"),
-    "an odd size": (append(".timeindex", b"\1"), ".timeindex", "index_size"),
-    "a time index of zeros": (replace(".timeindex", bytes(10_485_756)), ".timeindex", "index_padding"),
-    "an empty time index": (replace(".timeindex", b""), ".timeindex", "index_sparse"),
-    "no time index": (lambda path: second(path, ".timeindex").unlink(), ".timeindex", "index_missing"),
-    "no transaction index": (lambda path: second(path, ".txnindex").unlink(), ".txnindex", "index_transaction"),
-    "an empty transaction index": (replace(".txnindex", b""), ".txnindex", "index_transaction"),
-    "a transaction index of garbage": (replace(".txnindex", b"\x7f" * 68), ".txnindex", "index_transaction"),
-    "an overfull index": (replace(".index", b"\1" * 80_000), ".index", "index_size"),
-}
-
-
-@pytest.mark.parametrize("kind", INDEX_DAMAGE)
-@pytest.mark.parametrize("only", [False, True])
-def test_damage_to_an_index_is_found_where_it_is(partition: Path, kind: str, only: bool) -> None:
-    damage, suffix, reason = INDEX_DAMAGE[kind]
-    damage(partition)
-    found = reasons(partition, indexes_only=only)
-    assert [Path(name).suffix for name in found] == [suffix]
-    assert reason in next(iter(found.values()))
 
 
 @pytest.mark.parametrize("name", ["p-txn-0", "p-zstd-java-0", "p-v1-lz4-0"])
@@ -230,12 +95,6 @@ def test_an_index_with_a_twentieth_of_its_entries_is_found_by_those_around_it(lo
 @pytest.mark.parametrize(("name", "interval"), [("k44", 1024), ("k44", 4096), ("k28", 1024), ("k44_extra", 1024)])
 def test_knowing_the_interval_says_nothing_against_healthy_indexes(name: str, interval: int) -> None:
     assert kafkalog.verify(golden_sets.unpacked(name), indexes_only=True, index_interval_bytes=interval).ok
-
-
-def test_an_offset_index_that_is_gone_is_a_fact_as_a_broker_makes_a_new_one(partition: Path) -> None:
-    sorted(partition.glob("*.index"))[1].unlink()
-    (finding,) = kafkalog.verify(partition).all_findings()
-    assert (finding.reason.value, finding.damage) == ("index_missing", False)
 
 
 def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_broker_makes_both(
@@ -255,15 +114,6 @@ def test_a_transaction_index_that_is_gone_with_its_offset_index_is_a_fact_as_a_b
     # where the one is there, the other stays away
     (partition / gone[0]).with_suffix(".index").write_bytes(b"")
     assert reasons(partition)[gone[0]] == {"index_transaction"}
-
-
-@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_index_that_cannot_be_read_is_not_said_to_be_missing(partition: Path, suffix: str) -> None:
-    path = second(partition, suffix)
-    path.unlink()
-    path.mkdir()
-    found = [finding for finding in kafkalog.verify(partition).all_findings() if finding.path == str(path)]
-    assert [finding.reason.value for finding in found] == ["not_a_file"]
 
 
 def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir: Path) -> None:
@@ -291,56 +141,6 @@ def test_a_torn_tail_is_a_fact_after_a_crash_and_damage_after_a_clean_shutdown(l
     assert reasons(log_dir) == {}
     (finding,) = kafkalog.verify(log_dir).all_findings()
     assert finding.reason == "partial_tail"
-
-
-def test_entries_that_point_into_damage_are_not_blamed(partition: Path) -> None:
-    log = sorted(partition.glob("*.log"))[1]
-    change(log, put(6000, bytes(2000)))
-    found = reasons(partition)
-    assert list(found) == [log.name]
-
-
-FILE_DAMAGE: dict[str, tuple[str, Callable[[bytearray], object], str]] = {
-    "snapshot": ("*.snapshot", put(8, b"\xff"), "snapshot_crc"),
-    "epochs": ("leader-epoch-checkpoint", put(0, b"7"), "checkpoint_syntax"),
-    "metadata": ("partition.metadata", lambda data: data.clear(), "checkpoint_syntax"),
-}
-
-
-@pytest.mark.parametrize("kind", FILE_DAMAGE)
-def test_damage_to_the_other_files_of_a_partition_is_found(partition: Path, kind: str) -> None:
-    pattern, edit, reason = FILE_DAMAGE[kind]
-    path = sorted(partition.glob(pattern))[-1]
-    change(path, edit)
-    assert reasons(partition) == {path.name: {reason}}
-    assert reasons(partition, indexes_only=True) == {}
-
-
-def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(partition: Path) -> None:
-    log = sorted(partition.glob("*.log"))[1]
-    table = kafkalog.Segment(log).batches
-    at = int(table.position[5])
-    change(log, put(at + 12, struct.pack(">i", 77)))  # no checksum covers it
-    assert reasons(partition) == {log.name: {"epoch_order"}, "leader-epoch-checkpoint": {"epoch_checkpoint"}}
-    (partition / "leader-epoch-checkpoint").write_text("0\n2\n3 5\n3 9\n")
-    assert reasons(partition)["leader-epoch-checkpoint"] == {"epoch_order"}
-
-
-def test_segments_that_overlap_are_found(partition: Path) -> None:
-    first, second, *_ = sorted(partition.glob("*.log"))
-    for path in partition.glob(f"{second.stem}.*"):
-        path.rename(path.with_name(path.name.replace(second.stem, f"{10:020d}")))
-    found = reasons(partition)
-    assert "offset_order" in found[first.name]
-
-
-@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
-def test_damaged_checkpoints_of_the_log_dir_are_found_once(log_dir: Path, name: str) -> None:
-    (log_dir / name).write_text("0\n5\n")
-    result = kafkalog.verify(log_dir)
-    assert [(Path(finding.path or "").name, finding.reason.value) for finding in result.findings] == [
-        (name, "checkpoint_syntax")
-    ]
 
 
 def test_an_index_without_its_log_is_a_fact(partition: Path) -> None:
@@ -531,21 +331,3 @@ def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(
     (partition,) = kafkalog.verify(directory).partitions
     damage = [finding for segment in partition.segments for finding in segment.findings if finding.damage]
     assert [(finding.reason, finding.path) for finding in damage] == [(Reason.NOT_A_FILE, str(directory / lost))]
-
-
-def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, tmp_path: Path) -> None:
-    shutil.copytree(log_dir / "p-multi-1", tmp_path / "p-multi-1")
-    end = kafkalog.Partition(tmp_path / "p-multi-1").log_end_offset
-    for start, reasons in ((end, []), (end + 1, [Reason.LOG_START_BEHIND_END])):
-        (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 1 {start}\n")
-        (partition,) = kafkalog.verify(tmp_path / "p-multi-1").partitions
-        assert [finding.reason for finding in partition.findings if finding.damage] == reasons
-
-
-@pytest.mark.parametrize(("lines", "line"), [("-1 0", 3), ("0 -5", 3), ("0 0\n0 9", 4), ("0 0\n1 9\n2 9", 5)])
-def test_epochs_that_do_not_rise_from_0_are_found_by_their_line(log_dir_copy: Path, lines: str, line: int) -> None:
-    path = log_dir_copy / "p-multi-0" / "leader-epoch-checkpoint"
-    path.write_text(f"0\n{len(lines.splitlines())}\n{lines}\n")
-    found = [one for one in kafkalog.verify(log_dir_copy / "p-multi-0").all_findings() if one.path == str(path)]
-    assert [one.reason for one in found] == [kafkalog.Reason.EPOCH_ORDER]
-    assert f"line {line}:" in found[0].detail

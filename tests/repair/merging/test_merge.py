@@ -2,73 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
 
-import builder
 import numpy as np
 import pytest
 from effort import THOROUGH
+from merges import Entry, batch, content, expected, hashes, replica
 from writing import sound
 
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.cli.app import main
 from kafkalog.errors import NotKafkaError, OutputExistsError, UnsafePathError
-
-Entry = tuple[int, int]
-"""Leader epoch and a number that makes the content."""
-
-
-def batch(offset: int, entry: Entry) -> bytes:
-    record = builder.record_v2(0, 0, None, b"%d" % entry[1])
-    return builder.batch_v2([record], base_offset=offset, leader_epoch=entry[0])
-
-
-def checkpoint(log: list[Entry]) -> list[tuple[int, int]]:
-    epochs: list[tuple[int, int]] = []
-    for offset, (epoch, _) in enumerate(log):
-        if not epochs or epoch > epochs[-1][0]:
-            epochs.append((epoch, offset))
-    return epochs
-
-
-def replica(
-    folder: Path, log: list[Entry], *, bases: tuple[int, ...] = (0,), damaged: tuple[int, ...] = (), epochs: bool = True
-) -> Path:
-    """A partition with a batch an offset; `damaged` batches have a wrong byte."""
-    partition = folder / "t-0"
-    partition.mkdir(parents=True)
-    for base, end in zip(bases, [*bases[1:], len(log)], strict=True):
-        data = b""
-        for offset in range(base, end):
-            one = bytearray(batch(offset, log[offset]))
-            one[-1] ^= offset in damaged
-            data += one
-        (partition / kf.segment_file_name(base)).write_bytes(data)
-    if epochs:
-        entries = checkpoint(log)
-        lines = ["0", str(len(entries)), *(f"{epoch} {start}" for epoch, start in entries)]
-        (partition / kf.LEADER_EPOCH_CHECKPOINT).write_text("\n".join(lines) + "\n")
-    return partition
-
-
-def content(partition: Path) -> list[bytes]:
-    found = []
-    for log in sorted(partition.glob("*.log")):
-        data = log.read_bytes()
-        found += [data[start:end] for start, end in builder.batch_positions(data)]
-    return found
-
-
-def expected(log: list[Entry], start: int = 0) -> list[bytes]:
-    return [batch(offset, log[offset]) for offset in range(start, len(log))]
-
-
-def hashes(root: Path) -> dict[str, str]:
-    return {str(one): hashlib.sha256(one.read_bytes()).hexdigest() for one in root.rglob("*") if one.is_file()}
 
 
 def cluster(rng: np.random.Generator) -> tuple[list[list[Entry]], int]:
@@ -178,116 +125,6 @@ def test_what_the_leader_lost_is_taken_from_a_follower(tmp_path: Path) -> None:
     ]
     assert json.loads((tmp_path / "out" / "merge.json").read_text()) == json.loads(json.dumps(report.as_dict()))
     assert {path: one for path, one in hashes(tmp_path).items() if "/out/" not in path} == before
-
-
-def test_a_follower_that_diverged_heals_only_what_it_shares(tmp_path: Path) -> None:
-    leader = [(0, 1), (0, 2), (0, 3), (2, 4), (2, 5), (2, 6)]
-    other = [(0, 1), (0, 2), (0, 3), (1, 7), (1, 8), (1, 9), (1, 10)]
-    a = replica(tmp_path / "a", leader, damaged=(1, 3))
-    b = replica(tmp_path / "b", other)
-    report = kafkalog.merge([b, a], output=tmp_path / "out")
-    assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 3]
-    [merged] = report.partitions
-    assert (merged.leader, merged.replicas[0].truncate_to) == (str(a), 3)
-    assert [(one.start_offset, one.end_offset) for one in merged.missing] == [(3, 4)]
-    assert not report.ok
-
-
-def test_without_the_epoch_file_a_hole_over_an_election_is_not_filled_by_guess(tmp_path: Path) -> None:
-    leader = [(1, 1), (1, 2), (2, 3), (3, 4)]
-    other = [(1, 1), (1, 2), (1, 9)]  # 9 was truncated by the others
-    a = replica(tmp_path / "a", leader, damaged=(2,), epochs=False)
-    b = replica(tmp_path / "b", other)
-    report = kafkalog.merge([a, b], output=tmp_path / "out")
-    assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 2]
-    assert not report.ok
-
-
-def test_another_epoch_where_the_leaders_history_is_lost_is_a_cut(tmp_path: Path) -> None:
-    leader = [(1, 1), (1, 2), (1, 3), (1, 4)]
-    a = replica(tmp_path / "a", leader, damaged=(0,), epochs=False)
-    b = replica(tmp_path / "b", leader[:2], epochs=False)
-    c = replica(tmp_path / "c", [(0, 8), (0, 9)])
-    report = kafkalog.merge([c, a, b], output=tmp_path / "out")
-    assert content(tmp_path / "out" / "t-0") == expected(leader)
-    [merged] = report.partitions
-    assert (merged.replicas[0].truncate_to, merged.replicas[0].differs_from) == (0, None)
-    assert report.ok
-
-
-def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path: Path) -> None:
-    log = [(0, offset) for offset in range(30)]
-    a = replica(tmp_path / "a", log, bases=(0, 10, 20))
-    b = replica(tmp_path / "b", log[:25], bases=(0, 7, 14, 21))
-    (a / kf.segment_file_name(0)).unlink()
-    (a / kf.segment_file_name(10)).write_bytes(bytes(500))
-    report = kafkalog.merge([a, b], output=tmp_path / "out")
-    assert content(tmp_path / "out" / "t-0") == expected(log)
-    assert sound(tmp_path / "out" / "t-0") == []
-    assert report.ok
-    assert [(one.start_offset, one.end_offset, one.source) for one in report.partitions[0].ranges] == [
-        (0, 20, str(b)),
-        (20, 30, str(a)),
-    ]
-
-
-def test_copies_that_differ_in_one_epoch_are_not_mixed(tmp_path: Path) -> None:
-    leader = [(0, offset) for offset in range(10)]
-    other = [*leader[:4], (0, 99), *leader[5:]]
-    a = replica(tmp_path / "a", leader, damaged=(2, 6))
-    b = replica(tmp_path / "b", other[:9])
-    report = kafkalog.merge([a, b], output=tmp_path / "out")
-    assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 6]
-    assert report.partitions[0].replicas[1].differs_from == 4
-    assert not report.ok
-
-
-def test_a_leader_epoch_that_may_be_wrong_is_named(tmp_path: Path) -> None:
-    log = [(0, offset) for offset in range(10)]
-    a = replica(tmp_path / "a", log)
-    b = replica(tmp_path / "b", [*log[:8], (3, 8)], epochs=False)
-    report = kafkalog.merge([a, b], dry_run=True)
-    [partition] = report.partitions
-    assert partition.leader == str(b)
-    assert [one.doubted_from for one in partition.replicas] == [8, 8]
-    assert report.findings.n_damage == 0
-    assert [finding.base_offset for finding in report.findings.rows] == [8, 8]
-    assert all("checksum covers" in finding.detail for finding in report.findings.rows)
-    assert any("may be wrong" in line for line in report.lines())
-    # the file of either copy, or another batch, vouches for it
-    for name, copy in (
-        ("file", replica(tmp_path / "c", [*log[:8], (3, 8)])),
-        ("two", replica(tmp_path / "d", [*log[:8], (3, 8), (3, 9)], epochs=False)),
-    ):
-        [partition] = kafkalog.merge([a, copy], dry_run=True).partitions
-        assert partition.replicas[1].doubted_from is None, name
-    c = replica(tmp_path / "e", [*log[:8], (3, 9)], epochs=False)
-    assert kafkalog.merge([b, c], dry_run=True).partitions[0].replicas[0].doubted_from is None
-    assert kafkalog.merge([b], dry_run=True).partitions[0].replicas[0].doubted_from is None
-
-
-def test_a_lost_end_is_said(tmp_path: Path) -> None:
-    log = [(0, offset) for offset in range(10)]
-    a = replica(tmp_path / "a", log, damaged=(9,))
-    report = kafkalog.merge([a], output=tmp_path / "out")
-    assert content(tmp_path / "out" / "t-0") == expected(log)[:9]
-    assert [(one.start_offset, one.end_offset) for one in report.partitions[0].missing] == [(9, None)]
-    b = replica(tmp_path / "b", log)
-    report = kafkalog.merge([a, b], dry_run=True)
-    assert report.ok
-    assert report.partitions[0].leader == str(b)
-
-
-def test_a_copy_without_segments(tmp_path: Path) -> None:
-    log = [(0, 1), (0, 2)]
-    a = replica(tmp_path / "a", log)
-    b = replica(tmp_path / "b", log)
-    (b / kf.segment_file_name(0)).unlink()
-    assert kafkalog.merge([b, a], output=tmp_path / "out").ok
-    assert content(tmp_path / "out" / "t-0") == expected(log)
-    (a / kf.segment_file_name(0)).write_bytes(bytes(100))
-    kafkalog.merge([b, a], output=tmp_path / "nothing")
-    assert content(tmp_path / "nothing" / "t-0") == []
 
 
 def test_log_dirs(tmp_path: Path, log_dir: Path) -> None:

@@ -4,52 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
 import golden_sets
 import pytest
-from faults import Faulty
-from files import content
+from faults import Faulty, is_killed_at
+from files import content, flip
+from recoveries import RECOVERY_POINTS, logs, small_log_dir
 
 import kafkalog
 from kafkalog.errors import CorruptionError, OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.repair.recovering.recover import recover
-from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.storage.broker_lock import hold_locks
 
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 MARKER = ".kafka_cleanshutdown"
-
-
-def small_log_dir(root: Path, names: tuple[str, ...] = ("p-multi-0", "p-txn-0", "p-ooo-0")) -> Path:
-    """A log dir of some partitions, as after a crash: no marker, and no recovery points."""
-    log_dir = root / "data"
-    log_dir.mkdir(parents=True)
-    source = golden_sets.unpacked("k44")
-    for name in names:
-        shutil.copytree(source / name, log_dir / name)
-    shutil.copy(source / "meta.properties", log_dir)
-    return log_dir
-
-
-def logs(partition: Path) -> list[Path]:
-    return sorted(partition.glob("*.log"))
-
-
-def row(report: RecoveryReport, name: str) -> RecoveredPartition:
-    (found,) = [one for one in report.partitions if Path(one.path).name == name]
-    return found
-
-
-def flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 0x10
-    path.write_bytes(data)
 
 
 def test_files_are_those_that_the_broker_left_when_it_recovered(tmp_path: Path) -> None:
@@ -101,106 +73,6 @@ def test_a_second_recovery_has_nothing_to_do(tmp_path: Path, all_segments: bool)
     assert not any(one.removed for one in again.partitions)
 
 
-def test_damage_below_the_recovery_point_is_kept_and_cut_only_if_asked_for(tmp_path: Path) -> None:
-    log_dir = small_log_dir(tmp_path)
-    first, *_, last = logs(log_dir / "p-txn-0")
-    flip(first, first.stat().st_size // 2)
-    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
-
-    kept = row(recover(log_dir, output=tmp_path / "kept"), "p-txn-0")
-    assert [one.action for one in kept.segments] == ["kept"] * 5 + ["recovered"]
-    assert content(tmp_path / "kept" / "p-txn-0")[first.name] == first.read_bytes()
-
-    cut = row(recover(log_dir, output=tmp_path / "cut", all_segments=True), "p-txn-0")
-    assert [one.action for one in cut.segments] == ["cut"] + ["deleted"] * 5
-    assert cut.n_bytes_lost == sum(path.stat().st_size for path in logs(log_dir / "p-txn-0")) - cut.n_bytes
-    out = tmp_path / "cut" / "p-txn-0"
-    assert {path.name for path in out.iterdir() if path.suffix in (".log", ".index", ".timeindex")} == {
-        first.with_suffix(suffix).name for suffix in (".log", ".index", ".timeindex")
-    }
-    assert first.read_bytes().startswith((out / first.name).read_bytes())
-    assert kafkalog.open(out).log_end_offset == cut.log_end_offset
-
-
-def test_an_old_segment_without_an_index_is_recovered_alone_and_later_ones_stay(tmp_path: Path) -> None:
-    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
-    first, second, *_, last = logs(log_dir / "p-txn-0")
-    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
-    first.with_suffix(".index").unlink()
-    flip(first, first.stat().st_size - 10)
-    second.with_suffix(".index").unlink()
-    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
-    assert [one.action for one in found.segments] == ["cut", "recovered", "kept", "kept", "kept", "recovered"]
-    clean = golden_sets.partitions("k44")["p-txn-0"]
-    assert (tmp_path / "out" / "p-txn-0" / f"{second.stem}.index").read_bytes() == (
-        clean / f"{second.stem}.index"
-    ).read_bytes()
-
-
-def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tmp_path: Path) -> None:
-    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
-    first, second, *_ = logs(log_dir / "p-txn-0")
-    first.with_suffix(".index").unlink()
-    flip(first, first.stat().st_size - 10)
-    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
-    assert [one.action for one in found.segments] == ["cut", *["recovered"] * 5]
-    assert found.log_end_offset == kafkalog.open(golden_sets.partitions("k44")["p-txn-0"]).log_end_offset
-    foretold = kafkalog.preflight(log_dir, clean=False).partitions[0]
-    assert [one.action for one in foretold.segments] == [one.action for one in found.segments]
-    assert foretold.log_end_offset == found.log_end_offset
-    # the first damage behind an index ends the log
-    flip(second, second.stat().st_size - 10)
-    found = row(recover(log_dir, dry_run=True), "p-txn-0")
-    assert [one.action for one in found.segments] == ["cut", "cut", *["deleted"] * 4]
-
-
-def test_what_a_crash_left_half_done_is_finished(tmp_path: Path) -> None:
-    log_dir = small_log_dir(tmp_path, ("p-txn-0", "p-multi-0"))
-    partition = log_dir / "p-txn-0"
-    _, second, third, *_ = logs(partition)
-    for suffix in (".log", ".index", ".timeindex"):
-        path = second.with_suffix(suffix)
-        path.rename(f"{path}.swap")
-    (partition / f"{third.name}.cleaned").write_bytes(b"half")
-    (partition / "00000000000000000077.log.deleted").write_bytes(b"old")
-    (partition / "00000000000000000099.timeindex").write_bytes(bytes(12))
-    # a .swap at or above a .cleaned may be of a split that did not finish: the old segments count
-    multi = log_dir / "p-multi-0"
-    base = logs(multi)[0]
-    shutil.copy(base, f"{base}.swap")
-    (multi / f"{base.name}.cleaned").write_bytes(b"")
-    report = recover(log_dir, output=tmp_path / "out")
-    found = row(report, "p-txn-0")
-    assert set(found.renamed.values()) == {
-        second.with_suffix(suffix).name for suffix in (".log", ".index", ".timeindex")
-    }
-    assert {"00000000000000000077.log.deleted", "00000000000000000099.timeindex"} <= set(found.removed)
-    names = {path.name for path in (tmp_path / "out" / "p-txn-0").iterdir()}
-    clean = {path.name for path in golden_sets.partitions("k44")["p-txn-0"].iterdir()}
-    assert {name for name in names if not name.endswith(".snapshot")} == {
-        name for name in clean if not name.endswith(".snapshot")
-    }
-    assert kafkalog.verify(tmp_path / "out").ok
-    assert set(row(report, "p-multi-0").removed) == {f"{base.name}.swap", f"{base.name}.cleaned"}
-
-    recover(log_dir, in_place=True, backup=tmp_path / "backup")
-    assert content(log_dir) == content(tmp_path / "out")
-    assert f"p-txn-0/{second.name}.swap" in content(tmp_path / "backup")
-
-
-def test_a_log_start_above_the_end_leaves_an_empty_log_there(tmp_path: Path) -> None:
-    log_dir = small_log_dir(tmp_path)
-    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\np-multi 0 1000\n")
-    found = row(recover(log_dir, output=tmp_path / "out"), "p-multi-0")
-    assert {one.action for one in found.segments} == {"deleted"}
-    assert (found.log_start_offset, found.log_end_offset) == (1000, 1000)
-    partition = kafkalog.open(tmp_path / "out" / "p-multi-0")
-    assert isinstance(partition, kafkalog.Partition)
-    assert [one.base_offset for one in partition.segments] == [1000]
-    assert partition.size_in_bytes == 0
-    assert kafkalog.verify(tmp_path / "out").ok
-
-
 def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path)
     _, _, third, *_ = logs(log_dir / "p-txn-0")
@@ -217,18 +89,6 @@ def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tm
     assert report.n_backup_files == len(kept)
     assert kept == {name: data for name, data in before.items() if after.get(name) != data or name == MARKER}
     assert not list(tmp_path.glob(".*kafkalog*"))
-
-
-def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path: Path) -> None:
-    log_dir = small_log_dir(tmp_path)
-    flip(logs(log_dir / "p-txn-0")[2], 100)
-    before = content(tmp_path)
-    dry = recover(log_dir, dry_run=True)
-    assert content(tmp_path) == before
-    assert not dry.is_written
-    written = recover(log_dir, output=tmp_path / "out")
-    assert [one.as_dict() for one in dry.partitions] == [one.as_dict() for one in written.partitions]
-    assert repr(dry) == f"RecoveryReport(3 partitions, {dry.n_bytes_lost:,} bytes lost)"
 
 
 @pytest.mark.parametrize("all_segments", [False, True])
@@ -344,12 +204,7 @@ def crash_dir(root: Path) -> Path:
 
 def killed(n: int, log_dir: Path, **options: object) -> bool:
     """Whether a fork that recovers is killed at its n-th call."""
-    child = os.fork()
-    if not child:
-        with Faulty(n, lambda name: os.kill(os.getpid(), signal.SIGKILL)).installed():
-            recover(log_dir, threads=1, **options)  # type: ignore[arg-type]
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    return is_killed_at(n, lambda: recover(log_dir, threads=1, **options))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import random
 from datetime import UTC, datetime
 from typing import Any
@@ -62,6 +64,11 @@ CASES: list[tuple[pc.Expression, str, bool]] = [
     (stamp.isin(pa.array([MS * 1000, 1], pa.timestamp("us", "UTC"))), f"timestamp in [{MS}]", True),
     (pc.if_else(offset.is_valid(), offset.isin([1]), NULL), "offset is not null and offset in [1]", True),
     (~pc.if_else(offset.is_valid(), offset.isin([1]), NULL), "offset is not null and offset not in [1]", True),
+    (
+        pc.if_else(offset > 1, key == "a", key == "b"),
+        "(offset > 1 and key == b'a') or (offset <= 1 and key == b'b')",
+        True,
+    ),
     (key.is_null(), "key is null", True),
     (~key.is_valid(), "key is null", True),
     (key.is_valid(), "key is not null", True),
@@ -76,6 +83,10 @@ CASES: list[tuple[pc.Expression, str, bool]] = [
     (pc.starts_with(key, "ab", ignore_case=True), "true", False),
     (pc.match_substring(f("value"), "ab"), "value contains b'ab'", True),
     (pc.starts_with(f("topic"), "ab"), "topic >= 'ab' and topic < 'ac'", True),
+    (pc.starts_with(f("topic"), "a\U0010ffff"), "true", False),
+    (pc.match_substring(f("topic"), "ab"), "true", False),
+    (offset < pa.scalar(2**63, pa.uint64()), "true", False),
+    (offset > pa.scalar(2**63 - 1, pa.uint64()), f"offset > {2**63 - 1}", True),
     ((offset == 1) | (offset == 2) | offset.isin([3]), "offset in [1, 2, 3]", True),
     ((offset == 1) | (key == "a"), "(offset == 1) or (key == b'a')", True),
     (UNKNOWN, "true", False),
@@ -159,6 +170,17 @@ def test_what_grows_too_long_is_left_to_the_expression() -> None:
     assert translate(deep, SCHEMA) == translate(UNKNOWN, SCHEMA)
 
 
+def test_groups_are_multiplied_up_to_their_largest_number() -> None:
+    def groups(n: int, column: str) -> pc.Expression:
+        made = [(offset == i) & (f(column) == i) for i in range(n)]
+        return functools.reduce(operator.or_, made)
+
+    most = translate(groups(8, "partition") & groups(8, "sequence"), SCHEMA)
+    assert (len(most.groups), most.is_exact) == (64, True)
+    more = translate(groups(8, "partition") & groups(9, "sequence"), SCHEMA)
+    assert more == translate(groups(8, "partition"), SCHEMA)._replace(is_exact=False)
+
+
 def test_the_same_again_changes_nothing() -> None:
     made = translate((offset == 1) | (key == "a"), SCHEMA)
     assert both(Filter(made.groups), made) == (Filter(made.groups), True)
@@ -168,6 +190,8 @@ def test_a_column_of_another_type_is_not_understood() -> None:
     typed = pa.schema([pa.field("value", pa.int64()), pa.field("timestamp", pa.timestamp("us", "UTC"))])
     assert translate(f("value") == 3, typed) == translate(UNKNOWN, SCHEMA)
     assert translate(f("timestamp") > micros(1), typed) == translate(UNKNOWN, SCHEMA)
+    derived = pa.schema([pa.field("when", pa.timestamp("ms", "UTC"))])
+    assert translate(f("when") > micros(1), derived) == translate(UNKNOWN, SCHEMA)
 
 
 def test_the_columns_that_an_expression_reads() -> None:

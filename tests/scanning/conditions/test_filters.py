@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 import pytest
 import strategies
 from effort import examples
+from filter_twin import CODECS, EXTRACT, Row, odd_value, rows_of, with_first
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import kafkalog
-from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
@@ -35,8 +34,6 @@ from kafkalog.scanning.conditions.filters import OPERATIONS, Filter
 
 pytestmark = pytest.mark.kernels
 
-Row = dict[str, Any]
-CODECS = kf.CODEC_NAMES[:5]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 INTEGERS = (
     "partition", "offset", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch", "sequence",
@@ -59,25 +56,6 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 # --- the slow, plain way ----------------------------------------------------------------------------------------------
-
-
-def rows_of(path: Any, columns: Sequence[str] = ALL_COLUMNS, **options: Any) -> list[Row]:
-    """The records of a scan, a dict each; a timestamp that there is none of is None."""
-    asked = list(dict.fromkeys([*columns, "timestamp", "timestamp_type"]))
-    records = kafkalog.read_numpy(path, columns=asked, **options)
-    derived = [name for name in records if name not in asked]
-    lists: dict[str, list[Any]] = {name: records[name][:] .tolist() if isinstance(records[name], np.ndarray)
-                                   else records[name].to_pylist() for name in records}  # fmt: skip
-    for name, nothing in (("partition", -1), ("topic", "")):
-        lists[name] = [None if value == nothing else value for value in lists.get(name, [])]
-    lists["timestamp"] = [
-        None if kind == -1 and stamp == -1 else stamp
-        for stamp, kind in zip(lists["timestamp"], lists["timestamp_type"], strict=True)
-    ]
-    if "compression" in lists:
-        lists["compression"] = [CODECS[value] for value in lists["compression"]]
-    wanted = [*columns, *derived]
-    return [dict(zip(wanted, row, strict=True)) for row in zip(*(lists[name] for name in wanted), strict=True)]
 
 
 def plain(column: str, value: Any) -> Any:
@@ -228,18 +206,8 @@ def in_ranges(row: Row, bounds: dict[str, Any]) -> bool:
 # --- functions for where= and extract=, each with its plain twin ------------------------------------------------------
 
 
-def odd_value(offset: int, value: NDArray[np.uint8], value_is_null: bool) -> bool:
-    return not value_is_null and value.size % 2 == 1
-
-
 def has_headers_or_time(timestamp: int, timestamp_type: int, headers: Any) -> bool:
     return headers.n_headers > 1 or (timestamp > 0 and timestamp_type != 1)
-
-
-def first_of_key(key: NDArray[np.uint8], key_is_null: bool) -> int | None:
-    if key_is_null or key.size == 0:
-        return None
-    return int(key[0])
 
 
 WHERE: dict[Any, Callable[[Row], bool]] = {
@@ -249,11 +217,6 @@ WHERE: dict[Any, Callable[[Row], bool]] = {
         or ((-1 if row["timestamp"] is None else row["timestamp"]) > 0 and row["timestamp_type"] != 1)
     ),
 }
-EXTRACT = {"first": ("i2", first_of_key)}
-
-
-def with_first(row: Row) -> Row:
-    return {**row, "first": row["key"][0] if row["key"] else None}
 
 
 # --- the property -----------------------------------------------------------------------------------------------------
@@ -659,59 +622,6 @@ def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int])
 
 
 # --- expressions ------------------------------------------------------------------------------------------------------
-
-
-def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir: Path) -> None:
-    import pyarrow.compute as pc
-
-    table = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
-    field = pc.field
-    for expression in (
-        field("key") == b"k1",
-        field("offset") + field("partition") > 77,
-        pc.match_substring(field("key"), "1") & field("is_transactional"),
-        pc.list_value_length(field("headers")) > 1,
-        field("topic").isin(["p-multi", "p-txn"]) | (field("compression") == "zstd"),
-        field("timestamp") > pa.scalar(datetime(2023, 11, 14, 22, 17, tzinfo=UTC)),
-        field("key").is_null(),
-        pc.binary_length(field("value")) > 50,
-        pc.scalar(True),
-        pc.scalar(False),
-        field("segment") != f"{0:020d}.log",
-    ):
-        expected = table.filter(expression)
-        for names in (["offset"], ["value", "topic"], list(ALL_COLUMNS)):
-            found = kafkalog.read_table(log_dir, columns=names, filters=expression, threads=2, batch_size=50)
-            assert found.equals(expected.select(names)), expression
-        scan = kafkalog.scan(log_dir, filters=expression, where=odd_value)
-        odd = pc.binary_length(expected["value"]).to_pylist()
-        assert scan.count_rows() == sum(size is not None and size % 2 == 1 for size in odd)
-        assert str(expression) in str(scan.explain())
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda pc: pc.field("nope") == 3, "no column 'nope' to filter by; there are topic"),
-        (lambda pc: pc.field("offset") + 1, "cannot be applied"),
-        (lambda pc: pc.field("offset") == b"a", "cannot be applied"),
-        (lambda pc: pc.field("key") == 3, "cannot be applied"),
-    ],
-)
-def test_an_expression_that_says_nothing_of_a_record_is_refused(log_dir: Path, make: Any, message: str) -> None:
-    import pyarrow.compute as pc
-
-    with pytest.raises(ValueError, match=message):
-        kafkalog.scan(log_dir, filters=make(pc))
-
-
-def test_expressions_see_extracted_columns(log_dir: Path) -> None:
-    import pyarrow.compute as pc
-
-    path = log_dir / "p-multi-0"
-    expected = [row for row in map(with_first, rows_of(path)) if row["first"] is not None and row["first"] > 100]
-    assert rows_of(path, extract=EXTRACT, filters=pc.field("first") > 100) == expected
-    assert expected
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,364 @@
+"""Decodes Protobuf: runs a program over the bytes of many values, and appends what they hold to columns.
+
+A program is a table of nodes, one for each field: what to read, and the columns to append it to (-1: check it only).
+The nodes of a message's fields are in the order of their numbers. Fields without a node are passed over. Of a field
+that occurs twice the last one counts, and of a message within a message both together, as everywhere in Protobuf.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from kafkalog._kernels.protobuf_nodes cimport (
+    BOOL_OP, BYTES_OP, ENUM_OP, FIXED32_OP, FIXED64_OP, INT32_OP, INT64_OP, MESSAGE_OP, NULL_IF_ABSENT, RAW_OP,
+    REPEATED, SINT32_OP, SINT64_OP, SKIP_OP, STRING_OP, TIMESTAMP_OP, WRAPPER_OP, ZERO_IF_ABSENT, Node, State,
+    append_enum, counts, grown, read_packed, read_scalar,
+)
+from kafkalog._kernels.protobuf_wire cimport (
+    BAD_GROUP, BAD_LENGTH, BAD_PACKED, BAD_TAG, BAD_TIMESTAMP, DELIMITED, MOST_DEPTH, NOT_UTF8, NO_MEMORY,
+    OVERLONG, TOO_DEEP, TOO_MANY_PARTS, TRUNCATED, VARINT, read_content, read_number, read_tag, skip_value,
+)
+from kafkalog._kernels.value_columns cimport (
+    EMPTY, FLAT, LIST, STRUCT, TEXT, Column, append_flat, append_null, append_offset,
+    append_text, append_validity, copied, cut, read_columns, release,
+)
+from kafkalog._kernels.wire cimport OK, Cursor, remaining
+
+OPS = {
+    "bool": BOOL_OP, "int32": INT32_OP, "int64": INT64_OP, "sint32": SINT32_OP, "sint64": SINT64_OP, "enum": ENUM_OP,
+    "fixed32": FIXED32_OP, "fixed64": FIXED64_OP, "string": STRING_OP, "bytes": BYTES_OP, "message": MESSAGE_OP,
+    "raw": RAW_OP, "wrapper": WRAPPER_OP, "timestamp": TIMESTAMP_OP, "skip": SKIP_OP,
+}
+LABELS = {"null": NULL_IF_ABSENT, "zero": ZERO_IF_ABSENT, "repeated": REPEATED}
+KINDS = {"flat": FLAT, "text": TEXT, "list": LIST, "struct": STRUCT, "empty": EMPTY}
+FAILURES = {
+    TRUNCATED: "the bytes end inside the value",
+    OVERLONG: "a variable-length integer is too long",
+    BAD_TAG: "a field has no number, or a type that does not exist",
+    BAD_LENGTH: "a length is larger than what is left",
+    BAD_GROUP: "a group ends that did not begin",
+    TOO_DEEP: "the value is nested too deeply",
+    NOT_UTF8: "a string is not UTF-8",
+    BAD_PACKED: "the numbers of a list do not fill its bytes",
+    BAD_TIMESTAMP: "a timestamp is not within the years 1678 to 2261, or its nanoseconds are no part of a second",
+    TOO_MANY_PARTS: "a message is written in too many parts",
+    NO_MEMORY: "the value takes too much memory",
+}
+
+cdef enum:
+    NODE_SIZE = 12
+    NANOS = 1000000000
+    MERGED_TIMES = 8
+    MERGED_AT_LEAST = 65536
+
+
+cdef int64_t MOST_SECONDS = 9223372035
+
+
+cdef int append_zero(State* state, const Node* node, int depth) noexcept nogil:
+    """What a field that is not there stands for."""
+    cdef Column* column = &state.columns.all[node.column]
+    cdef Cursor nothing
+    cdef uint8_t* to
+    if node.op == ENUM_OP:
+        return append_enum(state, node, state.numbers[node.a + node.b])
+    if node.op == STRING_OP or node.op == BYTES_OP:
+        return append_text(&state.columns, column, NULL, 0)
+    if node.op >= MESSAGE_OP:
+        nothing.pointer = nothing.end = state.symbols
+        return read_message(state, node, &nothing, depth)
+    to = append_flat(&state.columns, column)
+    if to == NULL:
+        return NO_MEMORY
+    memset(to, 0, column.width)
+    return OK
+
+
+cdef int read_timestamp(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
+    """Seconds and nanoseconds, as nanoseconds."""
+    cdef uint64_t value
+    cdef int64_t seconds = 0
+    cdef int32_t nanos = 0
+    cdef int32_t number = 0
+    cdef int32_t wire = 0
+    cdef uint8_t* to
+    cdef int status
+    while cursor.pointer < cursor.end:
+        status = read_tag(cursor, &number, &wire)
+        if status == OK and wire == VARINT and number <= 2:
+            status = read_number(cursor, &value)
+            if number == 1:
+                seconds = <int64_t>value
+            else:
+                nanos = <int32_t>value
+        elif status == OK:
+            status = skip_value(cursor, number, wire, depth)
+        if status != OK:
+            return status
+    if nanos < 0 or nanos >= NANOS or seconds > MOST_SECONDS or seconds < -MOST_SECONDS:
+        return BAD_TIMESTAMP
+    if node.column >= 0:
+        to = append_flat(&state.columns, &state.columns.all[node.column])
+        if to == NULL:
+            return NO_MEMORY
+        (<int64_t*>to)[0] = seconds * NANOS + nanos
+    return OK
+
+
+cdef int read_message(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
+    """A message's bytes, as one value."""
+    cdef Column* column = NULL
+    cdef const uint8_t* begin = cursor.pointer
+    cdef int64_t size = remaining(cursor)
+    cdef int64_t row = 0
+    cdef int status
+    if depth > MOST_DEPTH:
+        return TOO_DEEP
+    if node.op == TIMESTAMP_OP:
+        return read_timestamp(state, node, cursor, depth)
+    if node.column >= 0:
+        column = &state.columns.all[node.column]
+        row = column.n
+    if node.op == RAW_OP:
+        status = read_message(state, &state.nodes[state.node_children[node.first]], cursor, depth)
+        if status != OK or column == NULL:
+            return status
+        return grown(append_text(&state.columns, column, begin, size))
+    if node.op == WRAPPER_OP:
+        node = &state.nodes[state.node_children[node.first]]
+    elif column != NULL:
+        if column.nullable and append_validity(&state.columns, column, 1) != 0:
+            return NO_MEMORY
+        column.n += 1
+    return read_fields(state, node, cursor, row, depth)
+
+
+cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row, int depth) noexcept nogil:
+    """The fields of a message; `row` is the number of values before it."""
+    cdef const int32_t* children = state.node_children + node.first
+    cdef bint has_columns = node.column >= 0
+    cdef bint is_merged = False
+    cdef Cursor whole = cursor[0]
+    cdef Cursor inside
+    cdef const Node* child
+    cdef Column* list_column
+    cdef int32_t number = 0
+    cdef int32_t wire = 0
+    cdef int32_t at = 0
+    cdef int32_t other
+    cdef int32_t i
+    cdef int status = OK
+    if has_columns:
+        for i in range(node.count):
+            state.seen[children[i]] = 0
+        for i in range(node.b):
+            state.oneofs[node.a + i] = -1
+    while cursor.pointer < cursor.end:
+        status = read_tag(cursor, &number, &wire)
+        if status != OK:
+            return status
+        at = find_field(state, node, number, at)
+        child = NULL
+        if at < node.count:
+            child = &state.nodes[children[at]]
+        if child == NULL or child.number != number:
+            status = skip_value(cursor, number, wire, depth)
+        elif wire != child.wire:
+            if wire == DELIMITED and child.label == REPEATED and child.op <= FIXED64_OP:
+                status = read_packed(state, child, cursor)
+            else:
+                status = skip_value(cursor, number, wire, depth)
+        elif child.closed and not counts(state, child, cursor[0]):
+            status = skip_value(cursor, number, wire, depth)
+        else:
+            if has_columns and child.label != REPEATED:
+                if child.oneof >= 0:
+                    other = state.oneofs[child.oneof]
+                    if other >= 0 and other != children[at]:
+                        if state.nodes[other].column >= 0:
+                            cut(&state.columns, state.nodes[other].column, row)
+                        state.seen[other] = 0
+                    state.oneofs[child.oneof] = children[at]
+                if state.seen[children[at]] and child.column >= 0:
+                    if child.op >= MESSAGE_OP:
+                        state.seen[children[at]] = 2
+                        is_merged = True
+                        status = skip_value(cursor, number, wire, depth)
+                        if status != OK:
+                            return status
+                        continue
+                    cut(&state.columns, child.column, row)
+                state.seen[children[at]] = 1
+            if child.op < MESSAGE_OP:
+                status = read_scalar(state, child, cursor)
+            elif child.op == SKIP_OP:
+                status = skip_value(cursor, number, wire, depth)
+            else:
+                status = read_content(cursor, &inside, number, wire, depth + 1)
+                if status == OK:
+                    status = read_message(state, child, &inside, depth + 1)
+        if status != OK:
+            return status
+    if not has_columns:
+        return OK
+    for i in range(node.count):
+        child = &state.nodes[children[i]]
+        if child.label == REPEATED:
+            list_column = &state.columns.all[child.list]
+            if append_offset(&state.columns, list_column, state.columns.all[child.column].n) != 0:
+                return NO_MEMORY
+            list_column.n += 1
+        elif child.column >= 0 and state.seen[children[i]] == 0:
+            if child.label == ZERO_IF_ABSENT:
+                status = append_zero(state, child, depth + 1)
+            else:
+                status = append_null(&state.columns, child.column)
+            if status != OK:
+                return NO_MEMORY if status == 1 else status
+    if is_merged:
+        for i in range(node.count):
+            if state.seen[children[i]] == 2 and state.nodes[children[i]].column >= 0:
+                status = merge(state, node, i, whole, row, depth)
+                if status != OK:
+                    return status
+    return OK
+
+
+cdef inline int32_t find_field(State* state, const Node* node, int32_t number, int32_t at) noexcept nogil:
+    """The child with a number, else any; most values have their fields in order, so it is looked for from `at` on."""
+    cdef const int32_t* children = state.node_children + node.first
+    cdef int32_t low = 0
+    cdef int32_t high = node.count
+    if at < high and state.nodes[children[at]].number == number:
+        return at
+    if at + 1 < high and state.nodes[children[at + 1]].number == number:
+        return at + 1
+    while low < high:
+        at = (low + high) // 2
+        if state.nodes[children[at]].number < number:
+            low = at + 1
+        else:
+            high = at
+    return low
+
+
+cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t row, int depth) noexcept nogil:
+    """A message within a message whose bytes are in several places: all of them, one behind the other."""
+    cdef const int32_t* children = state.node_children + node.first
+    cdef const Node* wanted = &state.nodes[children[at]]
+    cdef const Node* child
+    cdef Cursor inside
+    cdef int64_t size = 0
+    cdef int32_t number = 0
+    cdef int32_t wire = 0
+    cdef int32_t found = 0
+    cdef int status = OK
+    cdef uint8_t* buffer
+    state.merge_left -= remaining(&whole)
+    if state.merge_left < 0:
+        return TOO_MANY_PARTS
+    buffer = <uint8_t*>malloc(remaining(&whole))
+    if buffer == NULL:
+        return NO_MEMORY
+    while status == OK and whole.pointer < whole.end:
+        status = read_tag(&whole, &number, &wire)
+        if status != OK:
+            break
+        found = find_field(state, node, number, found)
+        child = NULL
+        if found < node.count:
+            child = &state.nodes[children[found]]
+        if child == wanted and number == wanted.number and wire == wanted.wire:
+            status = read_content(&whole, &inside, number, wire, depth + 1)
+            if status == OK:
+                memcpy(buffer + size, inside.pointer, remaining(&inside))
+                size += remaining(&inside)
+            continue
+        if child != NULL and child.number == number and child.wire == wire:
+            if wanted.oneof >= 0 and child.oneof == wanted.oneof and counts(state, child, whole):
+                size = 0
+        status = skip_value(&whole, number, wire, depth)
+    if status == OK:
+        cut(&state.columns, wanted.column, row)
+        inside.pointer = buffer
+        inside.end = buffer + size
+        status = read_message(state, wanted, &inside, depth + 1)
+    free(buffer)
+    return status
+
+
+def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_children not None,
+           const int32_t[:, ::1] columns not None, const int32_t[::1] column_children not None,
+           const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
+           const int32_t[::1] numbers not None, Py_ssize_t n_oneofs,
+           const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
+           int64_t room, int32_t[::1] failures not None):
+    """Decode values with the program whose first node is the value's, into columns of which the first is the value's.
+
+    Parameters
+    ----------
+    nodes : int32[n, 12]
+        The attributes of `Node`.
+    columns : int32[m, 5]
+        kind, width, first child, number of children, nullable.
+    numbers : int32[l]
+        The numbers that symbols stand for, rising in each enum; behind those of an enum, its default.
+    start, stop : int64[k]
+        Where each value lies in `data`; a negative start is null.
+    room : int
+        The most bytes that columns may take.
+    failures : int32[k]
+        Set to one of `FAILURES` where a value does not decode, which is null then.
+
+    Returns
+    -------
+    list of tuple
+        For each column: number of values, validity (a byte each) or None, offsets or None, data or None; each as bytes.
+    """
+    cdef Py_ssize_t n = start.shape[0]
+    cdef Py_ssize_t m = columns.shape[0]
+    cdef Py_ssize_t i, row
+    cdef State state
+    cdef Cursor cursor
+    cdef const uint8_t* origin = NULL
+    cdef int status = OK
+    if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != NODE_SIZE or columns.shape[1] != 5 or not m:
+        raise ValueError("a program of another shape")
+    if data.shape[0]:
+        origin = &data[0]
+    state.columns.all = NULL
+    state.seen = <uint8_t*>calloc(nodes.shape[0], 1)
+    state.oneofs = <int32_t*>calloc(n_oneofs + 1, sizeof(int32_t))
+    try:
+        read_columns(&state.columns, columns, column_children, room)
+        if state.seen == NULL or state.oneofs == NULL:
+            raise MemoryError
+        state.nodes = <const Node*>&nodes[0, 0]
+        state.node_children = &node_children[0] if node_children.shape[0] else NULL
+        state.symbol_offsets = &symbol_offsets[0] if symbol_offsets.shape[0] else NULL
+        state.symbols = &symbols[0] if symbols.shape[0] else NULL
+        state.numbers = &numbers[0] if numbers.shape[0] else NULL
+        with nogil:
+            for row in range(n):
+                if start[row] >= 0:
+                    if stop[row] < start[row] or stop[row] > data.shape[0]:
+                        status = BAD_LENGTH
+                    else:
+                        cursor.pointer = origin + start[row]
+                        cursor.end = origin + stop[row]
+                        state.merge_left = MERGED_TIMES * remaining(&cursor) + MERGED_AT_LEAST
+                        status = read_message(&state, &state.nodes[0], &cursor, 0)
+                    if status == OK:
+                        continue
+                    failures[row] = status
+                    cut(&state.columns, 0, row)
+                status = append_null(&state.columns, 0)
+                if status != OK:
+                    break
+        if status != OK:
+            raise MemoryError
+        return [copied(&state.columns.all[i]) for i in range(m)]
+    finally:
+        release(&state.columns, m)
+        free(state.seen)
+        free(state.oneofs)

@@ -1,0 +1,163 @@
+"""Programs: what a schema becomes for the kernels that decode values by one, and arrays of what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalog.values.payloads import Decoded, Payloads, bitmap
+from kafkalog.values.types import MOST_FIELDS, TooWideError, text_array
+
+Numbers = npt.NDArray[np.int32]
+Around = tuple[int, ...]
+"""The types that a type is in, by `id`."""
+
+_SLACK: Final = 64 * 2**20
+_MOST_TIMES: Final = 64
+_MOST_ROOM: Final = 2**31
+
+
+@dataclass(slots=True)
+class Column:
+    """A column of a program, and the Arrow type that is made of it.
+
+    Attributes
+    ----------
+    kind : str
+        A name in the kernels' `KINDS`.
+    type : pyarrow.DataType
+        Null for the entries of a map.
+    raw : callable, optional
+        Makes JSON text of the bytes that the column has.
+    """
+
+    kind: str
+    type: pa.DataType
+    nullable: bool = False
+    width: int = 0
+    children: list[int] = field(default_factory=list)
+    raw: Callable[[bytes], str] | None = None
+
+
+class Columns:
+    """The columns of a program, of which the first is the value's."""
+
+    def __init__(self) -> None:
+        self.all: list[Column] = []
+        self._symbols: list[bytes] = []
+
+    def add(self, kind: str, type: pa.DataType, nullable: bool, width: int = 0) -> int:
+        """A new column; its number.
+
+        Raises
+        ------
+        TooWideError
+            There are too many.
+        """
+        if len(self.all) >= MOST_FIELDS:
+            raise TooWideError(f"the schema has more than {MOST_FIELDS} fields")
+        self.all.append(Column(kind, type, nullable, width))
+        return len(self.all) - 1
+
+    def add_symbols(self, symbols: Sequence[str]) -> int:
+        """Names for a kernel to copy; the number of the first one."""
+        self._symbols += [symbol.encode("utf-8", "replace") for symbol in symbols]
+        return len(self._symbols) - len(symbols)
+
+    def set_struct(self, column: int, names: Sequence[str], children: Sequence[int]) -> None:
+        """Make a struct of a column."""
+        one = self.all[column]
+        one.children = [*children]
+        one.type = pa.struct([(name, self.all[child].type) for name, child in zip(names, children, strict=True)])
+
+    def set_map(self, column: int, entries: int, key: int, value: int) -> None:
+        """Make a map of a column."""
+        self.all[column].children, self.all[entries].children = [entries], [key, value]
+        self.all[column].type = pa.map_(self.all[key].type, self.all[value].type)
+
+    def arrays(self, kinds: dict[str, int]) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.uint8]]:
+        """The arguments of a kernel: columns, their children, the offsets of symbols, their bytes."""
+        inside: list[int] = []
+        columns = []
+        for one in self.all:
+            columns.append((kinds[one.kind], one.width, len(inside), len(one.children), one.nullable))
+            inside += one.children
+        symbols = np.cumsum([0, *map(len, self._symbols)], dtype=np.int32)
+        text = np.frombuffer(b"".join(self._symbols), np.uint8)
+        return np.array(columns, np.int32), np.array(inside, np.int32), symbols, text
+
+
+class ProgramValues:
+    """Decodes values by a program.
+
+    Parameters
+    ----------
+    columns : Columns
+    arguments : sequence
+        Of the kernel's `decode`, up to the values.
+
+    Attributes
+    ----------
+    type : pyarrow.DataType
+    kernel : module
+        Of the class: one with `decode` and `FAILURES`.
+    """
+
+    kernel: ClassVar[Any]
+
+    def __init__(self, columns: Columns, arguments: Sequence[Any]) -> None:
+        self.type: pa.DataType = columns.all[0].type
+        self._columns, self._arguments = columns.all, arguments
+
+    def decode(self, payloads: Payloads) -> Decoded:
+        """The values as an array of `type`."""
+        failures = np.zeros(len(payloads), np.int32)
+        data = payloads.data if payloads.data.size else np.zeros(1, np.uint8)
+        n_bytes = int((payloads.stop - payloads.start).sum())
+        room = min(_MOST_TIMES * n_bytes + _SLACK, _MOST_ROOM)
+        try:
+            columns = self.kernel.decode(*self._arguments, data, payloads.start, payloads.stop, room, failures)
+        except MemoryError:
+            return self._in_halves(payloads)
+        found = np.flatnonzero(failures)
+        reasons = self.kernel.FAILURES
+        return Decoded(self._array(0, columns), {row: reasons[failures[row]] for row in found.tolist()})
+
+    def _in_halves(self, payloads: Payloads) -> Decoded:
+        n = len(payloads)
+        if n == 1:
+            return Decoded(pa.nulls(1, self.type), {0: "the value takes too much memory"})
+        first, second = (self.decode(payloads.take(rows)) for rows in np.array_split(np.arange(n), 2))
+        failures = first.failures | {row + len(first.array): why for row, why in second.failures.items()}
+        return Decoded(pa.concat_arrays([first.array, second.array]), failures)
+
+    def _array(self, at: int, columns: Sequence[Any]) -> pa.Array:
+        column = self._columns[at]
+        n, valid, offsets, data = columns[at]
+        mask = None if valid is None else bitmap(np.frombuffer(valid, np.bool_))
+        if column.kind == "empty":
+            return pa.nulls(n)
+        if column.raw is not None:
+            bounds = np.frombuffer(offsets, np.int32).tolist()
+            return text_array(
+                [column.raw(data[bounds[i] : bounds[i + 1]]) if valid is None or valid[i] else None for i in range(n)]
+            )
+        if column.kind == "flat":
+            if column.type == pa.bool_():
+                data = np.packbits(np.frombuffer(data, np.uint8), bitorder="little")
+            return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(data)])
+        if column.kind == "text":
+            return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
+        children = [self._array(child, columns) for child in column.children]
+        if column.kind == "list":
+            return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(offsets)], children=children)
+        kind = column.type
+        if pa.types.is_null(kind):  # the entries of a map
+            key, value = (child.type for child in children)
+            kind = pa.struct([pa.field("key", key, nullable=False), pa.field("value", value)])
+        return pa.Array.from_buffers(kind, n, [mask], children=children)

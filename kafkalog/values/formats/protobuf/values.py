@@ -1,0 +1,293 @@
+"""Protobuf values: a message becomes a program, which `kafkalog._kernels.protobuf` runs over the bytes of many values.
+
+A message becomes a struct, a repeated field a list, a map a map, an enum text (a number without a name: that number).
+A field that is not there is null if its absence can be told from its default value, as with members of a oneof; else it
+has that value. `google.protobuf.Timestamp` becomes a time in nanoseconds, a wrapper its value or null.
+A message within itself becomes JSON text, and so do `google.protobuf.Struct`, `Value` and `ListValue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from kafkalog._kernels import protobuf as kernel
+from kafkalog.values.formats.program import Around, Columns, ProgramValues
+from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, message_text
+from kafkalog.values.formats.protobuf.types import ProtoEnum, ProtoField, ProtoMessage
+from kafkalog.values.payloads import Decoded, Payloads, bitmap
+from kafkalog.values.types import Path, SchemaError, struct_array, valid_of
+
+_VARINT, _EIGHT_BYTES, _DELIMITED, _GROUP, _FOUR_BYTES = 0, 1, 2, 3, 5
+_SCALARS: Final[dict[str, tuple[str, int, int, pa.DataType]]] = {
+    "bool": ("bool", _VARINT, 1, pa.bool_()),
+    "int32": ("int32", _VARINT, 4, pa.int32()),
+    "uint32": ("int32", _VARINT, 4, pa.uint32()),
+    "sint32": ("sint32", _VARINT, 4, pa.int32()),
+    "int64": ("int64", _VARINT, 8, pa.int64()),
+    "uint64": ("int64", _VARINT, 8, pa.uint64()),
+    "sint64": ("sint64", _VARINT, 8, pa.int64()),
+    "float": ("fixed32", _FOUR_BYTES, 4, pa.float32()),
+    "fixed32": ("fixed32", _FOUR_BYTES, 4, pa.uint32()),
+    "sfixed32": ("fixed32", _FOUR_BYTES, 4, pa.int32()),
+    "double": ("fixed64", _EIGHT_BYTES, 8, pa.float64()),
+    "fixed64": ("fixed64", _EIGHT_BYTES, 8, pa.uint64()),
+    "sfixed64": ("fixed64", _EIGHT_BYTES, 8, pa.int64()),
+    "string": ("string", _DELIMITED, 0, pa.string()),
+    "bytes": ("bytes", _DELIMITED, 0, pa.binary()),
+}
+_WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+_MISSING: Final = "it has a field of a type {!r} that neither it nor what it imports defines"
+_TIME: Final = pa.timestamp("ns", "UTC")
+
+
+@dataclass(slots=True)
+class _Node:
+    """What the kernel knows as `Node`."""
+
+    op: str
+    wire: int = _DELIMITED
+    column: int = -1
+    list_column: int = -1
+    children: list[int] = field(default_factory=list)
+    a: int = 0
+    b: int = 0
+    number: int = 0
+    label: str = "null"
+    oneof: int = -1
+    closed: bool = False
+
+
+class _Program:
+    """Nodes and columns, as the kernel takes them."""
+
+    def __init__(self) -> None:
+        self._nodes: list[_Node] = []
+        self.columns = Columns()
+        self._numbers: list[int] = []
+        self._enums: dict[int, tuple[int, int]] = {}
+        self._passed: dict[int, int] = {}
+        self._n_oneofs = 0
+
+    def _add(self, node: _Node) -> int:
+        self._nodes.append(node)
+        return len(self._nodes) - 1
+
+    def message(self, one: ProtoMessage, *, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+        """A node that appends messages to a new column, which is the next one."""
+        if one.name in _WRAPPERS and len(one.fields) == 1:
+            column = len(self.columns.all)
+            value = self._scalar(one.fields[0], nullable=nullable)
+            self._nodes[value].label = "zero"
+            inside = self._add(_Node("message", column=column, children=[value]))
+            return self._add(_Node("wrapper", column=column, children=[inside]))
+        if one.name == _TIMESTAMP:
+            return self._add(_Node("timestamp", column=self.columns.add("flat", _TIME, nullable, 8)))
+        if one.name in DYNAMIC or id(one) in around:
+            column = self.columns.add("text", pa.string(), nullable)
+            self.columns.all[column].raw = partial(message_text, one)
+            return self._add(_Node("raw", column=column, children=[self._pass(one)]))
+        return self._struct(one, nullable, (*around, id(one)), paths)
+
+    def _struct(self, one: ProtoMessage, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+        column = self.columns.add("struct", pa.null(), nullable)
+        first_oneof = self._n_oneofs
+        self._n_oneofs += one.n_oneofs
+        nodes, names, children = [], [], []
+        passed = []
+        for inner in one.fields:
+            mine = None if paths is None else [path[1:] for path in paths if path[0] == inner.name]
+            if mine is not None and not mine:
+                passed.append(inner)
+                continue
+            names.append(inner.name)
+            children.append(len(self.columns.all))
+            nodes.append(self._field(inner, around, None if not mine or () in mine else mine))
+            if inner.oneof >= 0:
+                self._nodes[nodes[-1]].oneof = first_oneof + inner.oneof
+        known = {inner.oneof for inner in one.fields if inner.name in names}
+        for inner in passed:
+            if inner.oneof >= 0 and inner.oneof in known:  # it unsets the one that is wanted
+                at = self._pass_field(inner)
+                if self._nodes[at].op not in ("enum",):
+                    self._nodes[at].op, self._nodes[at].children = "skip", []
+                self._nodes[at].oneof = first_oneof + inner.oneof
+                nodes.append(at)
+        self.columns.set_struct(column, names, children)
+        nodes.sort(key=lambda at: self._nodes[at].number)
+        return self._add(_Node("message", column=column, children=nodes, a=first_oneof, b=one.n_oneofs))
+
+    def _field(self, one: ProtoField, around: Around, paths: Sequence[Path] | None) -> int:
+        if not one.is_repeated:
+            at = self._item(one, one.has_presence, around, paths)
+            self._nodes[at].label = "null" if one.has_presence else "zero"
+            return at
+        column = self.columns.add("list", pa.null(), False)
+        child = len(self.columns.all)
+        if one.message is not None and one.message.is_entry:
+            at = self._entries(one, one.message, around)
+            self.columns.set_map(column, child, *self.columns.all[child].children)
+        else:
+            at = self._item(one, False, around, None)
+            self.columns.all[column].children = [child]
+            self.columns.all[column].type = pa.list_(self.columns.all[child].type)
+        self._nodes[at].list_column, self._nodes[at].label = column, "repeated"
+        return at
+
+    def _entries(self, one: ProtoField, entry: ProtoMessage, around: Around) -> int:
+        """The entries of a map; what one leaves out has its default value."""
+        column = self.columns.add("struct", pa.null(), False)
+        key, value = sorted(entry.fields, key=lambda inner: inner.number)
+        inside = [len(self.columns.all)]
+        nodes = [self._item(key, False, around, None)]
+        inside.append(len(self.columns.all))
+        nodes.append(self._item(value, False, around, None))
+        for at in nodes:
+            self._nodes[at].label = "zero"
+        self.columns.all[column].children = inside
+        return self._add(_Node("message", _DELIMITED, column, children=nodes, number=one.number))
+
+    def _item(self, one: ProtoField, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+        """A node for a field, or for an item of one that is repeated."""
+        if one.message is None:
+            return self._scalar(one, nullable=nullable)
+        at = self.message(one.message, nullable=nullable, around=around, paths=paths)
+        self._nodes[at].number = one.number
+        self._nodes[at].wire = _GROUP if one.is_group else _DELIMITED
+        return at
+
+    def _scalar(self, one: ProtoField, *, nullable: bool) -> int:
+        if one.missing:
+            raise SchemaError(_MISSING.format(one.missing[:200]))
+        if one.enum is not None:
+            column = self.columns.add("text", pa.string(), nullable)
+            return self._add(self._enum(one, one.enum, column))
+        op, wire, width, kind = _SCALARS[one.scalar]
+        column = self.columns.add("flat" if width else "text", kind, nullable, width)
+        return self._add(_Node(op, wire, column, number=one.number))
+
+    def _enum(self, one: ProtoField, enum: ProtoEnum, column: int) -> _Node:
+        if id(enum) not in self._enums:
+            numbers = sorted(enum.names)
+            # behind the symbols of an enum stands its default, the one that is declared first
+            first = self.columns.add_symbols([*(enum.names[number] for number in numbers), ""])
+            self._numbers += [*numbers, next(iter(enum.names))]
+            self._enums[id(enum)] = first, len(numbers)
+        first, n = self._enums[id(enum)]
+        return _Node("enum", _VARINT, column, a=first, b=n, number=one.number, closed=enum.is_closed)
+
+    def _pass(self, one: ProtoMessage) -> int:
+        """A node that checks messages; the same one wherever the type is."""
+        if id(one) not in self._passed:
+            at = self._passed[id(one)] = self._add(_Node("message"))
+            fields = sorted(one.fields, key=lambda inner: inner.number)
+            self._nodes[at].children = [self._pass_field(inner) for inner in fields]
+        return self._passed[id(one)]
+
+    def _pass_field(self, one: ProtoField) -> int:
+        if one.missing:
+            raise SchemaError(_MISSING.format(one.missing[:200]))
+        if one.enum is not None:
+            node = self._enum(one, one.enum, -1)
+        elif one.message is None:
+            op, wire, _, _ = _SCALARS[one.scalar]
+            node = _Node(op, wire)
+        elif one.message.name == _TIMESTAMP:
+            node = _Node("timestamp")
+        else:
+            inside = self._pass(one.message)
+            node = _Node("raw", children=[inside])
+        if one.is_group:
+            node.wire = _GROUP
+        node.number = one.number
+        if one.is_repeated:
+            node.label = "repeated"
+        return self._add(node)
+
+    def arguments(self, root: int) -> tuple[Any, ...]:
+        """The arguments of the kernel. The node that is the value's is the first one."""
+        inside: list[int] = []
+        rows = []
+        for one in [self._nodes[root], *self._nodes]:
+            rows.append(
+                (
+                    *(kernel.OPS[one.op], one.wire, one.column, one.list_column, len(inside), len(one.children)),
+                    *(one.a, one.b, one.number, kernel.LABELS[one.label], one.oneof, one.closed),
+                )
+            )
+            inside += [at + 1 for at in one.children]
+        columns = self.columns.arrays(kernel.KINDS)
+        numbers = np.array(self._numbers, np.int32)
+        return np.array(rows, np.int32), np.array(inside, np.int32), *columns, numbers, self._n_oneofs
+
+
+class ProtobufValues(ProgramValues):
+    """Decodes values that are written as one message.
+
+    Parameters
+    ----------
+    message : ProtoMessage
+    paths : sequence of tuple of str, optional
+        Only these fields are decoded; the others are passed over.
+
+    Raises
+    ------
+    SchemaError
+        The type of a field is missing.
+    TooWideError
+        The message has too many fields.
+    """
+
+    kernel: ClassVar[Any] = kernel
+
+    def __init__(self, message: ProtoMessage, paths: Sequence[Path] | None = None) -> None:
+        program = _Program()
+        root = program.message(message, nullable=True, around=(), paths=paths)
+        super().__init__(program.columns, program.arguments(root))
+        self._has_maps = any(pt.is_map(one.type) for one in program.columns.all)
+
+    def decode(self, payloads: Payloads) -> Decoded:
+        """The values as an array of `type`."""
+        decoded = super().decode(payloads)
+        if self._has_maps:
+            decoded.array = last_of_each_key(decoded.array)
+        return decoded
+
+
+def last_of_each_key(array: pa.Array) -> pa.Array:
+    """Maps without the entries whose key occurs again, since of several for a key the last one counts."""
+    kind = array.type
+    if pt.is_struct(kind):
+        children = [last_of_each_key(array.field(i)) for i in range(kind.num_fields)]
+        return struct_array(children, kind, valid_of(array), len(array)) if children else array
+    if not (pt.is_list(kind) or pt.is_map(kind)):
+        return array
+    n = len(array)
+    offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, 4 * array.offset)
+    valid = valid_of(array)
+    mask = None if valid is None else bitmap(valid)
+    if pt.is_list(kind):
+        return pa.Array.from_buffers(kind, n, [mask, pa.py_buffer(offsets)], children=[last_of_each_key(array.values)])
+    keys, items = array.keys, last_of_each_key(array.items)
+    sizes = np.diff(offsets)
+    if (sizes > 1).any():
+        rows = np.repeat(np.arange(n), sizes)
+        codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
+        pairs = rows * (int(codes.max()) + 1) + codes
+        backwards = np.unique(pairs[::-1], return_index=True)[1]
+        if backwards.size < pairs.size:
+            last = np.sort(pairs.size - 1 - backwards)
+            keys, items = keys.take(pa.array(last)), items.take(pa.array(last))
+            offsets = np.concatenate([[0], np.cumsum(np.bincount(rows[last], minlength=n))]).astype(np.int32)
+    entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, n, [mask, pa.py_buffer(offsets)], children=[entries])

@@ -1,0 +1,48 @@
+"""Record columns as Arrow arrays of the types that the schema names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
+
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("timestamp_type", pa.int8()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def test_the_schema_is_the_documented_one_in_every_form(log_dir: Path) -> None:
+    scan = kafkalog.scan(log_dir)
+    assert scan.schema.equals(SCHEMA)
+    assert scan.to_reader().schema.equals(SCHEMA)
+    table = scan.to_table()
+    assert table.schema.equals(SCHEMA)
+    table.validate(full=True)
+    assert scan.count_rows() == table.num_rows
+    everything = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
+    everything.validate(full=True)
+    assert everything.column_names == list(ALL_COLUMNS)
+
+
+@pytest.mark.parametrize("binary_type", [pa.binary(), pa.large_binary(), pa.binary_view()])
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_binary_types_hold_the_same(log_dir: Path, binary_type: pa.DataType, memory_map: bool) -> None:
+    table = kafkalog.read_table(log_dir, binary_type=binary_type, memory_map=memory_map)
+    table.validate(full=True)
+    assert table.schema.field("key").type == binary_type
+    expected = kafkalog.read_table(log_dir)
+    for name in ("key", "value", "headers"):
+        assert table.column(name).to_pylist() == expected.column(name).to_pylist()

@@ -1,0 +1,124 @@
+"""Files of records: what is read of CSV, JSON and others, and what is refused with its line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from exported import records
+
+import kafkalog
+from kafkalog import load
+from kafkalog.errors import NotKafkaError, ReadError, UnwritableError
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("{", "line 2: it is no JSON object"),
+        ("[1]", "line 2: a JSON object is expected, not list"),
+        ('{"value": "x", "value": "y"}', "'value' twice"),
+        ('{"value": 5}', "line 2: value is text in base64"),
+        ('{"value": "?"}', "line 2: value is not base64"),
+        ('{"value": {"hex": "00"}}', "line 2: value is text"),
+        ('{"value": "", "timestamp": 1.5}', "line 2: timestamp is a whole number"),
+        ('{"value": "", "timestamp": true}', "line 2: timestamp is a whole number"),
+        ('{"value": "", "timestamp": 9223372036854775808}', "line 2: timestamp does not fit"),
+        ('{"value": "", "timestamp": "yesterday"}', "ISO 8601"),
+        ('{"value": "", "timestamp": -7}', "line 2: timestamp is before 1970"),
+        ('{"value": "", "offset": "7"}', "line 2: offset is a whole number"),
+        ('{"value": "", "headers": {"a": "b"}}', "line 2: headers is a list"),
+        ('{"value": "", "headers": [["a"]]}', "line 2: headers is a list"),
+        ('{"value": "", "headers": [[null, ""]]}', "line 2: headers is a list"),
+        ('{"value": "", "headers": [["a", "?"]]}', "line 2: headers is not base64"),
+        (r'{"value": "", "headers": [["\ud800", ""]]}', "line 2: headers has half a surrogate"),
+        ('{"value": "", "topic": 7}', "topic"),
+        ('{"value": "", "colour": "red"}', "no column 'colour'"),
+        ('{"value": "' + "[" * 100_000, "line 2"),
+        ("[" * 100_000, "line 2"),
+        ('"\xff"', "line 2"),
+    ],
+)
+def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: Path, line: str, what: str) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b'{"value": "", "timestamp": 1, "topic": "t"}\n' + line.encode("latin-1") + b"\n")
+    with pytest.raises(UnwritableError) as caught:
+        load([file], tmp_path / "log")
+    assert what in str(caught.value)
+    assert caught.value.path == str(file)
+    assert os.listdir(tmp_path) == ["x.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (b"", "line 1 is no line of column names"),
+        (b"\n", "line 1"),
+        (b"\xff\n", "line 1"),
+        (b"value,value\n,\n", "more than one column 'value'"),
+        (b"value,key\n,\nx\n", "2 columns"),
+        (b"value,timestamp\n,abc\n", "timestamp"),
+        (b"value,timestamp\n,2024-01-01T00:00:00\n", "time zone"),
+        (b"value,offset\n,abc\n", "line 2: offset is a whole number, not 'abc'"),
+        (b"value\n?\n", "line 2: value is not base64"),
+        (b'value,headers\n,"[[1]]"\n', "line 2: headers is a list"),
+        (b"value,headers\n,{\n", "line 2: headers is no JSON"),
+        (b"value,topic\n,\xff\n", "line 2: topic is not UTF-8"),
+        (b"key\n\n", "no column 'value'"),
+        (b"value,colour\n,red\n", "no column 'colour'"),
+    ],
+)
+def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what: str) -> None:
+    file = tmp_path / "x.csv"
+    file.write_bytes(text)
+    with pytest.raises(UnwritableError) as caught:
+        load([file], tmp_path / "log", topic="t")
+    assert what in str(caught.value)
+    assert os.listdir(tmp_path) == ["x.csv"]
+
+
+def test_csv_and_json_of_others_are_read_as_text(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('\ufeffid,body,at\n1,"a, ""b""\nc",2024-01-01T00:00:00Z\n,"",\n,NULL,\n')
+    names = {"key": "id", "value": "body", "timestamp": "at"}
+    load([tmp_path / "x.csv"], tmp_path / "csv", topic="t", encoding="utf8", columns=names)
+    expected = [(1_704_067_200_000, b"1", b'a, "b"\nc', "[]"), (-1, None, b"", "[]"), (-1, None, b"NULL", "[]")]
+    assert records(kafkalog.read_table(tmp_path / "csv")) == expected
+    load([tmp_path / "x.csv"], tmp_path / "null", topic="t", encoding="utf8", columns=names, null="NULL")
+    assert records(kafkalog.read_table(tmp_path / "null"), "key", "value")[1:] == [(b"", b""), (b"", None)]
+    lines = [{"body": "é", "at": "2024-01-01T01:00:00+01:00"}, {"body": {"base64": "/w=="}, "id": "2", "at": None}]
+    (tmp_path / "x.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    load([tmp_path / "x.ndjson"], tmp_path / "json", topic="t", encoding="utf8", columns=names)
+    expected = [(1_704_067_200_000, None, "é".encode(), "[]"), (-1, b"2", b"\xff", "[]")]
+    assert records(kafkalog.read_table(tmp_path / "json")) == expected
+
+
+def test_an_empty_line_of_a_single_column_is_a_null(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b'value\n\n""\nYQ==\n\n')
+    load([tmp_path / "x.csv"], tmp_path / "log", topic="t")
+    assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [None, b"", b"a", None]
+    for text in (b"value\n", b"value"):
+        (tmp_path / "x.csv").write_bytes(text)
+        assert load([tmp_path / "x.csv"], tmp_path / "empty", topic="t", dry_run=True).n_records == 0
+
+
+def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
+    for name in ("x.parquet", "x.arrow", "x.arrows", "x.csv.gz", "x.jsonl.zst"):
+        for content in (b"",) * ("jsonl" not in name) + (b"nothing of that kind" * 10,):
+            (tmp_path / name).write_bytes(content)
+            with pytest.raises((ReadError, UnwritableError)) as caught:
+                load([tmp_path / name], tmp_path / "log", topic="t")
+            assert caught.value.path == str(tmp_path / name)
+    with pytest.raises(ReadError):
+        load([tmp_path / "absent.parquet"], tmp_path / "log", topic="t")
+    (tmp_path / "folder.parquet").mkdir()
+    with pytest.raises(NotKafkaError, match="directory"):
+        load([tmp_path / "folder.parquet"], tmp_path / "log", topic="t")
+    for name in ("x.txt", "x", "x.parquet.gz"):
+        with pytest.raises(ReadError, match="No such file"):
+            load([tmp_path / name], tmp_path / "log", topic="t")
+        (tmp_path / name).touch()
+        with pytest.raises(ValueError, match=r"format|unpack"):
+            load([tmp_path / name], tmp_path / "log", topic="t")
+    assert not (tmp_path / "log").exists()

@@ -1,0 +1,167 @@
+"""Segments of a partition one behind the other: ranges of offsets, and past damage as asked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import builder
+import pytest
+from damaged_partitions import damaged_partition
+from files import flip
+
+import kafkalog
+from kafkalog import TopicPartition
+from kafkalog.log.segment import Segment
+
+
+def test_an_unreadable_file_is_passed_over_like_damage(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = str(log_dir / "p-multi-1")
+    opened = Segment.open
+
+    def refuse(self: Segment) -> Any:
+        if str(self.path).startswith(broken):
+            raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
+        return opened(self)
+
+    expected = kafkalog.scan(log_dir).count_rows() - kafkalog.scan(log_dir / "p-multi-1").count_rows()
+    scan = kafkalog.scan(kafkalog.open(log_dir), on_corruption="skip")
+    assert len(list(scan.partitions())) == 10
+    monkeypatch.setattr(Segment, "open", refuse)
+    with pytest.warns(kafkalog.CorruptionWarning, match="Input/output error"):
+        assert scan.count_rows() == expected
+    with pytest.raises(kafkalog.ReadError):
+        kafkalog.scan(scan.target).count_rows()
+
+
+def test_a_segment_over_a_limit_is_passed_over_like_damage(log_dir: Path) -> None:
+    sizes = {segment.size_in_bytes for segment in kafkalog.Partition(log_dir / "p-multi-0").segments}
+    limits = kafkalog.Limits(max_segment_bytes=max(sizes) - 1)
+    with pytest.raises(kafkalog.LimitExceededError):
+        kafkalog.scan(log_dir / "p-multi-0", limits=limits).count_rows()
+    scan = kafkalog.scan(log_dir / "p-multi-0", limits=limits, on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning, match="max_segment_bytes"):
+        assert scan.to_numpy().offset.tolist() == [121, 123]
+    assert [finding.reason for finding in scan.findings] == ["segment_too_large"]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("policy", ["stop", "skip"])
+def test_stop_ends_a_partition_and_skip_leaves_out_one_batch(log_dir_copy: Path, policy: Any, threads: int) -> None:
+    path, batches = damaged_partition(log_dir_copy)
+    bad = len(batches) // 2
+    flip(path, int(batches.position[bad]) + 80)
+    scan = kafkalog.scan(log_dir_copy, threads=threads, columns=["topic", "offset"], on_corruption=policy)
+    with pytest.warns(kafkalog.CorruptionWarning, match="crc_mismatch"):
+        table = scan.to_table()
+    offsets = [offset for topic, offset in zip(*(c.to_pylist() for c in table.columns), strict=True) if "zstd" in topic]
+    first, last = int(batches.base_offset[bad]), int(batches.last_offset[bad])
+    expected = list(range(first)) + ([] if policy == "stop" else list(range(last + 1, 600)))
+    assert offsets == expected
+    (finding,) = [finding for finding in scan.findings if finding.damage]
+    assert (finding.path, finding.position) == (str(path), batches.position[bad])
+    assert finding.length == batches.size_in_bytes[bad]
+    assert scan.n_damage == 1
+
+
+@pytest.mark.parametrize("size", [0x7FFFFF00, 70, 0, -1, 13])
+def test_a_wrong_length_in_a_sealed_segment_is_reported_and_skip_goes_on_at_the_next_batch(
+    log_dir_copy: Path, size: int
+) -> None:
+    path, batches = damaged_partition(log_dir_copy)
+    bad = len(batches) // 2
+    data = bytearray(path.read_bytes())
+    position = int(batches.position[bad])
+    data[position + 8 : position + 12] = size.to_bytes(4, "big", signed=True)
+    path.write_bytes(data)
+    with pytest.raises(kafkalog.CorruptionError) as caught:
+        kafkalog.scan(path.parent).count_rows()
+    assert caught.value.position in (position, position + size + 12)
+    scan = kafkalog.scan(path.parent, columns=["offset"], on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning):
+        offsets = scan.to_table().column(0).to_pylist()
+    assert offsets == [*range(batches.base_offset[bad]), *range(batches.last_offset[bad] + 1, 600)]
+    assert sum(finding.n_records or 0 for finding in scan.findings) == batches.records_count[bad]
+
+
+def test_a_log_file_without_an_offset_for_a_name_is_a_finding(log_dir_copy: Path) -> None:
+    (log_dir_copy / "p-multi-0" / "server.log").write_text("hello")
+    scan = kafkalog.scan(log_dir_copy, topics="p-multi")
+    assert scan.count_rows() == 303
+    assert [finding.reason for finding in scan.findings] == ["unknown_file"]
+
+
+def test_a_range_does_not_end_where_only_a_damaged_header_says_so(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    batches = [builder.batch_v2([builder.record_v2(0, 0, None, b"x")], base_offset=n) for n in range(8)]
+    batches[3] = batches[3][:23] + b"\x7f" + batches[3][24:]  # of the last offset delta
+    path.write_bytes(b"".join(batches))
+    for window_bytes in (100, 2**22):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kafkalog.scanning.execution.WINDOW_BYTES", window_bytes)
+            patch.setattr("kafkalog.scanning.execution._MIN_WINDOW_BYTES", window_bytes)
+            scan = kafkalog.scan(path, end_offset=6, on_corruption="skip")
+            with pytest.warns(kafkalog.CorruptionWarning):
+                assert scan.to_numpy().offset.tolist() == [0, 1, 2, 4, 5], window_bytes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"start_offset": 50},
+        {"end_offset": 50},
+        {"start_offset": 20, "end_offset": 60},
+        {"start_offset": 60, "end_offset": 20},
+        {"start_offset": {("p-multi", 0): 100, ("p-multi", 1): 98}},
+        {"end_offset": {TopicPartition("p-txn", 0): 0}},
+        {"start_timestamp": 1_700_000_005_000},
+        {"end_timestamp": 1_700_000_005_000},
+        {"start_timestamp": 1_700_000_003_001, "end_timestamp": 1_700_000_009_001},
+        {"start_timestamp": datetime(2023, 11, 14, 22, 13, 25, tzinfo=UTC)},
+        {"start_timestamp": -10, "end_timestamp": 10},
+        {"topics": "p-multi"},
+        {"topics": ["p-multi", "p-txn"], "partitions": 0},
+        {"partitions": [1, 2]},
+        {"topics": "p-txn", "start_offset": 30, "start_timestamp": 1_700_000_005_000},
+    ],
+)
+def test_a_range_equals_filtering_the_whole(log_dir: Path, options: dict[str, Any]) -> None:
+    whole = kafkalog.read_table(log_dir).to_pylist()
+
+    def bound(name: str, row: dict[str, Any]) -> Any:
+        value = options.get(name)
+        return value.get((row["topic"], row["partition"])) if isinstance(value, dict) else value
+
+    def wanted(row: dict[str, Any]) -> bool:
+        for name, compare in (("start_offset", int.__ge__), ("end_offset", int.__lt__)):
+            limit = bound(name, row)
+            if limit is not None and not compare(row["offset"], limit):
+                return False
+        for name, compare in (("start_timestamp", int.__ge__), ("end_timestamp", int.__lt__)):
+            limit = options.get(name)
+            if limit is None:
+                continue
+            limit = round(limit.timestamp() * 1000) if isinstance(limit, datetime) else limit
+            if row["timestamp"] is None or not compare(round(row["timestamp"].timestamp() * 1000), limit):
+                return False
+        topics = options.get("topics", [row["topic"]])
+        if row["topic"] not in ([topics] if isinstance(topics, str) else topics):
+            return False
+        partitions = options.get("partitions", [row["partition"]])
+        return row["partition"] in ([partitions] if isinstance(partitions, int) else partitions)
+
+    assert kafkalog.read_table(log_dir, **options).to_pylist() == [row for row in whole if wanted(row)]
+
+
+def test_deleted_records_are_left_out_unless_asked_for(log_dir: Path) -> None:
+    partition = kafkalog.open(log_dir / "p-delrec-0")
+    assert isinstance(partition, kafkalog.Partition)
+    assert partition.log_start_offset == 334
+    assert partition.log_end_offset == 500
+    assert kafkalog.read_table(partition, columns=["offset"]).column(0).to_pylist() == list(range(334, 500))
+    everything = kafkalog.read_table(partition, columns=["offset"], include_deleted=True).column(0).to_pylist()
+    assert min(everything) < 334
+    assert everything == list(range(everything[0], 500))

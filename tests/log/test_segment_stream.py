@@ -1,0 +1,124 @@
+"""Windows of one segment: its end, and what is behind damage."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import builder
+import numpy as np
+import pytest
+from damaged_partitions import damaged_partition
+
+import kafkalog
+
+
+def test_an_unknown_magic_or_codec_is_an_error_never_the_end(log_dir_copy: Path) -> None:
+    path, batches = damaged_partition(log_dir_copy)
+    last = len(batches) - 1
+    for offset, value, error, reason in (
+        (16, 3, kafkalog.CorruptionError, "bad_magic"),
+        (16, 255, kafkalog.CorruptionError, "bad_magic"),
+    ):
+        data = bytearray(path.read_bytes())
+        before = data[int(batches.position[last]) + offset]
+        data[int(batches.position[last]) + offset] = value
+        path.write_bytes(data)
+        with pytest.raises(error) as caught:
+            kafkalog.scan(path.parent).count_rows()
+        assert caught.value.reason == reason
+        data[int(batches.position[last]) + offset] = before
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20, 60, 100])
+def test_a_torn_tail_is_a_fact_in_the_last_segment_and_damage_in_a_sealed_one(log_dir_copy: Path, cut: int) -> None:
+    directory = log_dir_copy / "p-zstd-java-0"
+    sealed, last = sorted(directory.glob("*.log"))
+    whole = kafkalog.scan(directory).count_rows()
+    size = kafkalog.Segment(last).batches.size_in_bytes[-1]
+    os.truncate(last, last.stat().st_size - min(cut, size - 1))
+    scan = kafkalog.scan(directory)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert scan.count_rows() < whole
+    (finding,) = scan.findings
+    assert (finding.reason, finding.damage) == ("partial_tail", False)
+    os.truncate(sealed, sealed.stat().st_size - cut)
+    with pytest.raises(kafkalog.TruncatedTailError) as caught:
+        scan.count_rows()
+    assert caught.value.reason == "partial_tail"
+
+
+def test_a_preallocated_tail_is_a_fact_in_the_last_segment_and_damage_in_a_sealed_one(log_dir_copy: Path) -> None:
+    directory = log_dir_copy / "p-zstd-java-0"
+    sealed, last = sorted(directory.glob("*.log"))
+    whole = kafkalog.scan(directory).count_rows()
+    os.truncate(last, last.stat().st_size + 5_000_000)
+    scan = kafkalog.scan(directory)
+    assert scan.count_rows() == whole
+    assert [(finding.reason, finding.damage) for finding in scan.findings] == [("zero_fill", False)]
+    os.truncate(sealed, sealed.stat().st_size + 100)
+    with pytest.raises(kafkalog.TruncatedTailError) as caught:
+        scan.count_rows()
+    assert caught.value.reason == "zero_fill"
+
+
+def test_garbage_behind_the_last_batch_and_a_length_over_intact_batches_are_damage(log_dir_copy: Path) -> None:
+    directory = log_dir_copy / "p-zstd-java-0"
+    last = sorted(directory.glob("*.log"))[-1]
+    data = last.read_bytes()
+    last.write_bytes(data + np.random.default_rng(1).bytes(500))
+    with pytest.raises(kafkalog.CorruptionError):
+        kafkalog.scan(directory).count_rows()
+    batches = kafkalog.Segment(last, is_last=True)
+    last.write_bytes(data)
+    position = int(batches.batches.position[1])
+    for size in (len(data) - position, 2**26, 0x7FFFFF00):
+        damaged = bytearray(data)
+        damaged[position + 8 : position + 12] = size.to_bytes(4, "big")
+        last.write_bytes(damaged)
+        with pytest.raises(kafkalog.CorruptionError) as caught:
+            kafkalog.scan(directory).count_rows()
+        assert caught.value.reason == "size_exceeds_file"
+        assert caught.value.position == position
+
+
+def test_skip_gives_a_batch_once_that_lies_there_several_times_and_says_so(tmp_path: Path) -> None:
+
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    batch = builder.batch_v2([builder.record_v2(value=b"v")], base_offset=0)
+    (directory / "00000000000000000000.log").write_bytes(batch * 3)
+    with pytest.raises(kafkalog.CorruptionError) as caught:
+        kafkalog.read_table(directory)
+    assert (caught.value.reason, caught.value.position, caught.value.base_offset) == ("offset_order", len(batch), 0)
+    scan = kafkalog.scan(directory, columns=["offset"], on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning, match="offset_order"):
+        assert scan.to_table().column(0).to_pylist() == [0]
+    assert [finding.position for finding in scan.findings] == [len(batch), 2 * len(batch)]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_skip_passes_over_many_damaged_places_and_finds_every_intact_batch(tmp_path: Path, threads: int) -> None:
+
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    batches, entries, position = [], [], 0
+    for offset in range(400):
+        batch = bytearray(builder.batch_v2([builder.record_v2(value=b"v" * 50)], base_offset=offset))
+        if offset % 4 == 1:
+            batch[8:12] = (2**26).to_bytes(4, "big")
+        if offset:
+            entries.append((offset, position))
+        batches.append(bytes(batch))
+        position += len(batch)
+    (directory / "00000000000000000000.log").write_bytes(b"".join(batches))
+    (directory / "00000000000000000400.log").touch()
+    (directory / "00000000000000000000.index").write_bytes(np.array(entries, ">i4").tobytes())
+    scan = kafkalog.scan(directory, columns=["offset"], on_corruption="skip", threads=threads)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        offsets = scan.to_table().column(0).to_pylist()
+    assert offsets == [offset for offset in range(400) if offset % 4 != 1]
+    assert scan.n_damage == 100

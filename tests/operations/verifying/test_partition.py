@@ -1,0 +1,80 @@
+"""What contradicts itself between segments, snapshots, epochs and checkpoints is found."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from damaged_partitions import change, put, reasons
+
+import kafkalog
+from kafkalog.errors import Reason
+
+
+def second(partition: Path, suffix: str) -> Path:
+    """The second file of a kind."""
+    return sorted(partition.glob(f"*{suffix}"))[1]
+
+
+FILE_DAMAGE: dict[str, tuple[str, Callable[[bytearray], object], str]] = {
+    "snapshot": ("*.snapshot", put(8, b"\xff"), "snapshot_crc"),
+    "epochs": ("leader-epoch-checkpoint", put(0, b"7"), "checkpoint_syntax"),
+    "metadata": ("partition.metadata", lambda data: data.clear(), "checkpoint_syntax"),
+}
+
+
+@pytest.mark.parametrize("kind", FILE_DAMAGE)
+def test_damage_to_the_other_files_of_a_partition_is_found(partition: Path, kind: str) -> None:
+    pattern, edit, reason = FILE_DAMAGE[kind]
+    path = sorted(partition.glob(pattern))[-1]
+    change(path, edit)
+    assert reasons(partition) == {path.name: {reason}}
+    assert reasons(partition, indexes_only=True) == {}
+
+
+def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(partition: Path) -> None:
+    log = sorted(partition.glob("*.log"))[1]
+    table = kafkalog.Segment(log).batches
+    at = int(table.position[5])
+    change(log, put(at + 12, struct.pack(">i", 77)))  # no checksum covers it
+    assert reasons(partition) == {log.name: {"epoch_order"}, "leader-epoch-checkpoint": {"epoch_checkpoint"}}
+    (partition / "leader-epoch-checkpoint").write_text("0\n2\n3 5\n3 9\n")
+    assert reasons(partition)["leader-epoch-checkpoint"] == {"epoch_order"}
+
+
+def test_segments_that_overlap_are_found(partition: Path) -> None:
+    first, second, *_ = sorted(partition.glob("*.log"))
+    for path in partition.glob(f"{second.stem}.*"):
+        path.rename(path.with_name(path.name.replace(second.stem, f"{10:020d}")))
+    found = reasons(partition)
+    assert "offset_order" in found[first.name]
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_damaged_checkpoints_of_the_log_dir_are_found_once(log_dir: Path, name: str) -> None:
+    (log_dir / name).write_text("0\n5\n")
+    result = kafkalog.verify(log_dir)
+    assert [(Path(finding.path or "").name, finding.reason.value) for finding in result.findings] == [
+        (name, "checkpoint_syntax")
+    ]
+
+
+def test_a_log_start_offset_behind_the_end_of_the_log_is_damage(log_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(log_dir / "p-multi-1", tmp_path / "p-multi-1")
+    end = kafkalog.Partition(tmp_path / "p-multi-1").log_end_offset
+    for start, expected in ((end, []), (end + 1, [Reason.LOG_START_BEHIND_END])):
+        (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 1 {start}\n")
+        (partition,) = kafkalog.verify(tmp_path / "p-multi-1").partitions
+        assert [finding.reason for finding in partition.findings if finding.damage] == expected
+
+
+@pytest.mark.parametrize(("lines", "line"), [("-1 0", 3), ("0 -5", 3), ("0 0\n0 9", 4), ("0 0\n1 9\n2 9", 5)])
+def test_epochs_that_do_not_rise_from_0_are_found_by_their_line(log_dir_copy: Path, lines: str, line: int) -> None:
+    path = log_dir_copy / "p-multi-0" / "leader-epoch-checkpoint"
+    path.write_text(f"0\n{len(lines.splitlines())}\n{lines}\n")
+    found = [one for one in kafkalog.verify(log_dir_copy / "p-multi-0").all_findings() if one.path == str(path)]
+    assert [one.reason for one in found] == [kafkalog.Reason.EPOCH_ORDER]
+    assert f"line {line}:" in found[0].detail

@@ -1,0 +1,79 @@
+"""Which copy leads, and which may fill its holes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from merges import content, expected, replica
+
+import kafkalog
+
+
+def test_a_follower_that_diverged_heals_only_what_it_shares(tmp_path: Path) -> None:
+    leader = [(0, 1), (0, 2), (0, 3), (2, 4), (2, 5), (2, 6)]
+    other = [(0, 1), (0, 2), (0, 3), (1, 7), (1, 8), (1, 9), (1, 10)]
+    a = replica(tmp_path / "a", leader, damaged=(1, 3))
+    b = replica(tmp_path / "b", other)
+    report = kafkalog.merge([b, a], output=tmp_path / "out")
+    assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 3]
+    [merged] = report.partitions
+    assert (merged.leader, merged.replicas[0].truncate_to) == (str(a), 3)
+    assert [(one.start_offset, one.end_offset) for one in merged.missing] == [(3, 4)]
+    assert not report.ok
+
+
+def test_without_the_epoch_file_a_hole_over_an_election_is_not_filled_by_guess(tmp_path: Path) -> None:
+    leader = [(1, 1), (1, 2), (2, 3), (3, 4)]
+    other = [(1, 1), (1, 2), (1, 9)]  # 9 was truncated by the others
+    a = replica(tmp_path / "a", leader, damaged=(2,), epochs=False)
+    b = replica(tmp_path / "b", other)
+    report = kafkalog.merge([a, b], output=tmp_path / "out")
+    assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 2]
+    assert not report.ok
+
+
+def test_another_epoch_where_the_leaders_history_is_lost_is_a_cut(tmp_path: Path) -> None:
+    leader = [(1, 1), (1, 2), (1, 3), (1, 4)]
+    a = replica(tmp_path / "a", leader, damaged=(0,), epochs=False)
+    b = replica(tmp_path / "b", leader[:2], epochs=False)
+    c = replica(tmp_path / "c", [(0, 8), (0, 9)])
+    report = kafkalog.merge([c, a, b], output=tmp_path / "out")
+    assert content(tmp_path / "out" / "t-0") == expected(leader)
+    [merged] = report.partitions
+    assert (merged.replicas[0].truncate_to, merged.replicas[0].differs_from) == (0, None)
+    assert report.ok
+
+
+def test_copies_that_differ_in_one_epoch_are_not_mixed(tmp_path: Path) -> None:
+    leader = [(0, offset) for offset in range(10)]
+    other = [*leader[:4], (0, 99), *leader[5:]]
+    a = replica(tmp_path / "a", leader, damaged=(2, 6))
+    b = replica(tmp_path / "b", other[:9])
+    report = kafkalog.merge([a, b], output=tmp_path / "out")
+    assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 6]
+    assert report.partitions[0].replicas[1].differs_from == 4
+    assert not report.ok
+
+
+def test_a_leader_epoch_that_may_be_wrong_is_named(tmp_path: Path) -> None:
+    log = [(0, offset) for offset in range(10)]
+    a = replica(tmp_path / "a", log)
+    b = replica(tmp_path / "b", [*log[:8], (3, 8)], epochs=False)
+    report = kafkalog.merge([a, b], dry_run=True)
+    [partition] = report.partitions
+    assert partition.leader == str(b)
+    assert [one.doubted_from for one in partition.replicas] == [8, 8]
+    assert report.findings.n_damage == 0
+    assert [finding.base_offset for finding in report.findings.rows] == [8, 8]
+    assert all("checksum covers" in finding.detail for finding in report.findings.rows)
+    assert any("may be wrong" in line for line in report.lines())
+    # the file of either copy, or another batch, vouches for it
+    for name, copy in (
+        ("file", replica(tmp_path / "c", [*log[:8], (3, 8)])),
+        ("two", replica(tmp_path / "d", [*log[:8], (3, 8), (3, 9)], epochs=False)),
+    ):
+        [partition] = kafkalog.merge([a, copy], dry_run=True).partitions
+        assert partition.replicas[1].doubted_from is None, name
+    c = replica(tmp_path / "e", [*log[:8], (3, 9)], epochs=False)
+    assert kafkalog.merge([b, c], dry_run=True).partitions[0].replicas[0].doubted_from is None
+    assert kafkalog.merge([b], dry_run=True).partitions[0].replicas[0].doubted_from is None

@@ -1,0 +1,113 @@
+"""Which segments of a partition are recovered, cut or deleted."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import golden_sets
+from files import content, flip
+from recoveries import RECOVERY_POINTS, logs, row, small_log_dir
+
+import kafkalog
+from kafkalog.repair.recovering.recover import recover
+
+
+def test_damage_below_the_recovery_point_is_kept_and_cut_only_if_asked_for(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path)
+    first, *_, last = logs(log_dir / "p-txn-0")
+    flip(first, first.stat().st_size // 2)
+    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
+
+    kept = row(recover(log_dir, output=tmp_path / "kept"), "p-txn-0")
+    assert [one.action for one in kept.segments] == ["kept"] * 5 + ["recovered"]
+    assert content(tmp_path / "kept" / "p-txn-0")[first.name] == first.read_bytes()
+
+    cut = row(recover(log_dir, output=tmp_path / "cut", all_segments=True), "p-txn-0")
+    assert [one.action for one in cut.segments] == ["cut"] + ["deleted"] * 5
+    assert cut.n_bytes_lost == sum(path.stat().st_size for path in logs(log_dir / "p-txn-0")) - cut.n_bytes
+    out = tmp_path / "cut" / "p-txn-0"
+    assert {path.name for path in out.iterdir() if path.suffix in (".log", ".index", ".timeindex")} == {
+        first.with_suffix(suffix).name for suffix in (".log", ".index", ".timeindex")
+    }
+    assert first.read_bytes().startswith((out / first.name).read_bytes())
+    assert kafkalog.open(out).log_end_offset == cut.log_end_offset
+
+
+def test_an_old_segment_without_an_index_is_recovered_alone_and_later_ones_stay(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    first, second, *_, last = logs(log_dir / "p-txn-0")
+    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
+    first.with_suffix(".index").unlink()
+    flip(first, first.stat().st_size - 10)
+    second.with_suffix(".index").unlink()
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
+    assert [one.action for one in found.segments] == ["cut", "recovered", "kept", "kept", "kept", "recovered"]
+    clean = golden_sets.partitions("k44")["p-txn-0"]
+    assert (tmp_path / "out" / "p-txn-0" / f"{second.stem}.index").read_bytes() == (
+        clean / f"{second.stem}.index"
+    ).read_bytes()
+
+
+def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    first, second, *_ = logs(log_dir / "p-txn-0")
+    first.with_suffix(".index").unlink()
+    flip(first, first.stat().st_size - 10)
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
+    assert [one.action for one in found.segments] == ["cut", *["recovered"] * 5]
+    assert found.log_end_offset == kafkalog.open(golden_sets.partitions("k44")["p-txn-0"]).log_end_offset
+    foretold = kafkalog.preflight(log_dir, clean=False).partitions[0]
+    assert [one.action for one in foretold.segments] == [one.action for one in found.segments]
+    assert foretold.log_end_offset == found.log_end_offset
+    # the first damage behind an index ends the log
+    flip(second, second.stat().st_size - 10)
+    found = row(recover(log_dir, dry_run=True), "p-txn-0")
+    assert [one.action for one in found.segments] == ["cut", "cut", *["deleted"] * 4]
+
+
+def test_what_a_crash_left_half_done_is_finished(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0", "p-multi-0"))
+    partition = log_dir / "p-txn-0"
+    _, second, third, *_ = logs(partition)
+    for suffix in (".log", ".index", ".timeindex"):
+        path = second.with_suffix(suffix)
+        path.rename(f"{path}.swap")
+    (partition / f"{third.name}.cleaned").write_bytes(b"half")
+    (partition / "00000000000000000077.log.deleted").write_bytes(b"old")
+    (partition / "00000000000000000099.timeindex").write_bytes(bytes(12))
+    # a .swap at or above a .cleaned may be of a split that did not finish: the old segments count
+    multi = log_dir / "p-multi-0"
+    base = logs(multi)[0]
+    shutil.copy(base, f"{base}.swap")
+    (multi / f"{base.name}.cleaned").write_bytes(b"")
+    report = recover(log_dir, output=tmp_path / "out")
+    found = row(report, "p-txn-0")
+    assert set(found.renamed.values()) == {
+        second.with_suffix(suffix).name for suffix in (".log", ".index", ".timeindex")
+    }
+    assert {"00000000000000000077.log.deleted", "00000000000000000099.timeindex"} <= set(found.removed)
+    names = {path.name for path in (tmp_path / "out" / "p-txn-0").iterdir()}
+    clean = {path.name for path in golden_sets.partitions("k44")["p-txn-0"].iterdir()}
+    assert {name for name in names if not name.endswith(".snapshot")} == {
+        name for name in clean if not name.endswith(".snapshot")
+    }
+    assert kafkalog.verify(tmp_path / "out").ok
+    assert set(row(report, "p-multi-0").removed) == {f"{base.name}.swap", f"{base.name}.cleaned"}
+
+    recover(log_dir, in_place=True, backup=tmp_path / "backup")
+    assert content(log_dir) == content(tmp_path / "out")
+    assert f"p-txn-0/{second.name}.swap" in content(tmp_path / "backup")
+
+
+def test_a_log_start_above_the_end_leaves_an_empty_log_there(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path)
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\np-multi 0 1000\n")
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-multi-0")
+    assert {one.action for one in found.segments} == {"deleted"}
+    assert (found.log_start_offset, found.log_end_offset) == (1000, 1000)
+    partition = kafkalog.open(tmp_path / "out" / "p-multi-0")
+    assert isinstance(partition, kafkalog.Partition)
+    assert [one.base_offset for one in partition.segments] == [1000]
+    assert partition.size_in_bytes == 0
+    assert kafkalog.verify(tmp_path / "out").ok

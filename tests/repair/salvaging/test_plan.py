@@ -1,0 +1,39 @@
+"""Which bytes of a segment are kept, lost or suspect."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from effort import examples
+from salvages import dense, log_of, named, output_of, written
+
+import kafkalog
+
+
+def test_a_batch_with_a_wrong_offset_or_epoch_is_a_suspect(tmp_path: Path) -> None:
+    batches = dense(20)
+    for number, (at, value) in {4: (0, 1 << 40), 9: (8 + 4, 77 << 16)}.items():
+        width = 8 if at == 0 else 4
+        changed = bytearray(batches[number])
+        changed[at : at + width] = value.to_bytes(width, "big")
+        batches[number] = bytes(changed)
+    report = kafkalog.salvage(written(tmp_path, log_of(*batches)), output=tmp_path / "out")
+    assert output_of(tmp_path / "out" / "t-0") == [one for number, one in enumerate(batches) if number not in (4, 9)]
+    assert report.total("n_batches_suspect") == 2
+    assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(12, 15), (27, 30)]
+
+
+def test_each_bit_of_a_batch(tmp_path: Path) -> None:
+    """A flipped bit costs that batch at most, and gives none that was not there; all bits of a batch between others."""
+    batches = dense(5, 2, 3)
+    where = sum(map(len, batches[:2]))
+    bits = range(0, 8 * len(batches[2]), 1 if examples(5) == 5 else 7)
+    for bit in bits:
+        data = bytearray(log_of(*batches))
+        data[where + bit // 8] ^= 1 << bit % 8
+        shutil.rmtree(tmp_path / "t-0", ignore_errors=True)
+        report = kafkalog.salvage(named(tmp_path, data), dry_run=True)
+        assert report.total("n_batches_kept") == 4, bit
+        assert report.total("n_bytes_kept") == sum(map(len, batches)) - len(batches[2])
+        assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(4, 6)]

@@ -1,0 +1,72 @@
+"""What a salvage says that it found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import builder
+import numpy as np
+from salvages import batch, dense, hashes, log_of, named
+
+import kafkalog
+from kafkalog.errors import Reason
+
+
+def test_transactions_that_may_have_lost_their_marker_are_named(tmp_path: Path) -> None:
+    data = log_of(
+        batch(0, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0),
+        batch(3, transactional=True, producer_id=8, producer_epoch=0, base_sequence=0),
+        builder.control_batch(1, base_offset=6, producer_id=8, producer_epoch=0),
+        builder.control_batch(0, base_offset=7, producer_id=7, producer_epoch=0),
+        batch(8),
+    )
+    hit = bytearray(data)
+    hit[len(data) - len(batch(8)) - 20] ^= 1  # the marker of producer 7
+    report = kafkalog.salvage(named(tmp_path, hit), output=tmp_path / "out")
+    [partition] = report.partitions
+    assert partition.transactions_without_marker == [(7, 0)] == partition.open_transactions
+    assert partition.lost[0].producer_ids == (7,)
+    assert any("producer 7" in line and "marker" in line for line in report.lines())
+
+
+def test_the_report_does_not_depend_on_when_or_how_it_was_made(tmp_path: Path) -> None:
+    data = bytearray(log_of(*dense(300)))
+    for at in range(1000, len(data), 5000):
+        data[at] ^= 4
+    first = kafkalog.salvage(named(tmp_path, data), output=tmp_path / "a")
+    again = kafkalog.salvage(tmp_path / "t-0", output=tmp_path / "b", threads=4)
+    text = (tmp_path / "a" / "salvage.json").read_text()
+    assert text == (tmp_path / "b" / "salvage.json").read_text().replace(str(tmp_path / "b"), str(tmp_path / "a"))
+    assert hashes(tmp_path / "a" / "t-0") == hashes(tmp_path / "b" / "t-0")
+    assert len(first.partitions[0].lost) == len(again.partitions[0].lost) > 3
+
+
+def test_holes_beyond_the_most_are_counted(tmp_path: Path) -> None:
+    batches = dense(2500, 1, 0)
+    size = len(batches[1])
+    data = bytearray(log_of(*batches))
+    starts = np.cumsum([0, *map(len, batches)])
+    for number in range(1, 2500, 2):
+        data[starts[number] + 66] ^= 1
+    assert size > 66
+    report = kafkalog.salvage(named(tmp_path, data), output=tmp_path / "out")
+    [partition] = report.partitions
+    assert len(partition.lost) == 1000
+    assert partition.n_more_lost == 250
+    assert partition.total("n_batches_kept") == 1250
+    assert partition.total("n_bytes_lost") == sum(len(batches[number]) for number in range(1, 2500, 2))
+    assert os.path.getsize(tmp_path / "out" / "t-0.quarantine") == partition.total("n_bytes_lost")
+
+
+def test_offsets_that_no_segment_has_are_noted(tmp_path: Path) -> None:
+    partition = tmp_path / "logs" / "orders-0"
+    (tmp_path / "logs").mkdir()
+    with kafkalog.PartitionWriter(partition, config=kafkalog.LogConfig(segment_bytes=2**12), batch_size=1024) as writer:
+        writer.append({"value": [b"x" * 100] * 200})
+    bases = sorted(int(path.stem) for path in partition.glob("*.log"))
+    for path in partition.glob(f"{bases[1]:020d}.*"):
+        path.unlink()
+    report = kafkalog.salvage(tmp_path / "logs", output=tmp_path / "saved")
+    gap = [(one.reason, one.base_offset, one.last_offset, one.damage) for one in report.findings.rows]
+    assert gap == [(Reason.OFFSET_GAP, bases[1], bases[2] - 1, False)]

@@ -1,0 +1,31 @@
+"""How a forecast is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from startups import logs
+
+import kafkalog
+from kafkalog.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_the_command_says_it_and_ends_with_1_where_something_is_lost(partition: Path, capsys: Capture) -> None:
+    assert main(["preflight", str(partition), "--clean"]) == 0
+    assert capsys.readouterr().out == ""
+    last = logs(partition)[-1]
+    last.write_bytes(last.read_bytes() + bytes(50))
+    assert main(["preflight", str(partition), "--clean"]) == 1
+    printed = capsys.readouterr()
+    assert "dies     " in printed.out
+    assert "CorruptRecordException" in printed.out
+    assert main(["preflight", str(partition), "--unclean", "--json", "--broker", "2.8"]) == 0
+    assert '"action": "cut"' in capsys.readouterr().out
+    assert main(["preflight", str(partition), "--broker", "1.0"]) == 2
+    with pytest.raises(ValueError, match="no broker"):
+        kafkalog.preflight(partition, broker="1.0")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="threads"):
+        kafkalog.preflight(partition, threads=0)

@@ -1,0 +1,38 @@
+"""Which segments a broker recovers when it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from startups import asked, logs
+
+import kafkalog
+
+
+def test_damage_is_cut_only_where_a_broker_looks(partition: Path) -> None:
+    middle = logs(partition)[1]
+    data = bytearray(middle.read_bytes())
+    data[len(data) // 2] ^= 1
+    middle.write_bytes(data)
+    assert asked(partition).n_bytes_lost == 0
+    assert asked(partition, clean=True).verdict == "starts"
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    row = asked(partition)
+    assert row.verdict == "loses"
+    assert [one.action for one in row.segments] == ["recovered", "cut", "deleted"]
+    assert row.n_bytes_lost == sum(path.stat().st_size for path in logs(partition)) - sum(
+        one.n_bytes for one in row.segments
+    )
+    assert row.n_records_lost == 305 - row.log_end_offset
+    # without its index it is recovered in a first pass, which deletes nothing
+    middle.with_suffix(".index").unlink()
+    assert [one.action for one in asked(partition).segments] == ["recovered", "cut", "recovered"]
+
+
+def test_the_marker_says_how_it_was_shut_down(partition: Path) -> None:
+    assert not kafkalog.preflight(partition.parent).is_clean
+    (partition.parent / ".kafka_cleanshutdown").write_bytes(b"")
+    result = kafkalog.preflight(partition.parent)
+    assert result.is_clean
+    assert repr(result) == "Preflight(1 partition, clean start of 4.3: starts)"
+    assert kafkalog.preflight(partition.parent, clean=False).n_bytes_needed == 2 * 10_485_760

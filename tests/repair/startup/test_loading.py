@@ -1,0 +1,45 @@
+"""How a broker loads one partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from startups import asked, logs
+
+import kafkalog
+from kafkalog.repair.startup.log_end import CorruptRecord, next_offset
+
+
+@pytest.mark.parametrize("tail", [bytes(100), b"\x00" * 8 + b"\xff" * 50])
+def test_a_bad_tail_kills_after_a_clean_shutdown_and_is_cut_after_another(partition: Path, tail: bytes) -> None:
+    last = logs(partition)[-1]
+    size = last.stat().st_size
+    last.write_bytes(last.read_bytes() + tail)
+    row = asked(partition, clean=True)
+    assert (row.verdict, row.exceptions[0].name) == ("dies", "CorruptRecordException")
+    cut = asked(partition)
+    assert (cut.segments[-1].action, cut.segments[-1].n_bytes) == ("cut", size)
+    assert cut.log_end_offset == 305
+
+
+def test_a_torn_batch_is_no_loss(partition: Path) -> None:
+    last = logs(partition)[-1]
+    last.write_bytes(last.read_bytes()[:-5])
+    row = asked(partition)
+    assert (row.segments[-1].action, row.n_bytes_lost, row.verdict) == ("cut", 0, "recovers")
+    assert asked(partition, clean=True).log_end_offset == row.log_end_offset
+
+
+def test_an_index_that_leads_behind_the_end_moves_the_log_end(partition: Path) -> None:
+    last = logs(partition)[-1]
+    last.with_suffix(".index").write_bytes((5).to_bytes(4, "big") + (2**30).to_bytes(4, "big"))
+    row = asked(partition, clean=True)
+    assert (row.log_end_offset, row.verdict) == (272, "loses")
+
+
+def test_a_size_below_the_smallest_is_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000005.log"
+    path.write_bytes(bytes(40))
+    with pytest.raises(CorruptRecord, match="record size 0"):
+        next_offset(kafkalog.Segment(path))

@@ -1,0 +1,69 @@
+"""Expressions of PyArrow are judged as PyArrow judges them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from filter_twin import EXTRACT, odd_value, rows_of, with_first
+
+import kafkalog
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
+
+pytestmark = pytest.mark.kernels
+
+
+def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir: Path) -> None:
+    import pyarrow.compute as pc
+
+    table = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
+    field = pc.field
+    for expression in (
+        field("key") == b"k1",
+        field("offset") + field("partition") > 77,
+        pc.match_substring(field("key"), "1") & field("is_transactional"),
+        pc.list_value_length(field("headers")) > 1,
+        field("topic").isin(["p-multi", "p-txn"]) | (field("compression") == "zstd"),
+        field("timestamp") > pa.scalar(datetime(2023, 11, 14, 22, 17, tzinfo=UTC)),
+        field("key").is_null(),
+        pc.binary_length(field("value")) > 50,
+        pc.scalar(True),
+        pc.scalar(False),
+        field("segment") != f"{0:020d}.log",
+    ):
+        expected = table.filter(expression)
+        for names in (["offset"], ["value", "topic"], list(ALL_COLUMNS)):
+            found = kafkalog.read_table(log_dir, columns=names, filters=expression, threads=2, batch_size=50)
+            assert found.equals(expected.select(names)), expression
+        scan = kafkalog.scan(log_dir, filters=expression, where=odd_value)
+        odd = pc.binary_length(expected["value"]).to_pylist()
+        assert scan.count_rows() == sum(size is not None and size % 2 == 1 for size in odd)
+        assert str(expression) in str(scan.explain())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda pc: pc.field("nope") == 3, "no column 'nope' to filter by; there are topic"),
+        (lambda pc: pc.field("offset") + 1, "cannot be applied"),
+        (lambda pc: pc.field("offset") == b"a", "cannot be applied"),
+        (lambda pc: pc.field("key") == 3, "cannot be applied"),
+    ],
+)
+def test_an_expression_that_says_nothing_of_a_record_is_refused(log_dir: Path, make: Any, message: str) -> None:
+    import pyarrow.compute as pc
+
+    with pytest.raises(ValueError, match=message):
+        kafkalog.scan(log_dir, filters=make(pc))
+
+
+def test_expressions_see_extracted_columns(log_dir: Path) -> None:
+    import pyarrow.compute as pc
+
+    path = log_dir / "p-multi-0"
+    expected = [row for row in map(with_first, rows_of(path)) if row["first"] is not None and row["first"] > 100]
+    assert rows_of(path, extract=EXTRACT, filters=pc.field("first") > 100) == expected
+    assert expected

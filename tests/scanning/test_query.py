@@ -1,0 +1,103 @@
+"""Options of a query: what names nothing, or makes no sense together, is refused with what there is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kafkalog
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"columns": []}, "count_rows"),
+        ({"topics": "nope"}, "p-multi"),
+        ({"partitions": 9}, "0, 1, 2"),
+        ({"partitions": -1}, "0, 1, 2"),
+        ({"topics": "p-txn", "partitions": 2}, "there are 0"),
+        ({"partitions": "0"}, "a list of numbers"),
+        ({"partitions": ["0"]}, "int"),
+        ({"start_offset": {("nope", 0): 3}}, "p-multi-0"),
+        ({"end_offset": {"p-multi": 3}}, "(topic, partition)"),
+    ],
+)
+def test_what_names_nothing_is_refused_and_what_there_is_is_shown(
+    log_dir: Path, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        kafkalog.scan(log_dir, **options)
+    assert said in str(caught.value)
+
+
+def test_numpy_numbers_are_numbers_too(log_dir: Path) -> None:
+    one = kafkalog.scan(log_dir, topics="p-multi", partitions=np.int64(1), start_offset=np.int32(3))
+    assert one.count_rows() == kafkalog.scan(log_dir / "p-multi-1", start_offset=3).count_rows() > 0
+
+
+def test_a_segment_outside_the_topics_asked_for_is_refused(log_dir: Path) -> None:
+    segment = next((log_dir / "p-multi-0").glob("*.log"))
+    with pytest.raises(ValueError, match="no topic 'nope' here; there are p-multi"):
+        kafkalog.scan(segment, topics="nope")
+
+
+def test_limits_of_what_is_open_cannot_be_changed(log_dir: Path) -> None:
+    opened = kafkalog.open(log_dir, limits=kafkalog.Limits(max_batch_bytes=100))
+    with pytest.raises(kafkalog.LimitExceededError):
+        kafkalog.scan(opened).count_rows()
+    with pytest.raises(ValueError, match="give them to kafkalog"):
+        kafkalog.scan(opened, limits=kafkalog.Limits())
+
+
+def test_a_list_of_segments_is_read_as_one_partition(log_dir: Path) -> None:
+    paths = sorted((log_dir / "p-txn-0").glob("*.log"))
+    assert kafkalog.scan(paths).count_rows() == 358
+    assert kafkalog.scan(paths[1:2], columns=["offset"]).head(1).column(0).to_pylist() == [16]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"columns": ["valeu"]}, ValueError, "There are topic, partition"),
+        ({"columns": "value"}, TypeError, r"columns=\['value'\]"),
+        ({"columns": ["offset", "offset"]}, ValueError, "twice"),
+        ({"topics": "nope"}, ValueError, "p-multi"),
+        ({"start_timestamp": datetime(2023, 1, 1)}, ValueError, "naive"),
+        ({"start_offset": 1.5}, TypeError, "start_offset"),
+        ({"on_corruption": "ignore"}, ValueError, "'skip'"),
+        ({"threads": 0}, ValueError, "threads"),
+        ({"batch_size": -1}, ValueError, "batch_size"),
+        ({"memory_map": "yes"}, ValueError, "memory_map"),
+        ({"binary_type": pa.string()}, ValueError, "binary_view"),
+        ({"wher": 1}, TypeError, "wher"),
+    ],
+)
+def test_misuse_is_a_type_or_value_error_that_says_what_to_do(
+    log_dir: Path, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        kafkalog.read_table(log_dir, **options)
+
+
+def test_a_path_that_holds_nothing_says_what_to_name(tmp_path: Path, log_dir: Path) -> None:
+    with pytest.raises(kafkalog.NotKafkaError, match=r"log\.dirs"):
+        kafkalog.open(tmp_path)
+    with pytest.raises(kafkalog.ReadError, match="no such"):
+        kafkalog.open(tmp_path / "absent")
+    with pytest.raises(kafkalog.NotKafkaError, match=r"00000000000000000000\.log"):
+        kafkalog.open(log_dir / "p-multi-0" / "00000000000000000000.index")
+    with pytest.raises(ValueError, match="no path"):
+        kafkalog.open([])
+
+
+def test_named_files_are_read_whole(log_dir: Path) -> None:
+    paths = sorted((log_dir / "p-delrec-0").glob("*.log"))
+    whole = kafkalog.scan(log_dir / "p-delrec-0", include_deleted=True).count_rows()
+    assert kafkalog.scan(paths).count_rows() == whole
+    assert sum(kafkalog.scan(path).count_rows() for path in paths) == whole
+    assert whole > kafkalog.scan(log_dir / "p-delrec-0").count_rows()

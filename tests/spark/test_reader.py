@@ -1,0 +1,59 @@
+"""Tasks on executors: how many there are, and what happens to their files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import builder
+import pytest
+
+from kafkalog import format as kf
+from kafkalog.scanning.planning import plan
+
+if TYPE_CHECKING:
+    pass
+
+pytestmark = pytest.mark.spark
+
+
+def test_the_number_of_tasks_follows_bytes_and_what_is_asked_for(source: Any, log: Path) -> None:
+    n_bytes = plan(log).n_bytes
+    assert source(log).rdd.getNumPartitions() == 1
+    assert source(log, minPartitions=7).rdd.getNumPartitions() >= 7
+    assert source(log, maxRecordsPerPartition=600).rdd.getNumPartitions() == 8
+    assert source(log, taskBytes=n_bytes // 4).rdd.getNumPartitions() in (4, 5, 6, 7, 8)
+    largest = source(log, "partition int", maxRecordsPerPartition=600).selectExpr("spark_partition_id() p").groupBy("p")
+    assert max(row["count"] for row in largest.count().collect()) <= 600
+    assert source(log, maxRecordsPerPartition=600).count() == 4000
+
+
+def test_a_segment_that_goes_after_planning_is_data_loss_unless_that_is_allowed(
+    source: Any, log: Path, tmp_path: Path
+) -> None:
+    root = Path(shutil.copytree(log, tmp_path / "log"))
+    strict, lax = source(root), source(root, failOnDataLoss=False)
+    assert (strict.count(), lax.count()) == (4000, 4000)
+    gone = root / "t-1" / kf.segment_file_name(0)
+    gone.unlink()
+    with pytest.raises(Exception, match=str(gone)):
+        strict.count()
+    assert lax.count() == 3500
+
+
+def test_damage_in_one_segment_names_it_and_leaves_the_others_alone(source: Any, log: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(log, tmp_path / "log"))
+    path = root / "t-2" / kf.segment_file_name(500)
+    data = bytearray(path.read_bytes())
+    position, _ = builder.batch_positions(bytes(data))[30]
+    data[position + 70] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Exception, match=f"{path}@{position} base_offset=800: crc_mismatch"):
+        source(root).count()
+    skipped = source(root, onCorruption="skip", taskBytes="64k")
+    assert skipped.count() == 3990
+    assert skipped.filter("partition = 2 and offset between 790 and 820").count() == 21
+    counts = source(root, onCorruption="stop").groupBy("partition").count().collect()
+    assert {row["partition"]: row["count"] for row in counts} == {0: 1000, 1: 1000, 2: 800, 3: 1000}
+    assert source(root, filters='[["partition", "!=", 2]]').count() == 3000

@@ -1,0 +1,185 @@
+"""Records of the cluster's metadata, one behind the other, add up to the state that they describe."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builder import batch_v2, record_v2
+from effort import fuzz_inputs
+from message_bytes import encoded, made_up, uvarint
+
+import kafkalog
+from kafkalog.messages.definitions import messages
+from kafkalog.state.cluster_image import ClusterMetadata
+
+NAMES = {message.name for message in messages().values() if message.topic == "__cluster_metadata"}
+
+
+def record(kind: str, **given: Any) -> bytes:
+    """The value of a record in its newest version, with these fields and defaults for the others."""
+    message = messages()[f"{kind}Record"]
+    assert message.key is not None
+    version = message.versions.last
+    fields = {field.name: field.default for field in message.fields} | given
+    front = b"\x01" + uvarint(message.key) + uvarint(version)
+    return front + encoded(message.fields, fields, version, version in message.flexible)
+
+
+def log_of(tmp_path: Path, *values: bytes) -> Path:
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir(exist_ok=True)
+    records = [record_v2(delta, delta, value=value) for delta, value in enumerate(values)]
+    (directory / f"{0:020d}.log").write_bytes(
+        batch_v2(records, base_timestamp=1000, max_timestamp=1000 + len(values) - 1)
+    )
+    return tmp_path
+
+
+def test_all_that_is_not_of_topics(tmp_path: Path) -> None:
+    acl = {"id": "A" * 21 + "Q", "resourceType": 2, "resourceName": "t", "patternType": 3}
+    more = {"principal": "User:ann", "host": "*", "operation": 3, "permissionType": 3}
+    entity = [{"entityType": "user", "entityName": None}]
+    path = log_of(
+        tmp_path,
+        record("AccessControlEntry", **acl, **more),
+        record("ClientQuota", entity=entity, key="producer_byte_rate", value=5.0),
+        record("ClientQuota", entity=entity, key="gone", value=5.0),
+        record("ClientQuota", entity=entity, key="gone", remove=True),
+        record(
+            "UserScramCredential", name="ann", mechanism=2, salt=b"s", storedKey=b"k", serverKey=b"v", iterations=8192
+        ),
+        record("UserScramCredential", name="bob", mechanism=1, iterations=4096),
+        record("RemoveUserScramCredential", name="bob", mechanism=1),
+        record("Config", resourceType=4, resourceName="", name="ssl.keystore.password", value="x"),
+        record("Config", resourceType=4, resourceName="1", name="log.cleaner.threads", value="2"),
+        record(
+            *("DelegationToken",),
+            owner="User:ann",
+            tokenId="t1",
+            renewers=["User:bob"],
+            issueTimestamp=5,
+            maxTimestamp=99,
+            expirationTimestamp=77,
+        ),
+        record("FeatureLevel", name="f", featureLevel=1),
+        record("FeatureLevel", name="f", featureLevel=0),
+        record("ProducerIds", nextProducerId=3000),
+        record("BeginTransaction"),
+        record("FeatureLevel", name="half", featureLevel=1),
+        record("AbortTransaction"),
+        record("BeginTransaction"),
+        record("FeatureLevel", name="whole", featureLevel=1),
+        record("EndTransaction"),
+        record("BeginTransaction"),
+        record("FeatureLevel", name="open", featureLevel=1),
+    )
+    found = kafkalog.metadata(path)
+    assert not found.findings
+    assert [(one["resource_type"], one["operation"], one["permission"]) for one in found.acls] == [
+        ("topic", "read", "allow")
+    ]
+    assert found.quotas == [{"entity": {"user": None}, "key": "producer_byte_rate", "value": 5.0}]
+    assert found.scram == [{"user": "ann", "mechanism": "SCRAM-SHA-512", "iterations": 8192}]
+    assert [(one["resource_name"], one["value"]) for one in found.configs] == [("", "[hidden]"), ("1", "2")]
+    ((token, owner, requester, renewers, *times),) = (list(one.values()) for one in found.tokens)
+    assert (token, owner, requester, renewers, times) == ("t1", "User:ann", "", ["User:bob"], [5, 99, 77])
+    assert found.features == [{"name": "whole", "level": 1}]
+    assert found.to_arrow("quotas").num_rows == 1
+    json.dumps(found.as_dict())
+    with pytest.raises(ValueError, match="no table"):
+        found.to_arrow("secrets")
+
+
+def test_the_quorum_is_what_its_last_control_records_say(tmp_path: Path) -> None:
+    path = log_of(tmp_path, record("FeatureLevel", name="metadata.version", featureLevel=30))
+    log = path / "__cluster_metadata-0" / f"{0:020d}.log"
+    for offset, (kind, value) in enumerate([(5, KRAFT_1), (6, voters(1)), (6, voters(2, 1)), (6, b"\0")], 1):
+        key = b"\0\0\0" + bytes([kind])
+        control = record_v2(0, 0, key=key, value=value)
+        log.write_bytes(log.read_bytes() + batch_v2([control], base_offset=offset, attributes=0x20))
+    found = kafkalog.metadata(path)
+    assert [(one.base_offset, one.reason) for one in found.findings] == [(4, "internal_record")]
+    assert found.features == [{"name": "kraft.version", "level": 1}, {"name": "metadata.version", "level": 30}]
+    assert [one["id"] for one in found.voters] == [1, 2]
+    assert found.voters[0]["endpoints"] == ["CONTROLLER://localhost:9093"]
+    assert [one["id"] for one in kafkalog.metadata(path, end_offset=3).voters] == [1]
+    assert found.to_arrow("voters").num_rows == 2
+    assert (found.end_offset, kafkalog.metadata(path, end_offset=1).voters) == (1, [])
+
+
+KRAFT_1 = b"\0\0\0\1\0"
+
+
+def voters(*ids: int) -> bytes:
+    endpoint = b"\x0bCONTROLLER\x0alocalhost" + (9093).to_bytes(2, "big") + b"\0"
+    each = [
+        number.to_bytes(4, "big") + bytes([number] * 16) + b"\x02" + endpoint + b"\0\0\0\1\0" + b"\0" for number in ids
+    ]
+    return b"\0\0" + bytes([len(ids) + 1]) + b"".join(each) + b"\0"
+
+
+def test_partitions_brokers_and_topics_change(tmp_path: Path) -> None:
+    topic, other = "RxLbS2aoRLmJ9xc1exUYuQ", "SxLbS2aoRLmJ9xc1exUYuQ"
+    directories = [topic, other]
+    path = log_of(
+        tmp_path,
+        record("RegisterBroker", brokerId=1, incarnationId=topic, rack="r", logDirs=directories),
+        record("RegisterBroker", brokerId=2, incarnationId=topic),
+        record("BrokerRegistrationChange", brokerId=1, fenced=-1, inControlledShutdown=1),
+        record("UnregisterBroker", brokerId=2),
+        record("Topic", name="t", topicId=topic),
+        record("Topic", name="u", topicId=other),
+        record(
+            *("Partition",),
+            partitionId=0,
+            topicId=topic,
+            replicas=[1, 2],
+            isr=[1, 2],
+            leader=1,
+            leaderEpoch=0,
+            partitionEpoch=0,
+            directories=directories,
+            eligibleLeaderReplicas=[2],
+        ),
+        record("PartitionChange", partitionId=0, topicId=topic, isr=[2], leader=2, leaderRecoveryState=1),
+        record("PartitionChange", partitionId=0, topicId=topic, isr=[2, 1]),
+        record("PartitionChange", partitionId=9, topicId=topic, leader=2),
+        record("ClearElr", topicName=""),
+        record("Config", resourceType=2, resourceName="u", name="a", value="b"),
+        record("RemoveTopic", topicId=other),
+    )
+    found = kafkalog.metadata(path)
+    assert not found.findings
+    (broker,) = found.brokers
+    assert (broker["is_fenced"], broker["in_controlled_shutdown"], broker["rack"]) == (False, True, "r")
+    (one,) = found.partitions
+    assert (one["leader"], one["leader_epoch"], one["partition_epoch"]) == (2, 1, 2)
+    assert (one["isr"], one["elr"], one["directories"]) == ([2, 1], [], directories)
+    assert [row["topic"] for row in found.topics] == ["t"]
+    assert found.configs == []
+    assert found.topic_id("t") == topic
+
+
+def test_made_up_records_are_applied_or_refused() -> None:
+    rng = random.Random(182)
+    image = ClusterMetadata()
+    names = sorted(NAMES)
+    n_refused = 0
+    for _ in range(fuzz_inputs() // 6):
+        message = messages()[rng.choice(names)]
+        version = rng.randint(message.versions.first, message.versions.last)
+        fields = made_up(message.fields, version, rng)
+        data = bytearray(encoded(message.fields, fields, version, version in message.flexible))
+        if data and rng.random() < 0.5:
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            image.apply(b"\x01" + uvarint(message.key or 0) + uvarint(version) + data)
+        except ValueError:
+            n_refused += 1
+    assert n_refused
+    assert image.acls
+    assert image.brokers

@@ -1,0 +1,42 @@
+"""What is written of an Arrow table: rows, or the refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafkalog.errors import UnwritableError
+from kafkalog.interchange.arrow_input import record_slices
+
+Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
+
+
+def rows(slices: Any) -> list[Row]:
+    """Timestamp, key, value and headers of all records."""
+    return [
+        row
+        for part in slices
+        for row in zip(
+            part.timestamp.tolist(),
+            part.key.to_pylist(),
+            part.value.to_pylist(),
+            part.headers.to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def values(data: Any, **options: Any) -> list[bytes | None]:
+    return [row[2] for row in rows(record_slices(data, **options))]
+
+
+def stamps(array: Any, **options: Any) -> list[int]:
+    return [row[0] for row in rows(record_slices({"value": pa.nulls(len(array)), "timestamp": array}, **options))]
+
+
+def refusal(data: Any, **options: Any) -> UnwritableError:
+    with pytest.raises(UnwritableError) as caught:
+        list(record_slices(data, **options))
+    return caught.value

@@ -1,0 +1,62 @@
+"""Copies of a partition to merge."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import builder
+
+from kafkalog import format as kf
+
+Entry = tuple[int, int]
+"""Leader epoch and a number that makes the content."""
+
+
+def batch(offset: int, entry: Entry) -> bytes:
+    record = builder.record_v2(0, 0, None, b"%d" % entry[1])
+    return builder.batch_v2([record], base_offset=offset, leader_epoch=entry[0])
+
+
+def checkpoint(log: list[Entry]) -> list[tuple[int, int]]:
+    epochs: list[tuple[int, int]] = []
+    for offset, (epoch, _) in enumerate(log):
+        if not epochs or epoch > epochs[-1][0]:
+            epochs.append((epoch, offset))
+    return epochs
+
+
+def replica(
+    folder: Path, log: list[Entry], *, bases: tuple[int, ...] = (0,), damaged: tuple[int, ...] = (), epochs: bool = True
+) -> Path:
+    """A partition with a batch an offset; `damaged` batches have a wrong byte."""
+    partition = folder / "t-0"
+    partition.mkdir(parents=True)
+    for base, end in zip(bases, [*bases[1:], len(log)], strict=True):
+        data = b""
+        for offset in range(base, end):
+            one = bytearray(batch(offset, log[offset]))
+            one[-1] ^= offset in damaged
+            data += one
+        (partition / kf.segment_file_name(base)).write_bytes(data)
+    if epochs:
+        entries = checkpoint(log)
+        lines = ["0", str(len(entries)), *(f"{epoch} {start}" for epoch, start in entries)]
+        (partition / kf.LEADER_EPOCH_CHECKPOINT).write_text("\n".join(lines) + "\n")
+    return partition
+
+
+def content(partition: Path) -> list[bytes]:
+    found = []
+    for log in sorted(partition.glob("*.log")):
+        data = log.read_bytes()
+        found += [data[start:end] for start, end in builder.batch_positions(data)]
+    return found
+
+
+def expected(log: list[Entry], start: int = 0) -> list[bytes]:
+    return [batch(offset, log[offset]) for offset in range(start, len(log))]
+
+
+def hashes(root: Path) -> dict[str, str]:
+    return {str(one): hashlib.sha256(one.read_bytes()).hexdigest() for one in root.rglob("*") if one.is_file()}

@@ -1,0 +1,45 @@
+"""Damaged logs, and what a salvage keeps of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builder
+import golden_sets
+
+import kafkalog
+from kafkalog import format as kf
+
+
+def batch(base: int, n: int = 3, **options: object) -> bytes:
+    records = [builder.record_v2(i, i, b"k%d" % (base + i), b"v" * 30) for i in range(n)]
+    return builder.batch_v2(records, base_offset=base, base_timestamp=10**12 + base, **options)  # type: ignore[arg-type]
+
+
+def dense(n: int, **options: object) -> list[bytes]:
+    return [batch(3 * number, **options) for number in range(n)]
+
+
+def messages(n: int) -> list[bytes]:
+    """Messages of v0 and v1, one record each."""
+    data = (golden_sets.partitions("k28")["p-v0v1v2-mixed-0"] / kf.segment_file_name(0)).read_bytes()
+    return [data[start:end] for start, end in builder.batch_positions(data)][:n]
+
+
+def salvaged(folder: Path, *batches: bytes, next_base: int | None = None) -> tuple[list[bytes], kafkalog.SalvageReport]:
+    """The batches that are kept of a segment of these bytes, and the report."""
+    partition = folder / "t-0"
+    partition.mkdir()
+    (partition / kf.segment_file_name(0)).write_bytes(b"".join(batches))
+    if next_base is not None:
+        (partition / kf.segment_file_name(next_base)).write_bytes(batch(next_base))
+    report = kafkalog.salvage(partition, output=folder / "out")
+    data = (folder / "out" / "t-0" / kf.segment_file_name(0)).read_bytes()
+    segment = report.partitions[0].segments[0]
+    total = segment.n_bytes_kept + segment.n_bytes_lost + segment.n_bytes_padding + segment.n_bytes_suspect
+    assert total == segment.size_in_bytes
+    return [data[start:end] for start, end in builder.batch_positions(data)], report
+
+
+def damaged(data: bytes) -> bytes:
+    return b"\xff" * len(data)

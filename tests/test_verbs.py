@@ -1,0 +1,61 @@
+"""The functions that read, as methods of a log dir, a partition and a segment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+
+
+@pytest.fixture(params=["log dir", "partition", "segment"])
+def target(request: pytest.FixtureRequest, log_dir: Path) -> Any:
+    opened = kafkalog.open(log_dir)
+    assert isinstance(opened, kafkalog.LogDir)
+    partition = opened["p-multi", 0]
+    return {"log dir": opened, "partition": partition, "segment": partition.segments[0]}[request.param]
+
+
+def test_records_are_those_of_the_functions(target: Any) -> None:
+    options: dict[str, Any] = {"columns": ["offset", "value"], "end_offset": 30}
+    table = kafkalog.read_table(target, **options)
+    assert len(table) > 20
+    assert target.to_table(**options).equals(table)
+    assert target.scan(**options).to_table().equals(table)
+    assert target.to_pandas(**options).equals(kafkalog.read_pandas(target, **options))
+    assert target.to_polars(**options).to_arrow()["offset"].equals(table["offset"])
+    assert target.to_numpy(**options).offset.tolist() == table["offset"].to_pylist()
+    assert target.count_rows(**options) == len(table)
+    assert target.head(3, **options).equals(table.slice(0, 3))
+    last = target.tail(3, **options)["offset"].to_pylist()
+    assert last[-3:] == table["offset"].to_pylist()[-3:]
+    assert [record.offset for record in target.cat(end_offset=30)] == table["offset"].to_pylist()
+
+
+def test_facts_are_those_of_the_functions(target: Any) -> None:
+    assert target.ls() == kafkalog.ls(target)
+    found = target.lookup(offset=5)
+    assert found
+    assert [trace.offset for trace in found] == [trace.offset for trace in kafkalog.lookup(target, offset=5)]
+    assert target.verify().ok
+    if not isinstance(target, kafkalog.Segment):
+        assert [one.path for one in target.producers()] == [one.path for one in kafkalog.producers(target)]
+        assert [one.as_dict() for one in target.epochs()] == [one.as_dict() for one in kafkalog.epochs(target)]
+
+
+def test_a_name_that_is_usual_elsewhere_is_answered_with_the_one_here(target: Any) -> None:
+    with pytest.raises(AttributeError, match=r"did you mean scan\(\)\?") as caught:
+        _ = target.read
+    assert caught.value.name == "read"
+    assert caught.value.obj is target
+    with pytest.raises(AttributeError, match=r"^((?!did you mean).)*$"):
+        _ = target.what_nobody_guesses
+
+
+def test_a_notebook_shows_a_row_for_each_segment(log_dir: Path) -> None:
+    partition = kafkalog.Partition(log_dir / "p-txn-0")
+    shown = partition._repr_html_()
+    assert len(partition.segments) > 1
+    assert all(segment.path.name in shown for segment in partition.segments)

@@ -1,0 +1,293 @@
+"""Protobuf: the kernel's columns against Google's library, and against bytes and schemas that mean harm."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from effort import fuzz_inputs, thinned
+
+pytest.importorskip("google.protobuf")
+pytest.importorskip("grpc_tools")
+
+from google.protobuf.message import DecodeError
+from proto_cases import ProtoCase, canonical, shown
+
+from kafkalog.values.formats.protobuf.nested_text import message_text
+from kafkalog.values.formats.protobuf.types import ProtoSchema
+from kafkalog.values.formats.protobuf.values import ProtobufValues, last_of_each_key
+from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.types import SchemaError, TooWideError, narrow_array
+
+PROTO3 = 'syntax = "proto3"; '
+TIMESTAMP = f'{PROTO3}import "google/protobuf/timestamp.proto"; '
+
+
+def decoded(reader: ProtobufValues, values: list[bytes | None]) -> Decoded:
+    found = reader.decode(Payloads.of(pa.array(values, pa.binary())))
+    found.array.validate(full=True)
+    assert found.array.type == reader.type
+    assert len(found.array) == len(values)
+    valid = found.array.is_valid().to_pylist()
+    assert [row for row, one in enumerate(valid) if not one and values[row] is not None] == sorted(found.failures)
+    return found
+
+
+def of(text: str, *values: bytes, **options: Any) -> Decoded:
+    return decoded(ProtobufValues(ProtoSchema(text).messages[0], **options), [*values])
+
+
+def one(text: str, value: bytes) -> Any:
+    found = of(text, value)
+    assert not found.failures
+    return found.array.to_pylist()[0]
+
+
+def why(text: str, value: bytes) -> str:
+    found = of(text, b"", value, b"")
+    assert found.array.is_valid().to_pylist() == [True, False, True]
+    return found.failures[1]
+
+
+def message_of(case: ProtoCase) -> Any:
+    return ProtoSchema(next(iter(case.files.values())), case.files.get).message_named(case.descriptor.full_name)
+
+
+@pytest.mark.parametrize("seed", thinned(range(300), 8))
+def test_random_schemas_come_back_as_googles_library_wrote_them(seed: int) -> None:
+    case = ProtoCase(seed)
+    message = message_of(case)
+    pairs = [case.value() for _ in range(8)]
+    values: list[bytes | None] = [given.SerializeToString() for given, _ in pairs]
+    expected = [canonical(one) for _, one in pairs]
+    values.insert(3, None)
+    expected.insert(3, canonical(None))
+    found = decoded(ProtobufValues(message), values)
+    assert not found.failures
+    assert [canonical(one) for one in found.array.to_pylist()] == expected
+    for inner in message.fields:
+        part = decoded(ProtobufValues(message, [(inner.name,)]), values)
+        assert part.array.equals(narrow_array(found.array, part.array.type))
+
+
+def test_any_bytes_decode_as_googles_library_decodes_them() -> None:
+    rng = random.Random(18)
+    n_good = 0
+    for number in range(max(fuzz_inputs() // 100, 20)):
+        case = ProtoCase(1000 + number, has_maps=number % 2 == 0)
+        good = [case.value()[0].SerializeToString() for _ in range(10)]
+        mutants: list[bytes | None] = []
+        for _ in range(100):
+            data = bytearray(rng.choice(good)) + (rng.choice(good) if rng.random() < 0.3 else b"")
+            for _ in range(rng.randrange(1, 4)):
+                if data:
+                    data[rng.randrange(len(data))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            mutants.append(bytes(data[: rng.randrange(len(data) + 1)]) if rng.random() < 0.3 else bytes(data))
+        found = decoded(ProtobufValues(message_of(case)), mutants)
+        for row, (value, data) in enumerate(zip(found.array.to_pylist(), mutants, strict=True)):
+            message = case.root()
+            try:
+                message.ParseFromString(data)
+            except DecodeError:
+                assert row in found.failures
+                continue
+            reason = found.failures.get(row, "")
+            # proto2 does not check texts, and a Timestamp can be longer ago than a time in nanoseconds
+            if reason.startswith("a timestamp") or (reason == "a string is not UTF-8" and case.is_proto2):
+                continue
+            assert not reason
+            if number % 2 == 0:  # upb leaves out entries of maps with unknown fields, Java does not
+                continue
+            n_good += 1
+            assert canonical(value) == canonical(shown(message))
+    assert n_good > 100
+
+
+def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
+    text = f"{PROTO3} message A {{ repeated string a = 1; map<string, int64> m = 2; }}"
+    good = b"\n\1x\n\2yy\x12\5\n\1k\x10\7"
+    value = {"a": ["x", "yy"], "m": [("k", 7)]}
+    for cut in range(len(good)):
+        found = of(text, good, good[:cut], good)
+        assert found.array.to_pylist()[::2] == [value, value]
+        assert cut in (0, 3, 7) or [*found.failures] == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason"),
+    [
+        ("int32", b"\x08" + b"\xff" * 11, "a variable-length integer is too long"),
+        ("int32", b"\x08", "the bytes end inside the value"),
+        ("int32", b"\x00\x00", "a field has no number, or a type that does not exist"),
+        ("int32", b"\x0e", "a field has no number, or a type that does not exist"),
+        ("fixed64", b"\x09123", "the bytes end inside the value"),
+        ("string", b"\n\2\xff\xff", "a string is not UTF-8"),
+        ("string", b"\n\x05abc", "a length is larger than what is left"),
+        ("bytes", b"\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", "a length is larger than what is left"),
+        ("repeated fixed32", b"\n\3abc", "the numbers of a list do not fill its bytes"),
+        ("repeated int32", b"\n\1\x80", "the bytes end inside the value"),
+        ("int32", b"\x14", "a group ends that did not begin"),
+        ("int32", b"\x13\x1c", "a group ends that did not begin"),
+        ("int32", b"\x13", "the bytes end inside the value"),
+        ("int32", b"\x13" * 200, "the value is nested too deeply"),
+    ],
+)
+def test_bytes_that_mean_harm_are_null_with_a_reason(kind: str, data: bytes, reason: str) -> None:
+    assert why(f"{PROTO3} message A {{ {kind} f = 1; }}", data) == reason
+
+
+def test_unknown_fields_and_fields_of_another_type_are_passed_over() -> None:
+    text = f"{PROTO3} message A {{ int32 f = 1; string s = 2; }}"
+    unknown = b"\x18\1" + b"\x21" + bytes(8) + b"\x2a\2xx" + b"\x33\x38\1\x34" + b"\x45" + bytes(4)
+    assert one(text, unknown + b"\x08\7" + b"\x10\5") == {"f": 7, "s": ""}
+
+
+def test_of_a_field_that_occurs_twice_the_last_counts_and_messages_are_merged() -> None:
+    text = f"""{PROTO3} message A {{ int32 f = 1; string s = 2; B b = 3; repeated int32 r = 4; map<int32, B> m = 5; }}
+        message B {{ int32 x = 1; repeated int32 y = 2; C c = 3; }} message C {{ int32 p = 1; int32 q = 2; }}"""
+    twice = b"\x08\1\x12\1a" + b"\x1a\6\x08\1\x10\1\x1a\0" + b"\x20\1" + b"\x08\2\x12\1b" + b"\x22\2\2\3"
+    twice += b"\x1a\6\x10\2\x1a\2\x08\5" + b"\x1a\4\x1a\2\x10\6"
+    value = {"f": 2, "s": "b", "b": {"x": 1, "y": [1, 2], "c": {"p": 5, "q": 6}}, "r": [1, 2, 3], "m": []}
+    assert one(text, twice) == value
+    # of two entries for a key the last one counts; one without a value has an empty message
+    entries = b"\x2a\6\x08\1\x12\2\x08\7" + b"\x2a\2\x08\1" + b"\x2a\4\x08\2\x12\0"
+    empty = {"x": 0, "y": [], "c": None}
+    assert one(text, entries)["m"] == [(1, empty), (2, empty)]
+
+
+def test_the_last_member_of_a_oneof_counts_whatever_is_asked_for() -> None:
+    text = f"""{PROTO3} message A {{ oneof o {{ int32 i = 1; string s = 2; B b = 3; }} }}
+        message B {{ int32 x = 1; int32 y = 2; }}"""
+    values = [b"\x08\1\x12\1a", b"\x12\1a\x08\0", b"\x1a\2\x08\1\x08\1\x1a\2\x10\2", b"\x1a\2\x08\1\x1a\2\x10\2", b""]
+    expected = [
+        {"i": None, "s": "a", "b": None},
+        {"i": 0, "s": None, "b": None},
+        {"i": None, "s": None, "b": {"x": 0, "y": 2}},
+        {"i": None, "s": None, "b": {"x": 1, "y": 2}},
+        {"i": None, "s": None, "b": None},
+    ]
+    assert of(text, *values).array.to_pylist() == expected
+    for name in ("i", "s", "b"):
+        part = of(text, *values, paths=[(name,)]).array.to_pylist()
+        assert part == [{name: one[name]} for one in expected]
+
+
+def test_a_message_in_many_parts_is_refused_before_it_costs_much() -> None:
+    text = f"{PROTO3} message A {{ {' '.join(f'A{i} f{i} = {i};' for i in range(1, 60))} }}"
+    text += " ".join(f"message A{i} {{ int32 x = 1; }}" for i in range(1, 60))
+    parts = b""
+    for i in range(1, 60):
+        tag = i << 3 | 2
+        parts += (bytes([tag]) if tag < 128 else bytes([tag & 0x7F | 0x80, tag >> 7])) + b"\0"
+    assert why(text, parts * 2000) == "a message is written in too many parts"
+    assert not of(text, parts * 2).failures
+
+
+def test_closed_enums_drop_numbers_and_open_ones_show_them() -> None:
+    fields = "{label}E e = 1; repeated E r = 2; enum E {{ A = 0; B = 5; C = 5; D = -1; }}"
+    data = b"\x08\5\x08\7" + b"\x12\x0d" + b"\7\0\5" + b"\xff" * 9 + b"\1"
+    opened = f"{PROTO3} message A {{ {fields.format(label='')} }}"
+    closed = f"message A {{ {fields.format(label='optional ')} }}"
+    assert one(opened.replace("enum E {", "enum E { option allow_alias = true;"), data) == {
+        "e": "7",
+        "r": ["7", "A", "B", "D"],
+    }
+    assert one(closed, data) == {"e": "B", "r": ["A", "B", "D"]}
+
+
+def test_times_and_wrappers() -> None:
+    text = f"""{TIMESTAMP} import "google/protobuf/wrappers.proto";
+        message A {{ google.protobuf.Timestamp t = 1; google.protobuf.Int32Value w = 2;
+        google.protobuf.StringValue s = 3; repeated google.protobuf.Timestamp ts = 4; }}"""
+    found = of(text, b"", b"\n\4\x08\1\x10\2" + b"\x12\0" + b"\x1a\3\n\1x" + b"\x22\0")
+    assert found.array.type == pa.struct(
+        [
+            ("t", pa.timestamp("ns", "UTC")),
+            ("w", pa.int32()),
+            ("s", pa.string()),
+            ("ts", pa.list_(pa.timestamp("ns", "UTC"))),
+        ]
+    )
+    first, second = found.array.to_pylist()
+    assert first == {"t": None, "w": None, "s": None, "ts": []}
+    assert (second["w"], second["s"], second["ts"][0].value) == (0, "x", 0)
+    assert second["t"].value == 1_000_000_002
+    assert why(text, b"\n\x07\x08\xff\xff\xff\xff\xff\x0f").startswith("a timestamp is not within")
+    assert why(text, b"\n\2\x10\xff" + b"\xff" * 8 + b"\1").startswith(("a timestamp", "a length", "the bytes"))
+
+
+def test_messages_within_themselves_become_json_text() -> None:
+    text = f"""{TIMESTAMP} message Tree {{ int64 v = 1; Tree left = 2; repeated Tree more = 3; bytes raw = 4;
+        map<bool, Tree> by = 5; E e = 6; google.protobuf.Timestamp t = 7; repeated sint32 p = 8; double d = 9;
+        oneof o {{ int32 x = 10; string y = 11; }} enum E {{ Z = 0; ONE = 1; }} }}"""
+    leaf = {"v": 0, "left": None, "more": [], "raw": "", "by": {}, "e": "Z", "t": None, "p": [], "d": 0.0}
+    leaf |= {"x": None, "y": None}
+    inner = b"\x08" + b"\xff" * 9 + b"\1" + b"\x12\2\x08\1" + b"\x1a\0" + b"\x22\1x" + b"\x2a\4\x08\1\x12\0" + b"\x30\1"
+    inner += b"\x3a\4\x08\1\x10\5" + b"\x42\2\1\2" + b"\x49" + b"\0\0\0\0\0\0\xf0\x7f" + b"\x50\1\x5a\1z"
+    value = b"\x12" + bytes([len(inner)]) + inner
+    found = one(text, value)
+    assert found["v"] == 0
+    expected = {"v": -1, "left": {**leaf, "v": 1}, "more": [leaf], "raw": "eA==", "by": {"true": leaf}, "e": "ONE"}
+    expected |= {"t": "1970-01-01T00:00:01.000000005Z", "p": [-1, 1], "d": "inf", "x": None, "y": "z"}
+    assert json.loads(found["left"]) == expected
+    message = ProtoSchema(text).messages[0]
+    assert json.loads(message_text(message, inner)) == json.loads(found["left"])
+    # each level is merged with what there is of it before, also inside of text
+    assert json.loads(one(text, b"\x12\2\x08\1" + b"\x12\2\x22\0")["left"])["v"] == 1
+    chain = b""
+    for _ in range(150):
+        size = len(chain)
+        chain = b"\x12" + (bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])) + chain
+    assert why(text, chain) == "the value is nested too deeply"
+
+
+def test_structs_of_google_are_json() -> None:
+    text = f"""{PROTO3} import "google/protobuf/struct.proto";
+        message A {{ google.protobuf.Struct s = 1; google.protobuf.Value v = 2; google.protobuf.ListValue l = 3; }}"""
+    from google.protobuf import struct_pb2
+
+    given = {"a": [1.5, None, True, {"b": "c"}], "e": {}}
+    struct = struct_pb2.Struct()
+    struct.update(given)
+    data = struct.SerializeToString()
+    found = one(text, b"\n" + bytes([len(data)]) + data + b"\x12\2\x08\0")
+    assert json.loads(found["s"]) == given
+    assert found["v"] == "null"
+    assert found["l"] is None
+    assert ProtobufValues(ProtoSchema(text).messages[0]).type.field("l").type == pa.string()
+
+
+def test_a_root_may_be_a_wrapper() -> None:
+    text = f"{PROTO3} package google.protobuf; message StringValue {{ string value = 1; }}"
+    assert one(text, b"\n\1x") == "x"
+    assert one(text, b"") == ""
+
+
+def test_a_short_schema_with_too_many_fields_is_refused() -> None:
+    text = f"{PROTO3} message L0 {{ int32 x = 1; }}"
+    for level in range(1, 40):
+        text += f"message L{level} {{ L{level - 1} a = 1; L{level - 1} b = 2; }}"
+    with pytest.raises(TooWideError):
+        ProtobufValues(ProtoSchema(text).message_named("L39"))
+    with pytest.raises(SchemaError, match="'Nowhere' that neither it nor what it imports defines"):
+        ProtobufValues(ProtoSchema(f"{PROTO3} message A {{ Nowhere n = 1; }}").messages[0])
+
+
+def test_rows_that_would_fill_memory_are_null() -> None:
+    # each two bytes make a row of 2000 numbers
+    text = f"{PROTO3} message A {{ repeated W w = 1; }} message W {{ "
+    text += " ".join(f"int64 f{i} = {i};" for i in range(1, 2000)) + " }"
+    found = of(text, b"", b"\n\0" * 100_000, b"")
+    assert found.failures == {1: "the value takes too much memory"}
+    assert found.array.to_pylist() == [{"w": []}, None, {"w": []}]
+
+
+def test_the_last_of_each_key() -> None:
+    kind = pa.map_(pa.string(), pa.int32())
+    array = pa.array([[("a", 1), ("b", 2), ("a", 3)], None, [], [("a", 4)]], kind)
+    assert last_of_each_key(array).to_pylist() == [[("b", 2), ("a", 3)], None, [], [("a", 4)]]
+    lists = pa.array([[[("a", 1), ("a", 2)]]], pa.list_(kind))
+    assert last_of_each_key(lists).to_pylist() == [[[("a", 2)]]]

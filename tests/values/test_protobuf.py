@@ -1,0 +1,183 @@
+"""Protobuf values whose schemas are looked up, beside Confluent's serializer and deserializer."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("google.protobuf")
+pytest.importorskip("grpc_tools")
+
+from proto_cases import ProtoCase, canonical, shown
+
+import kafkalog
+from kafkalog import PartitionWriter
+from kafkalog.values.schemas import Reference, Schema
+
+ORDER = """syntax = "proto3"; package shop; import "common/money.proto";
+message Other { message Inner { string x = 1; } }
+message Order { int32 id = 1; common.Money price = 2; string note = 3; State s = 4; enum State { NEW = 0; PAID = 1; } }
+"""
+MONEY = 'syntax = "proto3"; package common; message Money { int64 cents = 1; }'
+V2 = ORDER.replace("int32 id", "int64 id").replace("string note = 3;", "optional string customer = 5;")
+
+
+class Registered:
+    """Schemas as a registry that speaks with Confluent's client has them, but as source."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.sources: dict[str, str] = {}
+
+    def _schema(self, found: Any) -> Schema:
+        import base64
+
+        from google.protobuf import descriptor_pb2
+
+        one = found.schema if hasattr(found, "schema") else found
+        references = [Reference(ref.name, ref.subject, ref.version) for ref in one.references or ()]
+        name = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(one.schema_str)).name
+        return Schema("PROTOBUF", self.sources.get(name, one.schema_str), references)
+
+    def by_id(self, schema_id: int) -> Schema:
+        return self._schema(self._client.get_schema(schema_id, fmt="serialized"))
+
+    def by_guid(self, guid: str) -> Schema:
+        return self._schema(self._client.get_schema_by_guid(guid, fmt="serialized"))
+
+    def find(self, subject: str, version: int) -> Schema:
+        return self._schema(self._client.get_version(subject, version, fmt="serialized"))
+
+
+@pytest.mark.parametrize(
+    ("n_schemas", "n_each"), [(16, 10), pytest.param(200, 500, marks=pytest.mark.slow)], ids=["few", "100,000"]
+)
+def test_values_of_confluents_serializer_come_back(tmp_path: Path, n_schemas: int, n_each: int) -> None:
+    with warnings.catch_warnings(record=True):  # libraries that it imports warn about themselves
+        registry = pytest.importorskip("confluent_kafka.schema_registry")
+        module = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    client = registry.SchemaRegistryClient.new_client({"url": "mock://protobuf"})
+    source = Registered(client)
+    values: list[bytes] = []
+    headers: list[list[dict[str, Any]]] = []
+    expected: list[str] = []
+    context = SerializationContext("orders", MessageField.VALUE, [])
+    for number in range(n_schemas):
+        case = ProtoCase(7000 + number, has_maps=False)  # Python counts their entries as messages, Java does not
+        if number % 2:  # as a registry has them; else as the client sends them
+            source.sources |= case.files
+        in_header = number % 3 == 2
+        options = {
+            "auto.register.schemas": True,
+            "subject.name.strategy": lambda ctx, name, number=number: f"orders-{number % 40}-{name}",
+        }
+        if in_header:
+            options["schema.id.serializer"] = registry.header_schema_id_serializer
+        write = module.ProtobufSerializer(case.root, client, options)
+        read = module.ProtobufDeserializer(case.root, {}, client)
+        for i in range(n_each):
+            given, shown_as = case.value()
+            context.headers = []
+            data = write(given, context)
+            if not i and len(data) > 6:
+                assert canonical(shown(read(data, context))) == canonical(shown_as)
+            values.append(data)
+            headers.append([{"key": name, "value": one} for name, one in context.headers])
+            expected.append(canonical(shown_as))
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    table = pa.table({"value": pa.array(values, pa.binary()), "headers": pa.array(headers, kind)})
+    kafkalog.write_table(table, tmp_path / "log", topic="orders")
+    path = tmp_path / "log" / "orders-0"
+    for first in range(0, len(values), n_each):  # a schema at a time: together they would be one wide struct
+        stop = first + n_each
+        options = {"start_offset": first, "end_offset": stop, "columns": ["value"], "schemas": source}
+        found = kafkalog.read_table(path, decode={"value": "protobuf"}, **options)
+        assert [canonical(one) for one in found.column("value").to_pylist()] == expected[first:stop]
+
+
+def framed(key: int | str, indexes: bytes, payload: bytes) -> bytes:
+    return (
+        (b"\0" + key.to_bytes(4, "big") if isinstance(key, int) else b"\1" + uuid.UUID(key).bytes) + indexes + payload
+    )
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("log")
+    values = [
+        framed(1, b"\2\2", b"\x08\1\x12\2\x08\5\x1a\1a"),
+        framed(2, b"\2\2", b"\x08\2\x20\1\x2a\1c"),
+        None,
+        framed(1, b"\4\0\0", b"\n\1x"),
+        framed(1, b"\0", b""),
+        framed(1, b"\2\x0c", b""),
+        framed(1, b"\2\2", b"\x08"),
+        framed(1, b"\xff\xff\xff\xff\xff", b""),
+    ]
+    with PartitionWriter(root / "orders-0") as writer:
+        writer.append({"value": values})
+    schemas = root / "schemas"
+    (schemas / "common").mkdir(parents=True)
+    (schemas / "1.proto").write_text(ORDER)
+    (schemas / "2.proto").write_text(V2)
+    (schemas / "common" / "money.proto").write_text(MONEY)
+    return root
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+def test_messages_of_all_versions_have_one_type(log_dir: Path) -> None:
+    options = {"decode": {"value": "protobuf"}, "schemas": log_dir / "schemas", "columns": ["value", "value_error"]}
+    table = kafkalog.read_table(log_dir / "orders-0", **options)
+    nothing = {"id": None, "price": None, "note": None, "s": None, "customer": None, "x": None}
+    assert table.column("value").to_pylist() == [
+        {**nothing, "id": 1, "price": {"cents": 5}, "note": "a", "s": "NEW"},
+        {**nothing, "id": 2, "s": "PAID", "customer": "c"},
+        None,
+        {**nothing, "x": "x"},
+        nothing,
+        *[None] * 3,
+    ]
+    assert table.schema.field("value").type.field("id").type == pa.int64()
+    assert table.column("value_error").to_pylist() == [
+        *[None] * 5,
+        "schema 1: it has no message at the indexes 6",
+        "the bytes end inside the value",
+        "the message indexes are damaged",
+    ]
+    part = kafkalog.read_table(
+        log_dir / "orders-0", **{**options, "columns": ["value.price.cents"]}, filters="value.id == 1"
+    )
+    assert part.to_pylist() == [{"value.price.cents": 5}]
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+def test_a_given_schema_and_message(log_dir: Path, tmp_path: Path) -> None:
+    given = {"format": "protobuf", "schema": ORDER, "message": "Order"}
+    options = {"schemas": log_dir / "schemas", "columns": ["value"]}
+    table = kafkalog.read_table(log_dir / "orders-0", decode={"value": given}, end_offset=1, **options)
+    assert table.column(0).to_pylist()[0]["note"] == "a"
+    table = kafkalog.read_table(
+        log_dir / "orders-0", decode={"value": {"format": "protobuf", "schema": ORDER}}, end_offset=5, **options
+    )
+    assert table.column(0).to_pylist()[3] == {"id": None, "price": None, "note": None, "s": None, "x": "x"}
+    with PartitionWriter(tmp_path / "bare-0") as writer:
+        writer.append({"value": [b"\x08\5", None, b"\x08"]})
+    bare = {"format": "protobuf", "schema": MONEY, "framed": False}
+    found = kafkalog.read_table(tmp_path / "bare-0", decode={"value": bare}, columns=["value"])
+    assert found.column(0).to_pylist() == [{"cents": 5}, None, None]
+    for wrong, why in (
+        ({"schema": "message {;"}, "line 1 of the schema"),
+        ({"schema": MONEY, "message": "Nothing"}, "it has no message 'Nothing'; there are common.Money"),
+        ({"framed": False}, "values without a frame name no schema"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            kafkalog.scan(tmp_path / "bare-0", decode={"value": {"format": "protobuf", **wrong}}, schemas={})
+    with pytest.raises(ValueError, match="json has no messages"):
+        kafkalog.scan(tmp_path / "bare-0", decode={"value": {"format": "json", "message": "A"}})
