@@ -218,11 +218,12 @@ cdef int64_t proven_end(View* view, Py_ssize_t at, int64_t total) noexcept nogil
 
 
 cdef bint message_ends(View* view, int64_t end) noexcept nogil:
-    """Whether the file ends at `end`, or the next batch seems to begin there."""
+    """Whether the file ends at `end`, or the next message of v0 or v1 seems to begin there."""
     if end >= view.size - MAGIC_END:
         return end == view.size + view.left_behind
     # no log has offsets of more than 48 bits
-    return (load_be32(view.bytes + end) >> 16) == 0 and plausible_size(view, <Py_ssize_t>end, False) > 0
+    return ((load_be32(view.bytes + end) >> 16) == 0 and view.bytes[end + 16] < 2
+            and plausible_size(view, <Py_ssize_t>end, False) > 0)
 
 
 cdef bint is_text(View* view, const uint8_t* key, int32_t length) noexcept nogil:
@@ -367,8 +368,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     cdef int64_t size, around, total = 0, needed = 0
     cdef const uint8_t* p = NULL
     cdef int found, status = OK
-    cdef bint is_expected = state[0] != 0
-    cdef int8_t what, run_kind = <int8_t>state[3]
+    cdef int8_t what, is_expected = state[0] != 0, run_kind = <int8_t>state[3]
     if start < 0 or start > end:
         raise ValueError("start lies outside the window")
     if window_start < 0 or file_size < end or window_start > file_size - end:

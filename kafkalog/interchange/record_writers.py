@@ -42,6 +42,7 @@ _DICTIONARY_COLUMNS |= {"compression", "leader_epoch", "producer_id", "producer_
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
     """The format of a file of records, and its options.
+
     Raises
     ------
     ValueError

@@ -6,6 +6,7 @@ Expired offsets are among them until a broker has written their tombstones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -24,7 +25,8 @@ from kafkalog.messages.members import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
-_STABLE: Final = 0  # of MemberState
+_STABLE: Final = {"consumer": 0, "streams": 1}
+"""`MemberState.STABLE`, by the type of group."""
 
 
 @dataclass(slots=True)
@@ -73,8 +75,12 @@ class GroupMember:
         Topics; a regular expression has a ``~`` in front.
     assigned : dict of str to list of int
         Partitions by topic; by the topic id if its name is not known here; of a streams group, by subtopology.
+    epoch : int
+        Group epoch up to which the member has followed; -1 in classic groups.
+    assignor : str or None
+        Server-side assignor that a member of a consumer group asks for.
     is_stable : bool
-        Whether the member has what it is to have; False while partitions move to or from it.
+        False while partitions move to or from the member.
     """
 
     member_id: str
@@ -83,6 +89,8 @@ class GroupMember:
     instance_id: str | None = None
     subscribed: list[str] = field(default_factory=list)
     assigned: dict[str, list[int]] = field(default_factory=dict)
+    epoch: int = -1
+    assignor: str | None = None
     is_stable: bool = True
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,14 +106,17 @@ class Group:
     ----------
     name : str
     type : {'classic', 'consumer', 'share', 'streams'}
-    state : {'Empty', 'Stable', 'Assigning', 'Reconciling'}
+    state : {'Empty', 'Stable', 'Assigning', 'Reconciling', 'NotReady'}
         As a broker has it after it loaded the topic.
     epoch : int
         Group epoch; of a classic group its generation. -1 if only offsets are known.
     assignment_epoch : int
         Group epoch that the target assignment was made for; -1 in classic groups.
     protocol : str or None
-        Assignor of a classic group.
+        Assignor of a classic group; of a consumer group the one that most members ask for, None for the broker's
+        default.
+    topology_epoch, validated_topology_epoch : int
+        Of a streams group; -1 for none.
     members : list of GroupMember
     offsets : list of GroupOffset
         Sorted by topic and partition.
@@ -116,18 +127,22 @@ class Group:
     epoch: int = -1
     assignment_epoch: int = -1
     protocol: str | None = None
+    topology_epoch: int = -1
+    validated_topology_epoch: int = -1
     members: list[GroupMember] = field(default_factory=list)
     offsets: list[GroupOffset] = field(default_factory=list)
 
     @property
     def state(self) -> str:
-        """Source: ConsumerGroup.maybeUpdateGroupState, Kafka 4.3."""
+        """Source: ConsumerGroup.maybeUpdateGroupState, StreamsGroup.maybeUpdateGroupState, Kafka 4.3."""
         if not self.members:
             return "Empty"
-        if self.type in ("consumer", "streams"):
+        if self.type == "streams" and not 0 <= self.topology_epoch == self.validated_topology_epoch:
+            return "NotReady"
+        if self.type in _STABLE:
             if self.epoch > self.assignment_epoch:
                 return "Assigning"
-            if not all(member.is_stable for member in self.members):
+            if not all(member.is_stable and member.epoch == self.assignment_epoch for member in self.members):
                 return "Reconciling"
         return "Stable"
 
@@ -232,8 +247,8 @@ def groups(
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(end_offset, end_timestamp)
     loader = _Loader(log_dir)
-    for record, _ in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append):
-        loader.apply(record.type, record.key or {}, record.value or {})
+    for record, last in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append):
+        loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)
     loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
     is_wanted = name_matcher(groups)
     return Groups([one for one in loader.finished() if is_wanted(one.name)], loader.findings)
@@ -254,12 +269,14 @@ class _Loader:
                 self.findings += metadata.findings
                 self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}
 
-    def apply(self, kind: str, key: dict[str, Any], value: dict[str, Any]) -> None:
-        """Apply a record of `__consumer_offsets`."""
+    def apply(self, kind: str, key: dict[str, Any], value: dict[str, Any], *, is_pending: bool) -> None:
+        """Apply a record of `__consumer_offsets`; of one that is pending only the group counts."""
         name = key["group"] if "group" in key else key["groupId"]
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = Group(name)
+        if is_pending:
+            return
         if kind.endswith("OffsetCommit"):
             self._commit(group, key, value)
         elif kind == "GroupMetadata":
@@ -276,7 +293,11 @@ class _Loader:
             group = self._groups.setdefault(name, Group(name, "share"))
             group.offsets.append(
                 GroupOffset(
-                    self._names.get(topic_id, topic_id), number, state.start_offset, deliveries=state.deliveries
+                    self._names.get(topic_id, topic_id),
+                    number,
+                    state.start_offset,
+                    state.leader_epoch,
+                    deliveries=state.deliveries,
                 )
             )
 
@@ -285,6 +306,9 @@ class _Loader:
         ends: dict[TopicPartition, int | None] = {}
         for name in sorted(self._groups):
             group = self._groups[name]
+            if group.type == "consumer":
+                asked = Counter(member.assignor for member in group.members if member.assignor)
+                group.protocol = asked.most_common(1)[0][0] if asked else None
             group.offsets.sort(key=lambda one: (one.topic, one.partition))
             for one in group.offsets:
                 where = TopicPartition(one.topic, one.partition)
@@ -329,18 +353,22 @@ class _Loader:
     def _modern(self, group: Group, kind: str, key: dict[str, Any], value: dict[str, Any]) -> None:
         if kind == "Metadata":
             group.epoch = value["epoch"]
+            group.validated_topology_epoch = value.get("validatedTopologyEpoch", -1)
+        elif kind == "Topology":
+            group.topology_epoch = value["epoch"]
         elif kind == "TargetAssignmentMetadata":
             group.assignment_epoch = value["assignmentEpoch"]
         elif kind in ("MemberMetadata", "CurrentMemberAssignment"):
             member = self._member(group, key["memberId"])
             if kind == "MemberMetadata":
                 member.client_id, member.client_host = value["clientId"], value["clientHost"]
-                member.instance_id = value.get("instanceId")
+                member.instance_id, member.assignor = value.get("instanceId"), value.get("serverAssignor")
                 member.subscribed = list(value.get("subscribedTopicNames", ()))
                 if value.get("subscribedTopicRegex"):
                     member.subscribed.append("~" + value["subscribedTopicRegex"])
             else:
-                member.is_stable = value.get("state", _STABLE) == _STABLE
+                member.epoch = value["memberEpoch"]
+                member.is_stable = value.get("state") == _STABLE.get(group.type)
                 for part in value.get("assignedPartitions", ()):
                     member.assigned[self._names.get(part["topicId"], part["topicId"])] = part["partitions"]
                 for part in value.get("activeTasks", ()):

@@ -125,6 +125,18 @@ class Metadata:
         return rows + [_node(number, "controller", one) for number, one in sorted(self._image.controllers.items())]
 
     @property
+    def voters(self) -> list[Row]:
+        """Controllers that vote: id, directory_id, endpoints; none where `controller.quorum.voters` sets them."""
+        return [
+            {
+                "id": one["voterId"],
+                "directory_id": one["voterDirectoryId"],
+                "endpoints": [f"{end['name']}://{end['host']}:{end['port']}" for end in one["endpoints"]],
+            }
+            for one in sorted(self._image.voters, key=lambda one: one["voterId"])
+        ]
+
+    @property
     def features(self) -> list[Row]:
         """Finalized features: name, level."""
         return [{"name": name, "level": level} for name, level in sorted(self._image.features.items())]
@@ -165,9 +177,17 @@ class Metadata:
 
     @property
     def tokens(self) -> list[Row]:
-        """Delegation tokens: id, owner, expiration_timestamp."""
+        """Delegation tokens: id, owner, requester, renewers, and when they were issued and end."""
         return [
-            {"id": number, "owner": one["owner"], "expiration_timestamp": one["expirationTimestamp"]}
+            {
+                "id": number,
+                "owner": one["owner"],
+                "requester": one["requester"],
+                "renewers": list(one["renewers"]),
+                "issue_timestamp": one["issueTimestamp"],
+                "max_timestamp": one["maxTimestamp"],
+                "expiration_timestamp": one["expirationTimestamp"],
+            }
             for number, one in sorted(self._image.tokens.items())
         ]
 
@@ -185,7 +205,8 @@ class Metadata:
 
         Parameters
         ----------
-        table : {"topics", "partitions", "configs", "brokers", "features", "acls", "quotas", "scram", "tokens"}
+        table : str
+            Name of the property.
         """
         if table not in TABLES:
             raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
@@ -236,6 +257,7 @@ TABLES: Final = {
             "log_dirs": _TEXTS,
         }
     ),
+    "voters": pa.schema({"id": _INT, "directory_id": _TEXT, "endpoints": _TEXTS}),
     "features": pa.schema({"name": _TEXT, "level": pa.int16()}),
     "acls": pa.schema(
         {
@@ -251,7 +273,13 @@ TABLES: Final = {
     ),
     "quotas": pa.schema({"entity": _MAP, "key": _TEXT, "value": pa.float64()}),
     "scram": pa.schema({"user": _TEXT, "mechanism": _TEXT, "iterations": _INT}),
-    "tokens": pa.schema({"id": _TEXT, "owner": _TEXT, "expiration_timestamp": pa.timestamp("ms", tz="UTC")}),
+    "tokens": pa.schema(
+        {
+            **dict.fromkeys(("id", "owner", "requester"), _TEXT),
+            "renewers": _TEXTS,
+            **dict.fromkeys(("issue_timestamp", "max_timestamp", "expiration_timestamp"), pa.timestamp("ms", tz="UTC")),
+        }
+    ),
 }
 """The tables of `Metadata`, with the types of their columns."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -42,6 +43,8 @@ class LastRecord(NamedTuple):
     """In ms."""
     value: bytes | None
     """None for a tombstone."""
+    is_pending: bool = False
+    """Whether it does not count yet: its transaction is open."""
 
 
 class LastRecords:
@@ -71,13 +74,19 @@ class LastRecords:
                 self._set(self._keep(partition, columns, counted))
 
     def records(self) -> Iterator[tuple[bytes, LastRecord]]:
-        """Each key with its record, tombstones included, in the order in which keys first appear."""
+        """Each key with its record, tombstones included, in the order in which keys first appear; then pending ones."""
         self._drop_replaced()
         numbers = np.flatnonzero(self._at >= 0)
+        yield from self._records(numbers, self._at[numbers], is_pending=False)
+        for last in chain.from_iterable(self._pending.values()):
+            yield from self._records(last.numbers, last.kept, is_pending=True)
+
+    def _records(self, numbers: Rows, kept: Rows, *, is_pending: bool) -> Iterator[tuple[bytes, LastRecord]]:
         for part in self._kept:
-            of_keys = part.take(self._at[numbers])
+            of_keys = part.take(kept)
             lists = [listed(of_keys[name]) for name in ("partition", *_KEPT)]
-            yield from zip(map(self._keys.key, numbers.tolist()), map(LastRecord, *lists), strict=True)
+            records = map(LastRecord, *lists, repeat(is_pending))
+            yield from zip(map(self._keys.key, numbers.tolist()), records, strict=False)
 
     def _keep(self, partition: int, columns: RecordColumns, wanted: Mask | None) -> _Last:
         """Keep the last records of the keys of some rows; None for all."""
@@ -170,6 +179,7 @@ class _Last(NamedTuple):
 def load_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[tuple[InternalRecord, LastRecord]]:
     """Read a topic of a log dir, and decode the last record of each key; tombstones are left out.
 
+    Records whose transaction is open come last.
     Records that cannot be decoded are reported, and are no damage.
     """
     if topic not in log_dir.topics:

@@ -44,7 +44,7 @@ _IGNORED: Final = ("NOOP", "CONTEXT", "ASSOC")
 
 
 class SchemaReference(NamedTuple):
-    """A schema that another one imports."""
+    """What a schema refers to: the name that it uses, and the subject and version of that schema."""
 
     name: str
     subject: str

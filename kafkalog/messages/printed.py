@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kafkalog.errors import CorruptionError, Reason
@@ -176,7 +177,8 @@ def _offset_value(value: Shown) -> str:
 
 def _group_value(value: Shown) -> str:
     is_consumer = value["protocolType"] == "consumer"
-    members = ",".join(_assigned(member, is_consumer=is_consumer) for member in value["members"])
+    by_id = {member["memberId"]: member for member in value["members"]}
+    members = ",".join(_assigned(by_id[name], is_consumer=is_consumer) for name in _members_in_order(by_id))
     shown = {
         "protocolType": value["protocolType"],
         "protocol": value["protocol"],
@@ -201,16 +203,59 @@ def _assigned(member: Shown, *, is_consumer: bool) -> str:
 
 
 def _transaction_value(value: Shown) -> str:
-    partitions = ",".join(
-        f"{of_topic['topic']}-{partition}"
-        for of_topic in value["transactionPartitions"] or ()
-        for partition in of_topic["partitionIds"]
-    )
+    # a transaction that has not begun has none
+    topics = value["transactionPartitions"] or () if value["transactionStatus"] else ()
+    partitions = ",".join(_partitions_in_order((one["topic"], one["partitionIds"]) for one in topics))
     return (
         f"producerId:{value['producerId']},producerEpoch:{value['producerEpoch']},"
         f"state={_state(TRANSACTION_STATES, value['transactionStatus'])},partitions=[{partitions}],"
         f"txnLastUpdateTimestamp={value['transactionLastUpdateTimestampMs']},txnTimeoutMs={value['transactionTimeoutMs']}"
     )
+
+
+def _partitions_in_order(topics: Iterable[tuple[str, list[int]]]) -> list[str]:
+    """Partitions in the order of Scala's `mutable.HashSet` (2.13), to which those of each topic are added as one set.
+
+    The table grows before a topic's partitions are added, if it has not room for them alone, and while they are, if
+    they are up to four: a larger set brings hashes along, and the table's load is not looked at then.
+    """
+    n_places = _N_PLACES
+    hashes: dict[str, int] = {}
+    for topic, numbers in topics:
+        different = set(numbers)
+        n_places = max(n_places, 1 << (int((len(different) + 1) / 0.75) - 1).bit_length())
+        for number in dict.fromkeys(numbers):
+            if len(different) <= _SMALL_SET and len(hashes) + 1 >= int(n_places * 0.75):
+                n_places *= 2
+            hashes[f"{topic}-{number}"] = (31 * (31 + number) + _java_hash(topic)) & 0xFFFFFFFF
+    return _in_scala_order(hashes, n_places)
+
+
+def _members_in_order(names: Iterable[str]) -> list[str]:
+    """Member ids in the order of Scala's `mutable.HashMap`, to which they are added one by one."""
+    hashes = {name: _java_hash(name) for name in names}
+    n_places = _N_PLACES
+    while len(hashes) >= int(n_places * 0.75):
+        n_places *= 2
+    return _in_scala_order(hashes, n_places)
+
+
+def _in_scala_order(hashes: Mapping[str, int], n_places: int) -> list[str]:
+    """Keys in the order of a table's places, and in a place in that of their hashes as signed numbers."""
+    mixed = {key: number ^ number >> 16 for key, number in hashes.items()}
+    return sorted(mixed, key=lambda key: (mixed[key] & (n_places - 1), mixed[key] ^ 1 << 31))
+
+
+_N_PLACES: Final = 16
+_SMALL_SET: Final = 4
+
+
+def _java_hash(text: str) -> int:
+    """Return what `String.hashCode` gives, without a sign."""
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", errors="surrogatepass")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value
 
 
 def _offset_key(key: Shown) -> str:

@@ -35,7 +35,7 @@ def _partitions(
     if not isinstance(opened, (LogDir, Partition, Segment)):
         opened = open_path(opened, limits=DEFAULT_LIMITS if limits is None else limits)
     elif limits is not None:
-        raise ValueError("limits are those of what is open already; give them to kafkalog.open")
+        raise ValueError("limits cannot change for what is open already: give them to kafkalog.open")
     for partition in partitions_of(opened, topics, partitions):
         if isinstance(partition, KafkalogError):
             raise partition
@@ -110,7 +110,7 @@ def lookup(
     is_one = isinstance(timestamp, str) or not isinstance(timestamp, Iterable)
     times: list[Any] = [] if timestamp is None else [timestamp] if is_one else list(timestamp)  # type: ignore[arg-type]
     if not offsets and not times:
-        raise ValueError("what is to be found? give offset= or timestamp=")
+        raise ValueError("nothing to look up: give offset= or timestamp=")
     found = []
     for partition in _partitions(path, topics, partitions, limits):
         found += [trace_offset(partition, one) for one in offsets]

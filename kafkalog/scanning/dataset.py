@@ -72,7 +72,37 @@ def scanner_of(
         reader,
         columns=known if columns is None else columns if isinstance(columns, Mapping) else list(columns),
         filter=filter,
+        use_threads=filter is not None or isinstance(columns, Mapping),
     )
+
+
+def table_of(scan: Source, columns: Columns = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
+    """The columns of the records for which a filter is true, as a table; see `scanner_of`."""
+    source = _plain(scan, columns, filter)
+    if source is None:
+        return scanner_of(scan, columns, filter, **options).to_table()
+    return pa.Table.from_batches(source.to_batches(), source.schema)
+
+
+def batches_of(
+    scan: Source, columns: Columns = None, filter: pc.Expression | None = None, batch_size: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The columns of the records for which a filter is true, as record batches; see `scanner_of`."""
+    source = _plain(scan, columns, filter)
+    if source is None:
+        return iter(scanner_of(scan, columns, filter, batch_size).to_batches())
+    return _cut(source.to_batches(), batch_size or _BATCH_SIZE)
+
+
+def _plain(scan: Source, columns: Columns, filter: pc.Expression | None) -> Source | None:
+    """The scan that gives just these columns and records; None if Arrow has to compute something of it."""
+    names = scan.schema.names if columns is None else columns
+    if isinstance(names, Mapping) or not names or len(set(names)) < len(names) or not scan.can_be_narrowed:
+        return None
+    _needed(names, scan.schema.names)
+    source = scan.narrowed(list(names), _expression(filter))
+    # derived columns come by themselves
+    return source if source.schema.names == list(names) else None
 
 
 def _expression(filter: Any) -> pc.Expression | None:
@@ -85,6 +115,11 @@ def _cut(batches: Iterator[pa.RecordBatch], n: int) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for start in range(0, batch.num_rows, n):
             yield batch.slice(start, n)
+
+
+def _of_rows(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that say which rows and how many at a time; the others only speed up the reading of files."""
+    return {name: value for name, value in options.items() if name in ("columns", "filter", "batch_size")}
 
 
 def _needed(columns: Columns, known: Sequence[str]) -> Sequence[str] | set[str]:
@@ -129,11 +164,11 @@ class ScanFragment:
 
     def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
         """Record batches; see `scanner`."""
-        yield from self.scanner(schema, **options).to_batches()
+        yield from batches_of(self._scan, **_of_rows(options))
 
     def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
         """All records; see `scanner`."""
-        return self.scanner(schema, **options).to_table()
+        return table_of(self._scan, **_of_rows(options))
 
     def head(self, num_rows: int, **options: Any) -> pa.Table:
         """The first records; see `scanner`."""
@@ -202,13 +237,15 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
         """
         return scanner_of(self._scan, columns, filter, batch_size)
 
-    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+    def to_batches(
+        self, columns: Columns = None, filter: pc.Expression | None = None, **options: Any
+    ) -> Iterator[pa.RecordBatch]:
         """Record batches; see `scanner`."""
-        yield from self.scanner(*arguments, **options).to_batches()
+        yield from batches_of(self._scan, columns, filter, **_of_rows(options))
 
-    def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
+    def to_table(self, columns: Columns = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
         """All records; see `scanner`."""
-        return self.scanner(*arguments, **options).to_table()
+        return table_of(self._scan, columns, filter, **_of_rows(options))
 
     def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
         """The first records; see `scanner`."""

@@ -28,7 +28,6 @@ class TaskReader:
 
     Parameters
     ----------
-    options : SourceOptions
     schema : pyspark.sql.types.StructType
         The schema of the source, or columns of it that the user chose.
 

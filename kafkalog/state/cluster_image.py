@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, Finding
-from kafkalog.messages.framing import UnknownTypeError, decode_record
+from kafkalog.messages.decoder import decode_message
+from kafkalog.messages.framing import decode_record
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig
 
@@ -76,7 +77,7 @@ class ClusterMetadata:
     brokers, controllers : dict of int to dict
         Registrations by id, with the fields of Kafka's records.
     features : dict of str to int
-        Finalized levels, ``metadata.version`` among them.
+        Finalized levels, ``metadata.version`` and ``kraft.version`` among them.
     acls : dict of str to dict
         By the entry's id.
     quotas : dict of tuple to dict of str to float
@@ -85,6 +86,8 @@ class ClusterMetadata:
         Iterations by user and mechanism.
     tokens : dict of str to dict
         Delegation tokens by id.
+    voters : list of dict
+        Controllers that vote, with the fields of Kafka's record; empty where `controller.quorum.voters` sets them.
     next_producer_id : int
         -1 if no broker was given any yet.
     end_offset, timestamp : int
@@ -103,6 +106,7 @@ class ClusterMetadata:
         self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
         self.scram: dict[tuple[str, int], int] = {}
         self.tokens: dict[str, Fields] = {}
+        self.voters: list[Fields] = []
         self.next_producer_id = -1
         self.end_offset = 0
         self.timestamp = -1
@@ -163,17 +167,14 @@ class ClusterMetadata:
                 return LogConfig()
 
     def apply(self, value: bytes | None) -> None:
-        """Apply the value of a metadata record; a type that is not known is skipped.
+        """Apply the value of a metadata record.
 
         Raises
         ------
         ValueError
             The record cannot be decoded, or is not valid.
         """
-        try:
-            record = decode_record(kf.METADATA_TOPIC, None, value)
-        except UnknownTypeError:
-            return
+        record = decode_record(kf.METADATA_TOPIC, None, value)
         fields = record.value or {}
         if record.type == "BeginTransaction":
             self._pending = []
@@ -187,6 +188,20 @@ class ClusterMetadata:
             self._pending.append((record.type, fields))
         else:
             self._apply(record.type, fields)
+
+    def apply_control(self, kind: int, value: bytes) -> None:
+        """Apply the value of a control record of type `kind`: some are about the quorum.
+
+        Raises
+        ------
+        ValueError
+            The record cannot be decoded.
+        """
+        if kind == kf.ControlRecordType.KRAFT_VERSION:
+            level = decode_message("KRaftVersionRecord", 0, value, whole=False)["kRaftVersion"]
+            self._feature({"name": "kraft.version", "featureLevel": level})
+        elif kind == kf.ControlRecordType.KRAFT_VOTERS:
+            self.voters = decode_message("VotersRecord", 0, value, whole=False)["voters"]
 
     def _apply(self, kind: str, fields: Fields) -> None:
         apply = _APPLY.get(kind)

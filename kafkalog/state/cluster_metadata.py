@@ -41,12 +41,10 @@ def read_cluster_metadata(
 
     Parameters
     ----------
-    log_dir : path-like
     end_offset : int, optional
         The state right before this offset.
     end_timestamp : int, optional
         The state right before this time, in ms.
-    limits : Limits
 
     Raises
     ------
@@ -76,7 +74,7 @@ def read_cluster_metadata(
     for path in (directory / name for name in logs):
         try:
             for record in _records(path, limits):
-                if not record.is_control and record.offset >= start and end.is_behind(record):
+                if record.offset >= start and end.is_behind(record):
                     _apply(metadata, record, path, limits)
         except KafkalogError as error:
             findings.append(error.to_finding(damage=False))
@@ -89,6 +87,10 @@ class _Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     is_control: bool
+
+    @property
+    def control_type(self) -> int | None:
+        return int.from_bytes((self.key or b"")[2:4], "big") if self.is_control else None
 
 
 class _End(NamedTuple):
@@ -112,9 +114,8 @@ def _snapshot(path: Path, offset: int, end: _End, findings: list[Finding], limit
     metadata.findings = findings
     try:
         for record in _records(path, limits):
-            if not record.is_control:
-                _apply(metadata, record, path, limits)
-            elif (record.key or b"")[2:4] == kf.ControlRecordType.SNAPSHOT_HEADER.to_bytes(2, "big"):
+            _apply(metadata, record, path, limits)
+            if record.control_type == kf.ControlRecordType.SNAPSHOT_HEADER:
                 metadata.timestamp = _last_timestamp(record.value or b"")
                 if end.timestamp is not None and metadata.timestamp >= end.timestamp:
                     return None
@@ -135,10 +136,14 @@ def _last_timestamp(header: bytes) -> int:
 
 
 def _apply(metadata: ClusterMetadata, record: _Record, path: Path, limits: Limits) -> None:
-    metadata.end_offset = record.offset + 1
-    metadata.timestamp = max(metadata.timestamp, record.timestamp)
+    if not record.is_control:
+        metadata.end_offset = record.offset + 1
+        metadata.timestamp = max(metadata.timestamp, record.timestamp)
     try:
-        metadata.apply(record.value)
+        if record.control_type is None:
+            metadata.apply(record.value)
+        else:
+            metadata.apply_control(record.control_type, record.value or b"")
     except ValueError as error:
         if len(metadata.findings) < limits.max_findings:
             metadata.findings.append(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
+from builder import batch_v2, record_v2
 from golden_sets import unpacked
+from message_bytes import encoded
 
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.cli import main
+from kafkalog.messages.definitions import messages
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +88,62 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str], groups: k
     assert row.split()[:5] == ["p-multi", "0", "119", "125", "6"]
     assert main(["groups", path, "-g", "none-such"]) == 0
     assert "no groups" in capsys.readouterr().err
+
+
+def record(kind: str, key: dict[str, Any], **given: Any) -> tuple[bytes, bytes]:
+    """Key and value in the newest version, with these fields and defaults for the others."""
+    parts = []
+    for name, fields in ((f"{kind}Key", key), (f"{kind}Value", given)):
+        message = messages()[name]
+        assert message.key is not None
+        version = 0 if name.endswith("Key") else message.versions.last
+        values = {field.name: field.default for field in message.fields} | fields
+        front = struct.pack(">h", message.key if name.endswith("Key") else version)
+        parts.append(front + encoded(message.fields, values, version, version in message.flexible))
+    return parts[0], parts[1]
+
+
+def states(path: Path, *records: tuple[bytes, bytes]) -> dict[str, tuple[str, str | None]]:
+    with PartitionWriter(path / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key for key, _ in records], "value": [value for _, value in records]})
+    return {group.name: (group.state, group.protocol) for group in kafkalog.groups(path)}
+
+
+@pytest.mark.parametrize(("kind", "stable"), [("Consumer", 0), ("Streams", 1)])
+def test_states_of_members_and_groups(tmp_path: Path, kind: str, stable: int) -> None:
+    def member(number: str, epoch: int, state: int, assignor: str | None) -> list[tuple[bytes, bytes]]:
+        key = {"groupId": "g", "memberId": number}
+        name = {} if kind == "Streams" else {"serverAssignor": assignor}
+        return [
+            record(f"{kind}GroupMemberMetadata", key, **name),
+            record(f"{kind}GroupCurrentMemberAssignment", key, memberEpoch=epoch, state=state),
+        ]
+
+    group = [
+        record(f"{kind}GroupMetadata", {"groupId": "g"}, epoch=5, **({"validatedTopologyEpoch": 2} if stable else {})),
+        record(f"{kind}GroupTargetAssignmentMetadata", {"groupId": "g"}, assignmentEpoch=5),
+    ]
+    topology = [record("StreamsGroupTopology", {"groupId": "g"}, epoch=2)] if kind == "Streams" else []
+    both = member("a", 5, stable, "range") + member("b", 5, stable, None)
+    assigned = None if kind == "Streams" else "range"
+    assert states(tmp_path, *group, *topology) == {"g": ("Empty", None)}
+    assert states(tmp_path, *both) == {"g": ("Stable", assigned)}
+    assert states(tmp_path, *member("b", 4, stable, None)) == {"g": ("Reconciling", assigned)}, "an epoch behind"
+    assert states(tmp_path, *member("b", 5, stable + 1, None)) == {"g": ("Reconciling", assigned)}
+    later = record(
+        f"{kind}GroupMetadata", {"groupId": "g"}, epoch=6, **({"validatedTopologyEpoch": 2} if stable else {})
+    )
+    assert states(tmp_path, *both, later) == {"g": ("Assigning", assigned)}
+    if kind == "Streams":
+        newer = record("StreamsGroupTopology", {"groupId": "g"}, epoch=3)
+        assert states(tmp_path, newer) == {"g": ("NotReady", None)}
+
+
+def test_a_group_whose_only_offsets_are_in_an_open_transaction(tmp_path: Path) -> None:
+    key, value = record("OffsetCommit", {"group": "g", "topic": "t", "partition": 0}, offset=7)
+    directory = tmp_path / "__consumer_offsets-0"
+    directory.mkdir()
+    opened = batch_v2([record_v2(0, 0, key=key, value=value)], transactional=True, producer_id=4, producer_epoch=0)
+    (directory / f"{0:020d}.log").write_bytes(opened)
+    (group,) = kafkalog.groups(tmp_path)
+    assert (group.name, group.offsets) == ("g", [])

@@ -165,3 +165,41 @@ def test_the_form_of_2_8(key: bytes, value: bytes | None, printed: tuple[str, st
 def test_2_8_throws_where_it_cannot_decode(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(CorruptionError, match="__consumer_offsets"):
         printed_record(CONSUMER_OFFSETS, 9, key, value, is_2_8=True)
+
+
+def test_the_partitions_of_a_transaction_and_the_members_of_a_group_in_2_8s_order() -> None:
+    """As 2.8.2's tool printed them."""
+    topics = {
+        "x.y": [1329, 106, 1845, 321],
+        "t81644": [761, 960],
+        "t33481": [779, 1113, 208, 1175],
+        "Zoë": [26, 1497, 443, 835],
+        "orders": [372, 1876, 1776, 1568, 797],
+        "bills": [1560, 1632, 147],
+    }
+    listed = b"".join(
+        struct.pack(">h", len(name.encode())) + name.encode() + struct.pack(f">{len(ids) + 1}i", len(ids), *ids)
+        for name, ids in topics.items()
+    )
+    value = struct.pack(">hqhibi", 0, 3, 0, 60000, 1, len(topics)) + listed + struct.pack(">qq", 1000, 1000)
+    _, text = printed_record(TRANSACTION_STATE, 0, b"\0\0\0\4tx-3", value, is_2_8=True)
+    assert text == (
+        "producerId:3,producerEpoch:0,state=Ongoing,partitions=[x.y-321,bills-1560,orders-1568,bills-147,orders-372,"
+        "x.y-1845,t81644-761,x.y-1329,orders-1876,t33481-208,t81644-960,Zoë-835,orders-797,orders-1776,t33481-779,"
+        "t33481-1113,t33481-1175,bills-1632,x.y-106,Zoë-26,Zoë-1497,Zoë-443],txnLastUpdateTimestamp=1000,"
+        "txnTimeoutMs=60000"
+    )
+    has_not_begun = value[:16] + b"\0" + value[17:]
+    assert "partitions=[]," in str(printed_record(TRANSACTION_STATE, 0, b"\0\0\0\1x", has_not_begun, is_2_8=True))
+
+
+def test_the_members_of_a_group_in_2_8s_order() -> None:
+    """As 2.8.2's tool printed them."""
+    members = b"".join(
+        struct.pack(">h", len(name)) + name + b"\0\1c\0\1h" + bytes(16)
+        for name in (b"member-%d" % number for number in range(14))
+    )
+    value = b"\0\1\0\7connect" + struct.pack(">i", 5) + b"\xff" * 4 + struct.pack(">i", 14) + members
+    _, text = printed_record(CONSUMER_OFFSETS, 0, GROUP_KEY, value, is_2_8=True)
+    expected = ",".join(f"member-{number}=" for number in (5, 6, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0))
+    assert f'"assignment":"{{{expected}}}"' in str(text)

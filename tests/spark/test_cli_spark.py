@@ -120,6 +120,18 @@ def test_rebuilt_files_are_said(run: Run, log_dir_copy: Path, tmp_path: Path) ->
     assert run("reindex", log_dir_copy, "--dry-run", "--backup")[0] == 2
 
 
+@pytest.mark.parametrize("job", ["salvage", "recover"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_repairs_say_what_they_say_without_spark(
+    run: Run, log_dir_copy: Path, capsys: pytest.CaptureFixture[str], job: str, options: tuple[str, ...]
+) -> None:
+    damage(log_dir_copy)
+    code = main([job, str(log_dir_copy), "--dry-run", "-q", *options])
+    expected = capsys.readouterr()
+    assert (code, "p-multi-1" in expected.out) == (1, True)
+    assert run(job, log_dir_copy, "--dry-run", "-q", *options) == (code, expected.out, expected.err)
+
+
 def test_an_export_is_made_once(run: Run, log_dir_copy: Path, tmp_path: Path) -> None:
     out = tmp_path / "lake"
     code, _, err = run("export", log_dir_copy, "-t", "p-multi", "-o", out, "--partition-by", "topic,partition")
@@ -148,6 +160,7 @@ JOBS = {
     "batches": [],
     "verify": [],
     "reindex": ["--dry-run"],
+    "recover": ["--dry-run"],
     "export": ["-o", "OUT", "--on-corruption", "skip"],
 }
 

@@ -56,7 +56,15 @@ def test_all_that_is_not_of_topics(tmp_path: Path) -> None:
         record("RemoveUserScramCredential", name="bob", mechanism=1),
         record("Config", resourceType=4, resourceName="", name="ssl.keystore.password", value="x"),
         record("Config", resourceType=4, resourceName="1", name="log.cleaner.threads", value="2"),
-        record("DelegationToken", owner="User:ann", tokenId="t1", expirationTimestamp=77),
+        record(
+            *("DelegationToken",),
+            owner="User:ann",
+            tokenId="t1",
+            renewers=["User:bob"],
+            issueTimestamp=5,
+            maxTimestamp=99,
+            expirationTimestamp=77,
+        ),
         record("FeatureLevel", name="f", featureLevel=1),
         record("FeatureLevel", name="f", featureLevel=0),
         record("ProducerIds", nextProducerId=3000),
@@ -77,12 +85,41 @@ def test_all_that_is_not_of_topics(tmp_path: Path) -> None:
     assert found.quotas == [{"entity": {"user": None}, "key": "producer_byte_rate", "value": 5.0}]
     assert found.scram == [{"user": "ann", "mechanism": "SCRAM-SHA-512", "iterations": 8192}]
     assert [(one["resource_name"], one["value"]) for one in found.configs] == [("", "[hidden]"), ("1", "2")]
-    assert found.tokens == [{"id": "t1", "owner": "User:ann", "expiration_timestamp": 77}]
+    ((token, owner, requester, renewers, *times),) = (list(one.values()) for one in found.tokens)
+    assert (token, owner, requester, renewers, times) == ("t1", "User:ann", "", ["User:bob"], [5, 99, 77])
     assert found.features == [{"name": "whole", "level": 1}]
     assert found.to_arrow("quotas").num_rows == 1
     json.dumps(found.as_dict())
     with pytest.raises(ValueError, match="no table"):
         found.to_arrow("secrets")
+
+
+def test_the_quorum_is_what_its_last_control_records_say(tmp_path: Path) -> None:
+    path = log_of(tmp_path, record("FeatureLevel", name="metadata.version", featureLevel=30))
+    log = path / "__cluster_metadata-0" / f"{0:020d}.log"
+    for offset, (kind, value) in enumerate([(5, KRAFT_1), (6, voters(1)), (6, voters(2, 1)), (6, b"\0")], 1):
+        key = b"\0\0\0" + bytes([kind])
+        control = record_v2(0, 0, key=key, value=value)
+        log.write_bytes(log.read_bytes() + batch_v2([control], base_offset=offset, attributes=0x20))
+    found = kafkalog.metadata(path)
+    assert [(one.base_offset, one.reason) for one in found.findings] == [(4, "internal_record")]
+    assert found.features == [{"name": "kraft.version", "level": 1}, {"name": "metadata.version", "level": 30}]
+    assert [one["id"] for one in found.voters] == [1, 2]
+    assert found.voters[0]["endpoints"] == ["CONTROLLER://localhost:9093"]
+    assert [one["id"] for one in kafkalog.metadata(path, end_offset=3).voters] == [1]
+    assert found.to_arrow("voters").num_rows == 2
+    assert (found.end_offset, kafkalog.metadata(path, end_offset=1).voters) == (1, [])
+
+
+KRAFT_1 = b"\0\0\0\1\0"
+
+
+def voters(*ids: int) -> bytes:
+    endpoint = b"\x0bCONTROLLER\x0alocalhost" + (9093).to_bytes(2, "big") + b"\0"
+    each = [
+        number.to_bytes(4, "big") + bytes([number] * 16) + b"\x02" + endpoint + b"\0\0\0\1\0" + b"\0" for number in ids
+    ]
+    return b"\0\0" + bytes([len(ids) + 1]) + b"".join(each) + b"\0"
 
 
 def test_partitions_brokers_and_topics_change(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def test_a_record_of_a_newer_version_is_a_finding_and_the_others_count(tmp_path:
     metadata = read_cluster_metadata(tmp_path)
     assert metadata is not None
     assert list(metadata.topic_ids) == ["old"]
-    (finding,) = metadata.findings
+    finding, unknown_type = metadata.findings
+    assert "type 127 is not known" in unknown_type.detail
     assert finding.reason == "internal_record"
     assert finding.detail == "TopicRecord has version 9; known are 0 to 0"

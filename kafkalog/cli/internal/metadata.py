@@ -29,7 +29,7 @@ Values of settings that may be secrets are hidden. SCRAM credentials are listed 
   kafkalog metadata /backup/kafka --history | jq -c 'select(.type == "RemoveTopic")'""",
 )
 _SHOWN: Final = ("brokers", "features", "topics")
-_ALL: Final = ("topics", "partitions", "configs", "brokers", "features", "acls", "quotas", "scram", "tokens")
+_ALL: Final = ("topics", "partitions", "configs", "brokers", "voters", "features", "acls", "quotas", "scram", "tokens")
 
 
 def add_parser(commands: Any) -> None:

@@ -69,10 +69,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.repair.recovering.recover import recover
 
     def show(row: RecoveredPartition) -> None:
-        if args.json:
-            console.json(row.as_dict())
-        elif row.error is None and (line := _line(row)):
-            console.line(line)
+        show_partition(row, args, console)
 
     on_partition = UntilBroken(show)
     report = recover(
@@ -87,7 +84,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.progress.close()
     on_partition.finish()
     console.all_findings(report.findings)
-    _sum_up(report, args, console)
+    sum_up(report, args, console)
+
+
+def show_partition(row: RecoveredPartition, args: argparse.Namespace, console: Console) -> None:
+    """Print what became of a partition, if anything did."""
+    if args.json:
+        console.json(row.as_dict())
+    elif row.error is None and (line := _line(row)):
+        console.line(line)
 
 
 def _line(row: RecoveredPartition) -> str:
@@ -105,7 +110,8 @@ def _line(row: RecoveredPartition) -> str:
     return f"{row.path}  {offsets}  {', '.join(parts)}" if parts else ""
 
 
-def _sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -> None:
+def sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -> None:
+    """Print a total of what was done, and what could not be."""
     for row in report.partitions:
         if row.error is not None:
             console.note(f"{row.path} is not recovered: {row.error}")

@@ -161,7 +161,7 @@ def _stdout(args: argparse.Namespace) -> BinaryIO:
     if args.partition_by:
         raise UsageError("--partition-by makes a directory: name one with -o")
     if args.format == "arrows" and sys.stdout.isatty():
-        raise UsageError("Arrow's stream is nothing to look at: send it to a program or a file")
+        raise UsageError("an Arrow stream is binary: redirect stdout to a program or a file")
     return _Stdout()  # type: ignore[return-value]
 
 

@@ -1,13 +1,10 @@
-"""`kafkalog spark`: scan, batches, verify, reindex and export as Spark jobs."""
+"""`kafkalog spark`: scan, batches, verify, reindex, export, salvage and recover as Spark jobs."""
 
 from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
-import functools
 import json
-import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -18,13 +15,10 @@ from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     HelpText,
     add_columns,
-    add_command,
     add_index_interval,
     add_limits,
     add_selection,
-    assignment,
     chosen,
-    n_bytes,
     names,
 )
 from kafkalog.cli.reading.verify import Totals, finding_lines, state_of, what_was_not_checked
@@ -36,13 +30,13 @@ from kafkalog.cli.scan_options import (
     open_records,
     path_of,
     scan_options,
-    usage_errors,
 )
 from kafkalog.cli.text import human_bytes, table
-from kafkalog.cli.writing import reindex
+from kafkalog.cli.writing import reindex, spark_repairs
+from kafkalog.cli.writing.spark_running import MASTERS, add_job, running, task_bytes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from kafkalog.errors import Finding
 
@@ -58,12 +52,9 @@ examples:
   kafkalog spark verify /backup/kafka --master spark://master:7077
   kafkalog spark reindex /backup/kafka --in-place
   kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
+  kafkalog spark salvage /mnt/disk/kafka -o /new/salvaged
 
 'kafkalog spark COMMAND --help' says more about a command."""
-
-_MASTERS: Final = """
---master is local[*] by default, all processors of this machine; spark://HOST:PORT, yarn, k8s://... are clusters, whose
-nodes need kafkalog and these paths. --conf gives Spark's settings, such as spark.executor.memory=2g."""
 
 _SCAN: Final = HelpText(
     summary="count records by partition, or ask a question in SQL",
@@ -72,7 +63,7 @@ Read records, and say for each partition how many there are, from which offset a
 keys and values. With --sql any question: the records are the table 'records', with the columns of Spark's Kafka source
 (key, value, topic, partition, offset, timestamp, timestampType) or those of --columns.
 """
-    + _MASTERS,
+    + MASTERS,
     examples="""\
   kafkalog spark scan /backup/kafka
   kafkalog spark scan /backup/kafka -t orders --start-timestamp 2026-11-21T08:00Z --json
@@ -84,7 +75,7 @@ _BATCHES: Final = HelpText(
 Walk the headers of all record batches, and say for each topic and codec how many batches, records and bytes there are.
 Nothing is decoded. With --sql any question: the table is 'batches', with the columns of 'kafkalog batches --json'.
 """
-    + _MASTERS,
+    + MASTERS,
     examples="""\
   kafkalog spark batches /backup/kafka
   kafkalog spark batches /backup/kafka --sql "select producer_id, avg(size_in_bytes) from batches group by 1" """,
@@ -95,7 +86,7 @@ _VERIFY: Final = HelpText(
 What 'kafkalog verify' checks, with the same findings and exit codes, segments side by side: a line a segment with
 damage (with -v also where anything else was found), and a total of all. With --json every segment and partition. With
 --work-dir a run that was killed goes on from where it was."""
-    + _MASTERS,
+    + MASTERS,
     examples="""\
   kafkalog spark verify /backup/kafka
   kafkalog spark verify --deep /backup/kafka --json | jq -r 'select(.ok == false) | .path'""",
@@ -106,7 +97,7 @@ _REBUILD: Final = HelpText(
 What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: -o DIR, --in-place or --dry-run.
 A run that failed or was killed goes on from where it was: what is done is kept in a hidden directory beside DIR or the
 log dir (--work-dir for another place that all nodes share) until all is done."""
-    + _MASTERS,
+    + MASTERS,
     examples="""\
   kafkalog spark reindex /backup/kafka --dry-run
   kafkalog spark reindex /backup/kafka --in-place --kinds offset,time,txn,snapshot,epochs""",
@@ -117,7 +108,7 @@ _EXPORT: Final = HelpText(
 Write records into a directory that appears when everything is written. Each task writes files of its own; with
 --partition-by they are in topic=.../partition=.../date=... directories. A run that failed or was killed goes on from
 where it was: what is done is kept in a hidden directory beside the output until all is done."""
-    + _MASTERS,
+    + MASTERS,
     examples="""\
   kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
   kafkalog spark export /backup/kafka -t orders -o orders --format csv --compression gzip""",
@@ -132,8 +123,6 @@ _BATCHES_SQL: Final = """\
 select topic, compression, count(*) n_batches, sum(if(records_count < 0, null, records_count)) n_records,
 sum(size_in_bytes) size_in_bytes, min(if(base_offset < 0, null, base_offset)) first_offset,
 max(last_offset) last_offset from batches group by topic, compression order by topic, compression"""
-
-_task_size = functools.partial(n_bytes, least=1)
 
 
 def add_parser(commands: Any) -> None:
@@ -152,32 +141,12 @@ def add_parser(commands: Any) -> None:
     _add_verify(jobs)
     _add_rebuild(jobs)
     _add_export(jobs)
-
-
-def _add_job(jobs: Any, name: str, words: HelpText, run: Any, *, writes: bool = False) -> argparse.ArgumentParser:
-    parser = add_command(jobs, name, words, run, writes=writes)
-    where = parser.add_argument_group("Spark")
-    where.add_argument("--master", metavar="URL", default="local[*]", help="where to run (default: %(default)s)")
-    where.add_argument(
-        "--conf",
-        metavar="K=V",
-        action="append",
-        default=[],
-        type=assignment("spark.executor.memory=2g"),
-        help="a setting of Spark's; may be repeated",
-    )
-    where.add_argument(
-        "--task-bytes",
-        metavar="N",
-        type=_task_size,
-        help="bytes of .log files a task (K, M, G understood)",
-    )
-    parser.add_argument("--json", action="store_true", help="an object a line")
-    return parser
+    spark_repairs.add_salvage(jobs)
+    spark_repairs.add_recover(jobs)
 
 
 def _add_scan(jobs: Any) -> None:
-    parser = _add_job(jobs, "scan", _SCAN, _run_scan)
+    parser = add_job(jobs, "scan", _SCAN, _run_scan)
     parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'records'")
     add_columns(parser, "of the table")
     add_scan_selection(parser)
@@ -185,7 +154,7 @@ def _add_scan(jobs: Any) -> None:
 
 
 def _add_batches(jobs: Any) -> None:
-    parser = _add_job(jobs, "batches", _BATCHES, _run_batches)
+    parser = add_job(jobs, "batches", _BATCHES, _run_batches)
     parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'batches'")
     add_selection(parser)
     add_on_corruption(parser, default="skip")
@@ -193,7 +162,7 @@ def _add_batches(jobs: Any) -> None:
 
 
 def _add_verify(jobs: Any) -> None:
-    parser = _add_job(jobs, "verify", _VERIFY, _run_verify)
+    parser = add_job(jobs, "verify", _VERIFY, _run_verify)
     add_selection(parser)
     depth = parser.add_mutually_exclusive_group()
     depth.add_argument("--indexes-only", action="store_true", help="only the indexes, against batch headers")
@@ -204,14 +173,14 @@ def _add_verify(jobs: Any) -> None:
 
 
 def _add_rebuild(jobs: Any) -> None:
-    parser = _add_job(jobs, "reindex", _REBUILD, _run_rebuild, writes=True)
+    parser = add_job(jobs, "reindex", _REBUILD, _run_rebuild, writes=True)
     reindex.add_options(parser)
     parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
     add_limits(parser)
 
 
 def _add_export(jobs: Any) -> None:
-    parser = _add_job(jobs, "export", _EXPORT, _run_export)
+    parser = add_job(jobs, "export", _EXPORT, _run_export)
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="directory to make")
     parser.add_argument("--overwrite", action="store_true", help="replace what is there, if an export made it")
     parser.add_argument(
@@ -224,50 +193,19 @@ def _add_export(jobs: Any) -> None:
     add_scan_reading(parser, threads=False)
 
 
-@contextlib.contextmanager
-def _running(args: argparse.Namespace, console: Console) -> Iterator[SparkSession]:
-    """Run a Spark session, show its progress, and turn its failures into kafkalog's errors."""
-    from kafkalog.spark.session import SparkUnavailableError, our_errors, session, watched
-
-    conf = dict(args.conf)
-    if console.verbose:
-        conf.setdefault("spark.log.level", "WARN")
-    console.start_progress(0, args.job, unit=" tasks")
-
-    def tell(done: int, n: int) -> None:
-        console.progress.resize(n)
-        console.progress.reach(done)
-
-    warnings.simplefilter("ignore")
-    try:
-        with session(args.master, conf, name=f"kafkalog {args.job}") as spark, contextlib.ExitStack() as stack:
-            if console.shows_progress:
-                stack.enter_context(watched(spark, tell))
-            with usage_errors(), our_errors():
-                yield spark
-    except SparkUnavailableError as error:
-        raise UsageError(str(error)) from error
-    finally:
-        console.progress.close()
-
-
-def _task_bytes(args: argparse.Namespace) -> dict[str, Any]:
-    return {} if args.task_bytes is None else {"task_bytes": args.task_bytes}
-
-
 def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
     options = scan_options(args)
     del options["threads"], options["limit"]
     if args.limit is not None:
         raise UsageError("-n is for one reader; give --sql 'select ... limit N', or offsets")
-    return {**options, **_task_bytes(args)}
+    return {**options, **task_bytes(args)}
 
 
 def _run_scan(args: argparse.Namespace, console: Console) -> None:
     options = _scan_options(args)
     needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
     columns = args.columns or (needed if args.sql is None else None)
-    with _running(args, console) as spark:
+    with running(args, console) as spark:
         from kafkalog.spark.jobs.scan import scan
         from kafkalog.spark.jobs.tables import TaskFindings
 
@@ -279,8 +217,8 @@ def _run_scan(args: argparse.Namespace, console: Console) -> None:
 
 
 def _run_batches(args: argparse.Namespace, console: Console) -> None:
-    options = chosen(args, "topics", "partitions", "on_corruption", "limits") | _task_bytes(args)
-    with _running(args, console) as spark:
+    options = chosen(args, "topics", "partitions", "on_corruption", "limits") | task_bytes(args)
+    with running(args, console) as spark:
         from kafkalog.spark.jobs.scan import batches
         from kafkalog.spark.jobs.tables import TaskFindings
 
@@ -317,16 +255,16 @@ def _as_text(value: Any) -> str:
 
 
 def _run_verify(args: argparse.Namespace, console: Console) -> None:
-    with _running(args, console) as spark:
+    with running(args, console) as spark:
         from kafkalog.log.log_dir import LogDir
         from kafkalog.spark.jobs.verify import verify
 
         opened = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
         names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "work_dir", "limits")
-        frame = verify(spark, opened, **chosen(args, *names), **_task_bytes(args))
+        frame = verify(spark, opened, **chosen(args, *names), **task_bytes(args))
         totals = Totals()
         for row in _rows(frame):
-            findings = _judge(row, console)
+            findings = _counted_findings(row, console)
             totals.n_damage += row["n_damage"]
             totals.n_partitions += row["kind"] == "partition"
             totals.n_segments += row["kind"] == "segment"
@@ -347,12 +285,12 @@ def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
         yield row.asDict(recursive=True)
 
 
-def _judge(row: dict[str, Any], console: Console) -> list[Finding]:
+def _counted_findings(row: dict[str, Any], console: Console) -> list[Finding]:
     """Return the findings of a row, and count them for the exit code."""
     from kafkalog.spark.jobs.tables import findings_of
 
     findings = findings_of(row["findings"])
-    console.judge(findings)
+    console.count_findings(findings)
     kept = sum(finding.damage for finding in findings)
     console.unkept_findings(max(row.get("n_damage", kept) - kept, 0))
     return findings
@@ -362,10 +300,10 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     options = reindex.options_of(args)
     changes: dict[str, int] = {}
     n_backups = 0
-    with _running(args, console) as spark:
+    with running(args, console) as spark:
         from kafkalog.spark.jobs.rebuild import reindex as run_job
 
-        frame = run_job(spark, path_of(args), **options, work_dir=args.work_dir, **_task_bytes(args))
+        frame = run_job(spark, path_of(args), **options, work_dir=args.work_dir, **task_bytes(args))
         for row in _rows(frame):
             _report(row, console, is_json=args.json, changes=changes, with_same=args.output is not None)
             n_backups += sum(file["backup"] is not None for file in row["files"])
@@ -395,7 +333,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
     n_records = n_bytes = 0
     unopened: list[Finding] = []
     states: dict[str, int] = {}
-    with _running(args, console) as spark:
+    with running(args, console) as spark:
         from kafkalog.errors import OutputExistsError
         from kafkalog.spark.jobs.export import export
         from kafkalog.spark.jobs.tables import findings_of

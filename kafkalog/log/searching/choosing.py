@@ -74,7 +74,6 @@ def choose(
         Offsets that the segment may hold, half-open.
     epochs : list of (epoch, start offset)
         Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
-    limits : Limits
 
     Returns
     -------
@@ -149,7 +148,8 @@ def _taken_apart(
     """
     number = np.zeros(len(runs), np.int64)
     drops = _touch(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & (runs.kind[:-1] == SEARCHED)
-    drops &= runs.n_batches[:-1] > 1
+    # behind the last value of a v2 batch there is a byte more
+    drops &= (runs.n_batches[:-1] > 1) & (runs.leader_epoch[1:] < 0)
     number[:-1][drops] = np.flatnonzero(drops) + 1
     # another run begins or ends within its offsets; its own two ends are among those counted
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
@@ -206,6 +206,9 @@ def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: i
     follows = _touch(every) & (every.first_offset[1:] == every.last_offset[:-1] + 1)
     weight[1:] += follows
     weight[:-1] += follows
+    # of two copies, that with an epoch that another one has
+    _, number, n_runs = np.unique(every.leader_epoch, return_inverse=True, return_counts=True)
+    weight -= (n_runs[number] == 1) & (every.leader_epoch >= 0)
     fits = _leaves_just_room(every)
     weight[2:] += fits
     weight[np.concatenate([is_doubted, np.zeros(len(claims), np.bool_)])[order]] = 1

@@ -30,12 +30,10 @@ def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: 
 
     Parameters
     ----------
-    source : ByteSource
     found : Found
         Runs from `find_batches`, joined.
     base_offset : int
         Of the segment.
-    limits : Limits
 
     Returns
     -------
@@ -109,12 +107,18 @@ def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
 
 
 def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """The first offset and the epoch of each row; of a damaged batch, if its header leads to an intact one, else -1."""
+    """The first offset of each row, and the epoch.
+
+    Of a damaged batch, the offset is -1 unless its header agrees with the next one; the epoch is that of the next
+    intact batch.
+    """
     first, epoch = np.where(is_link, -1, found.first_offset), found.leader_epoch.copy()
     for row in np.flatnonzero(is_link)[:-_MOST_LINKS:-1].tolist():
         begin, end = int(found.first_offset[row]), int(found.last_offset[row])
-        if row + 1 < len(found) and 0 <= begin <= end and end + 1 == first[row + 1]:
-            first[row], epoch[row] = begin, epoch[row + 1]
+        if row + 1 < len(found):
+            epoch[row] = epoch[row + 1]
+            if 0 <= begin <= end and end + 1 in (first[row + 1], found.first_offset[row + 1]):
+                first[row] = begin
     return first, epoch
 
 

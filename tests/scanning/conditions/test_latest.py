@@ -188,5 +188,6 @@ def test_twenty_million_keys_in_512_mib(tmp_path: Path) -> None:
                 writer.append(pa.table({"key": keys, "value": values}))
     program = [sys.executable, "-c", _MANY, str(tmp_path / "t-0")]
     n_found, mebibytes = map(int, subprocess.run(program, check=True, capture_output=True, text=True).stdout.split())
+    print(f"{n_found:,} records at a peak of {mebibytes} MiB")
     assert n_found == n - n // 20
     assert mebibytes < 512

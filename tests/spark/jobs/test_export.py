@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lakes
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -48,6 +49,15 @@ def test_an_export_holds_all_records(spark: SparkSession, log_dir: Path, tmp_pat
     assert {row["status"] for row in rows} == {"written"}
     assert sorted({name for row in rows for name in row["files"]}) == [str(path.relative_to(out)) for path in files]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_spark_reads_each_record_of_resumed_exports_once(spark: SparkSession, tmp_path: Path) -> None:
+    lake = lakes.Directory(tmp_path)
+    for partition in (0, 1, 0):
+        lakes.grow(tmp_path / "logs", 30, partition)
+        lake.run(tmp_path / "logs")
+    found = spark.read.parquet(str(lake.output)).where("topic = 'orders' and partition = 0")
+    assert sorted(row.offset for row in found.select("offset").collect()) == [*range(60)]
 
 
 @pytest.mark.slow
