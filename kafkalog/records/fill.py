@@ -104,7 +104,7 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
     """
     batches = payloads.batches
     announced = int(np.maximum(batches.records_count, 0).sum(dtype=np.int64)) if decompress else payloads.n_records
-    n_bytes = min(FILL_BYTES, max(64 * payloads.n_bytes, 2**16)) if decompress else payloads.n_bytes
+    n_bytes = _room_for(payloads.n_bytes, FILL_BYTES) if decompress else payloads.n_bytes
     call = _Call(names, form, n_bytes, limits, announced=announced, decompress=decompress)
     _thread_rates().is_compressed = decompress
     call.largest = int((payloads.stop - payloads.start).max(initial=0))
@@ -125,6 +125,11 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
         )
 
     return call.filled(call.make(work), payloads.data)
+
+
+def _room_for(n_bytes: int, most: int) -> int:
+    """For how many bytes to make room where so many may be compressed: little for little."""
+    return min(most, max(64 * n_bytes, 2**16))
 
 
 def read_filled(
@@ -166,6 +171,7 @@ def read_filled(
     if not uses_kernels():
         return None
     rates = _thread_rates()
+    n_bytes = _room_for(stop - start, n_bytes)
     n_rows = min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS)
     columns = [empty(n_rows, dtype) for dtype in COLUMNS.values()]
     n_filled = empty(n_rows, np.int32)
