@@ -6,7 +6,7 @@ These are the functions of the commands' names. The work on one partition is don
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog import format as kf
@@ -218,15 +218,9 @@ class PartitionEpochs:
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dict for JSON."""
         topic, number = self.topic_partition or (None, None)
-        return {
-            "topic": topic,
-            "partition": number,
-            "source": self.source,
-            "log_end_offset": self.log_end_offset,
-            "epochs": self.epochs,
-            "end_offsets": self.end_offsets,
-            "followers": self.followers,
-        }
+        fields = asdict(self)
+        del fields["topic_partition"]
+        return {"topic": topic, "partition": number, **fields}
 
 
 def epochs(

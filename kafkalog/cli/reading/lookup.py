@@ -98,7 +98,7 @@ def _time(text: str) -> _Question:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Look up, and print the steps."""
     if not args.questions:
-        raise UsageError("nothing to look up: give --offset or --timestamp")
+        raise UsageError("nothing to look up: say --offset or --timestamp")
     from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 

@@ -188,7 +188,7 @@ def convert(
     target = Path(output)
     chosen = list(_choose(opened, topics, partitions, internal, on_corruption, note))
     if not chosen and (topics is not None or partitions is not None):
-        raise ValueError("no partition matches the topics and the partition numbers")
+        raise ValueError("no partition here matches the topics and the partition numbers")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     check_outside(target, [*sources, *(partition.path for partition in chosen)])
     if not dry_run and os.path.lexists(target):  # also a dangling symbolic link

@@ -315,7 +315,7 @@ def check_replaceable(path: Path) -> None:
             if not _OURS.fullmatch(name):
                 raise OutputExistsError(
                     Reason.OUTPUT_EXISTS,
-                    f"{Path(root) / name} was not made by an export, so the directory is not replaced",
+                    f"{Path(root) / name} is nothing that an export made, so the directory is not replaced",
                     path=path,
                 )
 
