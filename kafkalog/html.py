@@ -32,7 +32,6 @@ def table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], *,
 
     Parameters
     ----------
-    title : str
     names : sequence of str
         Headers of the columns.
     rows : iterable of sequence

@@ -1,4 +1,4 @@
-"""`Verbs`: the functions of `kafkalog` that read, as methods of `LogDir`, `Partition` and `Segment`.
+"""`Verbs`: the functions of `kafkalog` that read, as methods of `LogDir`, `Partition` and `Segment`; and their options.
 
 The functions are above this package. They are called through `kafkalog` itself, and only when they are used, so this is
 the one module whose imports point upwards.
@@ -6,18 +6,26 @@ the one module whose imports point upwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
+from kafkalog import format as kf
 from kafkalog import html
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     import kafkalog
-    from kafkalog.scanning.query import ScanOptions
+    from kafkalog.errors import Limits, OnCorruption
+    from kafkalog.parsing import Time
+    from kafkalog.scanning.conditions.filter_tuples import Filters
+    from kafkalog.state.read_committed import IsolationLevel
+    from kafkalog.values.options import Decode
+
+Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 
 _OTHER_NAMES: Final = {
     "start_offset": "log_start_offset",
@@ -43,6 +51,51 @@ _OTHER_NAMES: Final = {
     "check": "verify()",
     "index_stats": "index_statistics(), or kafkalog.index_stats(...)",
 }
+
+
+class PlanOptions(TypedDict, total=False):
+    """The options of `scan` that choose files and offsets; `plan` takes them."""
+
+    topics: str | Sequence[str] | None
+    partitions: Sequence[int] | int | None
+    start_offset: Offsets | None
+    end_offset: Offsets | None
+    isolation_level: IsolationLevel
+    include_deleted: bool
+    internal: bool
+    on_corruption: OnCorruption
+
+
+class RecordOptions(TypedDict, total=False):
+    """The options of `scan` that choose records and columns; `read_task` takes them."""
+
+    columns: Sequence[str] | None
+    start_timestamp: Time | None
+    end_timestamp: Time | None
+    filters: Filters | pc.Expression | None
+    where: Callable[..., Any] | None
+    include_control: bool
+    check_crcs: bool
+    use_time_index: bool
+    latest: Literal["key"] | None
+
+
+class TaskOptions(PlanOptions, RecordOptions, total=False):
+    """The options of `scan` for a scan that is divided into tasks."""
+
+
+class ScanOptions(TaskOptions, total=False):
+    """The keyword arguments of `scan`. Every function that reads records takes them."""
+
+    limit: int | None
+    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
+    threads: int | None
+    batch_size: int | None
+    memory_map: bool | str
+    binary_type: pa.DataType | None
+    decode: Mapping[str, Decode] | None
+    schemas: Any
+    limits: Limits | None
 
 
 class Verbs:

@@ -171,7 +171,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except (UsageError, UnknownNameError) as error:
-        console.say("error", f"{error} (see kafkalog {args.command} -h)")
+        console.message("error", f"{error} (see kafkalog {args.command} -h)")
         return Exit.USAGE
     except OutputError as error:
         discard_stdout()
@@ -205,7 +205,7 @@ def _reported_warnings(console: Console) -> Iterator[None]:
 def _report_bug(error: Exception, console: Console) -> None:
     if console.verbose:
         traceback.print_exception(error)
-    console.say(
+    console.message(
         "bug",
         f"kafkalog {__version__} failed in a way it should not ({type(error).__name__}): please report it"
         " with the command"

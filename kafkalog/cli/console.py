@@ -57,8 +57,8 @@ class Console:
         self.quiet, self.verbose = quiet, verbose
         self.progress = Progress(enabled=False)
         self._codes: set[Exit] = set()
-        self._n_said = 0
-        self._n_unsaid = 0
+        self._n_printed = 0
+        self._n_unprinted = 0
         self._losses: dict[str, Loss] = {}
         self._report: Report | None = None
 
@@ -148,7 +148,7 @@ class Console:
         except OSError as error:
             raise OutputError(f"the output could not be written: {error.strerror or error}") from error
 
-    def say(self, word: str, text: str) -> None:
+    def message(self, word: str, text: str) -> None:
         """Print a line to stderr: a word for its kind, and a text."""
         with self.progress.hidden():
             print(f"kafkalog: {word}: {escape_line(text)}", file=sys.stderr, flush=True)
@@ -162,12 +162,12 @@ class Console:
     def note(self, text: str) -> None:
         """Print a note, unless -q was given."""
         if not self.quiet:
-            self.say("note", text)
+            self.message("note", text)
 
     def detail(self, text: str) -> None:
         """Print a note if -v was given."""
         if self.verbose:
-            self.say("note", text)
+            self.message("note", text)
 
     def findings(self, findings: Iterable[Finding]) -> None:
         """Print findings, and count them for the exit code and the report."""
@@ -175,19 +175,19 @@ class Console:
             code = self._count(finding)
             if code is Exit.GOOD:
                 (self.detail if finding.reason in _TORN_TAIL else self.note)(str(finding))
-            elif self._n_said < MAX_DAMAGE_LINES or self.verbose:
-                self._n_said += 1
+            elif self._n_printed < MAX_DAMAGE_LINES or self.verbose:
+                self._n_printed += 1
                 hint = limit_hint(finding.reason)
-                self.say(_WORDS[code], f"{finding}; {hint}" if hint else str(finding))
+                self.message(_WORDS[code], f"{finding}; {hint}" if hint else str(finding))
             else:
-                self._n_unsaid += 1
+                self._n_unprinted += 1
 
     def all_findings(self, found: Findings) -> None:
         """Print the findings that were kept, and count those that were not."""
         self.findings(found.rows)
         self.unkept_findings(found.n_more)
 
-    def judge(self, findings: Iterable[Finding]) -> None:
+    def count_findings(self, findings: Iterable[Finding]) -> None:
         """Count findings that a command prints itself for the exit code and the report."""
         for finding in findings:
             self._count(finding)
@@ -212,7 +212,7 @@ class Console:
             self._codes.add(Exit.DAMAGE)
             if self._report is not None:
                 self._report.n_more_findings += n
-            self._n_unsaid += n
+            self._n_unprinted += n
 
     def error(self, error: BaseException) -> None:
         """Print an error, with its notes as a hint, and count it for the exit code."""
@@ -224,14 +224,14 @@ class Console:
         hint = limit_hint(getattr(error, "reason", "")) or "; ".join(getattr(error, "__notes__", ()))
         if isinstance(error, OSError) and error.strerror and not hasattr(error, "reason"):
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        self.say(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
+        self.message(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
 
     def close(self) -> None:
         """Remove the progress bar, print the losses and how many findings were not printed, and write the report."""
         self.progress.close()
         for path, loss in self._losses.items():
             if loss.n_records or loss.n_unknown:
-                self.say("lost", f"{path}: {loss}")
+                self.message("lost", f"{path}: {loss}")
         if self._report is not None:
             self._report.losses = self._losses
             try:
@@ -239,9 +239,9 @@ class Console:
             except OSError as error:
                 self._report = None
                 self.error(OutputError(f"the report could not be written: {error.strerror or error}"))
-        if self._n_unsaid:
-            self.say("damage", f"{self._n_unsaid:,} more findings of damage; -v says each")
-            self._n_unsaid = 0
+        if self._n_unprinted:
+            self.message("damage", f"{self._n_unprinted:,} more findings of damage; -v prints each")
+            self._n_unprinted = 0
 
 
 class Progress:

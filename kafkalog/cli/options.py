@@ -94,10 +94,13 @@ def add_command(
     parser.add_argument("paths", metavar=metavar, nargs="+" if needs_paths else "*", help=path_help)
     speech = parser.add_mutually_exclusive_group()
     speech.add_argument(
-        "-q", "--quiet", action="store_true", help="no progress bar, no notes; damage and errors are still said"
+        "-q", "--quiet", action="store_true", help="no progress bar, no notes; damage and errors are still printed"
     )
     speech.add_argument(
-        "-v", "--verbose", action="store_true", help="also say what is usual, such as a torn tail, and all the damage"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also print what is normal, such as a torn tail, and all damage",
     )
     parser.add_argument(
         "--report",
@@ -221,7 +224,7 @@ def add_limits(parser: Any, **defaults: int) -> None:
         action="append",
         default=[*defaults.items()],
         type=limit,
-        help="raise or lower a limit on what a file may make us do: max_batch_bytes, max_decompressed_bytes,"
+        help="raise or lower a limit on what reading a file may take: max_batch_bytes, max_decompressed_bytes,"
         " max_records_per_batch, max_headers_per_record, max_headers_per_batch, max_segment_bytes,"
         " max_open_transactions, max_directories, max_findings (K, M and G are understood)",
     )
@@ -254,7 +257,7 @@ def numbers(text: str) -> list[int]:
 def count(text: str) -> int:
     """Parse a number that is not negative."""
     if not text.isdecimal():
-        other = "; --limits sets what a file may make us do" if "=" in text else ""
+        other = "; --limits changes the limits on what reading a file may take" if "=" in text else ""
         raise argparse.ArgumentTypeError(f"a number of records is expected, not {text!r}{other}")
     return min(int(text[:20]), 2**62)
 

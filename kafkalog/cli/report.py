@@ -19,8 +19,6 @@ class Report:
 
     Parameters
     ----------
-    path : str
-    command : str
     sources : sequence of str
         The paths that are read.
 

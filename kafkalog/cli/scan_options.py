@@ -258,14 +258,13 @@ class ScanReporter:
     ----------
     scan : Scan
         Or an object with the same `findings`, `losses`, `n_damage`, `partitions` and `progress`.
-    console : Console
     what : str, optional
         A word for the progress bar; without it there is no bar.
     """
 
     def __init__(self, scan: Scan | Any, console: Console, what: str | None = None) -> None:
         self._scan, self._console = scan, console
-        self._n_said = 0
+        self._n_printed = 0
         if what is not None and console.shows_progress:
             total = sum(segment.size_in_bytes for _, partition in scan.partitions() for segment in partition.segments)
             console.start_progress(total, what)
@@ -278,16 +277,16 @@ class ScanReporter:
     def look(self) -> None:
         """Report new damage."""
         if self._scan.n_damage:
-            self._say()
+            self._print()
 
-    def _say(self) -> None:
+    def _print(self) -> None:
         findings = self._scan.findings
-        self._console.findings(findings[self._n_said :])
-        self._n_said = len(findings)
+        self._console.findings(findings[self._n_printed :])
+        self._n_printed = len(findings)
 
     def close(self) -> None:
         """Report the remaining findings, and the lost records."""
-        self._say()
+        self._print()
         kept = sum(finding.damage for finding in self._scan.findings)
         self._console.unkept_findings(self._scan.n_damage - kept)
         self._console.losses(self._scan.losses)

@@ -26,7 +26,6 @@ def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
 
     Parameters
     ----------
-    value : bytes or None
     limit : int, optional
         Show at most this many bytes, then the size.
 

@@ -52,7 +52,6 @@ class OffsetIndexCheck:
 
     Parameters
     ----------
-    index : OffsetEntries
     time_index : TimeEntries, optional
         The time index of the same segment. If it has many more entries, some are missing in this index.
     interval_bytes : int, optional
@@ -257,7 +256,6 @@ class TimeIndexCheck:
 
     Parameters
     ----------
-    index : TimeEntries
     offset_index : OffsetEntries, optional
         The offset index of the same segment. A broker appends to both at the same time, so each of its entries requires
         one here, if the largest timestamp had risen.

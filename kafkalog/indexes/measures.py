@@ -104,10 +104,6 @@ class IndexMeasures:
 class EntryRule:
     """Decides which batches of a segment get an index entry, one window at a time.
 
-    Parameters
-    ----------
-    index_interval_bytes : int
-
     Notes
     -----
     A batch gets an entry if it starts more than `index_interval_bytes` after the last batch with an entry, or after the

@@ -55,10 +55,8 @@ def odd_end(
     ----------
     window : Window
         A window whose offsets rise.
-    source : ByteSource
     previous : int, optional
         The last offset before the window; None if the bytes before it were not read.
-    max_batch_bytes : int
     witnesses : callable
         Returns the evidence. Called only for a contradiction, or for a gap before the last batch of a segment.
 

@@ -179,9 +179,6 @@ class SegmentMeter:
         Path of the `.log`.
     base_offset : int or None
         None if the file name is not an offset: then the offsets in its indexes are not known.
-    offset_index : OffsetEntries, optional
-    time_index : TimeEntries, optional
-    topic_partition : TopicPartition, optional
     intervals : sequence of int
         Values of `index.interval.bytes` to measure in addition to the existing indexes.
     config : LogConfig, optional
@@ -327,8 +324,6 @@ class PartitionMeter:
 
     Parameters
     ----------
-    path : str
-    topic_partition : TopicPartition, optional
     intervals : sequence of int
         The same values as for the segments' meters.
     """

@@ -30,7 +30,6 @@ class TransactionIndexCheck:
         `first_offset` of all entries of the indexes to check.
     open_transactions : list of OpenTransaction
         Transactions open before the first batch, from a producer snapshot.
-    limits : Limits
 
     Notes
     -----

@@ -50,7 +50,6 @@ class IndexEntries:
         The entries as they are in the file, big-endian, without the zeros after them.
     base_offset : int
         Base offset of the segment.
-    path : str or None
     padding_bytes : int
         Bytes of zeros after the entries: a broker preallocates the file, and trims it when it closes the segment.
     """
@@ -83,10 +82,8 @@ class IndexEntries:
 
         Parameters
         ----------
-        path : path-like
         base_offset : int
             Base offset of the segment.
-        memory_map : bool
         max_entries : int, optional
             Maximum number of entries for a segment of this size. The rest is preallocated space, and is not read.
         """

@@ -1,4 +1,4 @@
-"""Opens any Arrow-compatible object as a stream of record batches, for `kafkalog.interchange.arrow_input`.
+"""Arrow streams: what gives one, and any Arrow-compatible object opened as one, for `arrow_input`.
 
 Such objects come from pyarrow, pandas, Polars, DuckDB or a scan, or are a dict of arrays. The contents of the batches
 are not checked here.
@@ -6,7 +6,8 @@ are not checked here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,27 @@ import pyarrow as pa
 
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_values import one_line
+
+
+class ArrowStream(ABC):
+    """Gives record batches, as a reader, as a table, and to whatever takes an Arrow stream."""
+
+    schema: pa.Schema
+
+    @abstractmethod
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches."""
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a `pyarrow.RecordBatchReader`."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_table(self) -> pa.Table:
+        """All rows as a `pyarrow.Table`."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
 
 
 def open_batches(data: Any) -> pa.RecordBatchReader:

@@ -41,7 +41,6 @@ def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: 
 
     Parameters
     ----------
-    inputs : sequence of path-like, or binary files
     format : str, optional
         Only files of this format count in a directory. Default: all formats known by their suffix.
 
@@ -123,7 +122,6 @@ def with_place(batches: Batches, place: Mapping[str, str], columns: Mapping[str,
 
     Parameters
     ----------
-    batches : callable
     place : mapping of str to str
         See `InputFile`.
     columns : mapping of str to str

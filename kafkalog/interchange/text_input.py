@@ -123,7 +123,6 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
     Parameters
     ----------
     stream : binary file
-    options : TextOptions
     wanted : callable
         Returns the wanted columns; the others are ignored.
 

@@ -63,7 +63,6 @@ class SourceColumn:
 
     Parameters
     ----------
-    name : str
     where : callable
         Returns the place of a row in the file: ``"line 7"``.
     """
@@ -201,7 +200,6 @@ def milliseconds(
     ----------
     texts : pyarrow.StringArray or pyarrow.LargeStringArray
         Null and empty text become null.
-    column : SourceColumn
     naive_timezone : str, optional
         Time zone of timestamps without Z or an offset. Without it they are rejected.
     truncate : bool

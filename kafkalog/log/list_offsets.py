@@ -112,7 +112,6 @@ class ListOffsets:
     ----------
     segments : sequence of Segment
         By base offset.
-    log_start_offset : int
     log_end_offset : callable
         Returns the log end offset; called only when needed.
     leader_epochs : callable

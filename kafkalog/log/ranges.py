@@ -183,7 +183,6 @@ class RangedSegment(Segment):
     Parameters
     ----------
     directory : pathlib.Path
-    of : SegmentRange
     memory_map, limits, topic_partition
         See `Segment`.
     """

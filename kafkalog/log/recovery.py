@@ -30,7 +30,6 @@ class RecoveredSegment:
 
     Attributes
     ----------
-    segment : Segment
     offset_entries, time_entries : structured array
         Entries of `.index` and `.timeindex`.
     replay : list of (BatchTable, int32[n])
@@ -87,8 +86,6 @@ def recover(
 
     Parameters
     ----------
-    segment : Segment
-    index_interval_bytes : int
     with_producers : bool
         Whether to fill `replay`.
     progress : callable

@@ -113,7 +113,6 @@ class SegmentReader:
 
     Parameters
     ----------
-    segments : sequence of Segment
     known : Known, optional
         What is known in advance.
     gap_between : callable
@@ -151,7 +150,6 @@ class SegmentReader:
 
         Parameters
         ----------
-        selection : Selection
         on_corruption : {"raise", "stop", "skip"}
             What to do where headers cannot be walked, or a file cannot be read.
         report : callable
@@ -422,7 +420,6 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
 
     Parameters
     ----------
-    path : str
     start, end : int
         The missing offsets; half-open.
     is_compacted : bool, optional

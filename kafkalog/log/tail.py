@@ -144,9 +144,7 @@ class PartitionTail:
     ----------
     path : pathlib.Path
         The directory.
-    is_committed : bool
     on_corruption : {"raise", "skip"}
-    limits : Limits
 
     Attributes
     ----------

@@ -95,7 +95,6 @@ class TimestampSearch:
         Sorted.
     start_offset : int, optional
         Records below this offset are ignored.
-    limits : Limits
     path : str, optional
         Path for error messages.
 

@@ -94,8 +94,6 @@ def decode_message(name: str, version: int, data: bytes, *, start: int = 0, whol
     ----------
     name : str
         Of the message, such as ``OffsetCommitValue``.
-    version : int
-    data : bytes
     start : int
         Where the message begins in it, behind the version.
     whole : bool

@@ -28,8 +28,6 @@ class Summary:
     ----------
     topic, partition : str, int or None
         From the name of the directory.
-    path : str
-    size_in_bytes : int
     start, end : int
         First offset, and the offset after the last one.
     n_batches, n_records, n_control_records : int
@@ -206,7 +204,6 @@ def summarise(
 
     Parameters
     ----------
-    partition : Partition
     progress : callable
         Called with the number of bytes of the partition that are walked.
     clusters : Clusters, optional

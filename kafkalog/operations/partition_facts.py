@@ -6,7 +6,7 @@ These are the functions of the commands' names. The work on one partition is don
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog import format as kf
@@ -35,7 +35,7 @@ def _partitions(
     if not isinstance(opened, (LogDir, Partition, Segment)):
         opened = open_path(opened, limits=DEFAULT_LIMITS if limits is None else limits)
     elif limits is not None:
-        raise ValueError("limits are those of what is open already; give them to kafkalog.open")
+        raise ValueError("limits cannot change for what is open already: give them to kafkalog.open")
     for partition in partitions_of(opened, topics, partitions):
         if isinstance(partition, KafkalogError):
             raise partition
@@ -110,7 +110,7 @@ def lookup(
     is_one = isinstance(timestamp, str) or not isinstance(timestamp, Iterable)
     times: list[Any] = [] if timestamp is None else [timestamp] if is_one else list(timestamp)  # type: ignore[arg-type]
     if not offsets and not times:
-        raise ValueError("what is to be found? give offset= or timestamp=")
+        raise ValueError("nothing to look up: give offset= or timestamp=")
     found = []
     for partition in _partitions(path, topics, partitions, limits):
         found += [trace_offset(partition, one) for one in offsets]
@@ -218,15 +218,9 @@ class PartitionEpochs:
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dict for JSON."""
         topic, number = self.topic_partition or (None, None)
-        return {
-            "topic": topic,
-            "partition": number,
-            "source": self.source,
-            "log_end_offset": self.log_end_offset,
-            "epochs": self.epochs,
-            "end_offsets": self.end_offsets,
-            "followers": self.followers,
-        }
+        fields = asdict(self)
+        del fields["topic_partition"]
+        return {"topic": topic, "partition": number, **fields}
 
 
 def epochs(

@@ -135,7 +135,6 @@ def trace_timestamp(
 
     Parameters
     ----------
-    partition : Partition
     timestamp : int (ms), str or aware datetime
         See `Partition.offset_for_timestamp`, which returns the same answer.
     on_segment : callable
@@ -195,11 +194,6 @@ def trace_timestamp(
 
 def trace_offset(partition: Partition, offset: int) -> Trace:
     """Trace how an offset leads to its record, or to the next record if no record has this offset.
-
-    Parameters
-    ----------
-    partition : Partition
-    offset : int
 
     Raises
     ------

@@ -242,10 +242,8 @@ def truncate(follower: list[tuple[int, int]], end: int, leader: LeaderEpochs, le
 
     Parameters
     ----------
-    follower : list of (epoch, start offset)
     end : int
         Log end offset of the follower.
-    leader : LeaderEpochs
     leader_end : int
         Log end offset of the leader.
     """

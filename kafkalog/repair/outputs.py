@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from kafkalog import format as kf
 from kafkalog.log.log_dir import is_partition_directory
@@ -19,14 +18,14 @@ from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import check_outside, check_stage_in, copy_ownership, staging_directory
+from kafkalog.storage.output_paths import check_outside, copy_ownership, staging_directory
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 
 _INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
-class PartitionOutput(Protocol):
-    """Receives the changes to one partition; all names are those of files in its directory."""
+class PartitionOutput:
+    """Receives the changes to one partition, by file names. This one, of a dry run, does nothing."""
 
     def write(self, name: str, data: bytes) -> None:
         """Give a file new content."""
@@ -47,6 +46,7 @@ class PartitionOutput(Protocol):
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where the changes to a log dir or a partition go, as a caller says it.
+
     Raises
     ------
     ValueError
@@ -106,11 +106,7 @@ class Placement:
         placed.backup = Backup(self.backup)
         stack.enter_context(hold_locks([placed.log_dir]))
         stack.enter_context(hold_partitions(partitions))
-        if self.stage_in is None:
-            placed.stage_in = staging_directory(placed.log_dir / kf.RECOVERY_POINT_CHECKPOINT)
-        else:
-            check_stage_in(self.stage_in)
-            placed.stage_in = Path(self.stage_in)
+        placed.stage_in = staging_directory(placed.log_dir / kf.RECOVERY_POINT_CHECKPOINT, self.stage_in)
         return placed
 
 
@@ -140,7 +136,7 @@ class Placed:
             (self.staged.path / prefix).mkdir(parents=True, exist_ok=True)
             return Copied(directory, self.staged, prefix, names, _ignore)
         if self.backup is None or self.stage_in is None:
-            return Unwritten()
+            return PartitionOutput()
         return InPlace(directory, self.backup, self.stage_in, removes_last_first=self.removes_last_first)
 
     def keep(self, name: str) -> bool:
@@ -165,33 +161,13 @@ class Placed:
             copy_ownership(self.log_dir / name, self.log_dir)
 
 
-class Unwritten:
-    """The output of a dry run."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Do nothing."""
-
-    def copy(self, source: Path, name: str, size: int | None = None) -> None:
-        """Do nothing."""
-
-    def remove(self, name: str) -> None:
-        """Do nothing."""
-
-    def commit(self) -> None:
-        """Do nothing."""
-
-    def abandon(self) -> None:
-        """Do nothing."""
-
-
-class Copied:
+class Copied(PartitionOutput):
     """Makes a copy of a partition with the changes.
 
     Parameters
     ----------
     directory : Path
         The partition, which is only read.
-    staged : StagedDirectory
     prefix : str
         Where the partition goes within `staged`, such as ``"orders-0/"``.
     names : sequence of str
@@ -241,12 +217,11 @@ class Copied:
         copy_file(source, self._staged, self._prefix + name, size=size, progress=self._progress if is_log else _ignore)
 
 
-class InPlace:
+class InPlace(PartitionOutput):
     """Changes a partition in place, after its old files are in a backup.
 
     Parameters
     ----------
-    directory : Path
     backup : Backup
         Gets the old files, in a subdirectory with the name of the partition.
     stage_in : path-like

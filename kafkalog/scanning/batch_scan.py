@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, warn
+from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
@@ -53,7 +54,7 @@ class BatchRows(NamedTuple):
     batches: BatchTable
 
 
-class BatchScan:
+class BatchScan(ArrowStream):
     """A lazy scan of record batches. `kafkalog.batches` makes it and documents the parameters.
 
     Each call walks the headers again. Like a `Scan`, it is an Arrow stream for anything that takes one.
@@ -135,17 +136,6 @@ class BatchScan:
         for rows in self.iter_rows():
             arrays = [_array(name, rows) for name in self.columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a `pyarrow.RecordBatchReader`."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def to_table(self) -> pa.Table:
-        """All rows as a `pyarrow.Table`."""
-        return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a `pandas.DataFrame`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kafkalog.errors import CorruptionWarning, warn
 from kafkalog.format import SCHEMAS_TOPIC
+from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.internal.schemas import read_schemas
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open_log_dir
@@ -22,14 +23,15 @@ from kafkalog.log.segment import Segment
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.execution import Pass
-from kafkalog.scanning.query import Query, ScanOptions, Target
+from kafkalog.scanning.query import Query, Target
 from kafkalog.values.conditions import Groups, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode
 from kafkalog.values.schemas import SchemaSource
+from kafkalog.verbs import ScanOptions
 
 
-class DecodedScan(ABC):
+class DecodedScan(ArrowStream):
     """What a scan does beyond that of bytes if it has `decode`."""
 
     _query: Query

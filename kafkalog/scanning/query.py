@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, cast, get_args
 
 import numpy as np
-import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
@@ -26,64 +25,17 @@ from kafkalog.log.segment import Segment
 from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optional_integer, parse_milliseconds, some
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.conditions.expressions import Residual, conditions_of
-from kafkalog.scanning.conditions.filter_tuples import Filters
 from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.values.options import Decode
+from kafkalog.verbs import Offsets, PlanOptions, RecordOptions, ScanOptions, TaskOptions
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
+    pass
 
 Opened = LogDir | Partition | Segment
 Target = Opened | PartitionRanges
 """What a query reads: an opened path, or the parts of a plan."""
-Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
-
-
-class PlanOptions(TypedDict, total=False):
-    """The options of `scan` that choose files and offsets; `plan` takes them."""
-
-    topics: str | Sequence[str] | None
-    partitions: Sequence[int] | int | None
-    start_offset: Offsets | None
-    end_offset: Offsets | None
-    isolation_level: IsolationLevel
-    include_deleted: bool
-    internal: bool
-    on_corruption: OnCorruption
-
-
-class RecordOptions(TypedDict, total=False):
-    """The options of `scan` that choose records and columns; `read_task` takes them."""
-
-    columns: Sequence[str] | None
-    start_timestamp: Time | None
-    end_timestamp: Time | None
-    filters: Filters | pc.Expression | None
-    where: Callable[..., Any] | None
-    include_control: bool
-    check_crcs: bool
-    use_time_index: bool
-    latest: Literal["key"] | None
-
-
-class TaskOptions(PlanOptions, RecordOptions, total=False):
-    """The options of `scan` for a scan that is divided into tasks."""
-
-
-class ScanOptions(TaskOptions, total=False):
-    """The keyword arguments of `scan`. Every function that reads records takes them."""
-
-    limit: int | None
-    extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
-    threads: int | None
-    batch_size: int | None
-    memory_map: bool | str
-    binary_type: pa.DataType | None
-    decode: Mapping[str, Decode] | None
-    schemas: Any
-    limits: Limits | None
 
 
 class BatchOptions(TypedDict, total=False):

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from kafkalog.log.open import Paths
 from kafkalog.records.columns import RecordColumns
-from kafkalog.scanning.query import Opened, ScanOptions
+from kafkalog.scanning.query import Opened
 from kafkalog.scanning.scan import Scan
+from kafkalog.verbs import ScanOptions
 
 if TYPE_CHECKING:
     import pandas as pd

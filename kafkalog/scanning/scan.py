@@ -39,9 +39,10 @@ from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_besid
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
-from kafkalog.scanning.query import Opened, Query, ScanOptions, Target, offset_of
+from kafkalog.scanning.query import Opened, Query, Target, offset_of
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.registry import schema_source
+from kafkalog.verbs import ScanOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,17 +152,6 @@ class Scan(DecodedScan):
             for part in self._cut(columns):
                 yield str(segment.path), writer.batch(part)
         _report_header_keys(one, writer, segment)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The records as a `pyarrow.RecordBatchReader`."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def to_table(self) -> pa.Table:
-        """All records as a `pyarrow.Table`."""
-        return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """All records as a `pandas.DataFrame`.

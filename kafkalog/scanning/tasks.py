@@ -12,8 +12,8 @@ from kafkalog.log.ranges import PartitionRange
 from kafkalog.scanning.conditions.expressions import conditions_of
 from kafkalog.scanning.conditions.filters import PLACE, Filter
 from kafkalog.scanning.planning import ReadTask
-from kafkalog.scanning.query import RecordOptions
 from kafkalog.scanning.scan import Scan
+from kafkalog.verbs import RecordOptions
 
 
 class PlanLimits(TypedDict):

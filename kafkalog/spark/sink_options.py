@@ -71,12 +71,7 @@ class SinkOptions:
 
     def writer_options(self) -> dict[str, Any]:
         """Return the options of a `PartitionWriter`."""
-        return {
-            "config": self.config,
-            "compression": self.compression,
-            "batch_size": self.batch_size,
-            "topic_id": self.topic_id,
-        }
+        return {name: getattr(self, name) for name in ("config", "compression", "batch_size", "topic_id")}
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:

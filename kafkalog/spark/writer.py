@@ -60,7 +60,6 @@ class SinkWriter:
 
     Parameters
     ----------
-    options : SinkOptions
     schema : pyspark.sql.types.StructType
         Schema of the DataFrame.
 
@@ -180,12 +179,8 @@ class _Task:
 
     Parameters
     ----------
-    area : StagingArea
-    directory : Path
-    options : SinkOptions
     timestamp : int
         Timestamp of the records if the DataFrame has no such column, ms.
-    reader : ColumnReader
     sorts : bool
         Whether to sort records with offsets in memory; else they must already be in order.
     """

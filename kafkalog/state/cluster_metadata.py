@@ -41,12 +41,10 @@ def read_cluster_metadata(
 
     Parameters
     ----------
-    log_dir : path-like
     end_offset : int, optional
         The state right before this offset.
     end_timestamp : int, optional
         The state right before this time, in ms.
-    limits : Limits
 
     Raises
     ------

@@ -173,7 +173,6 @@ def read_markers(
         Batches of the window.
     rows : int64[m]
         Row numbers of the control batches in `batches`.
-    limits : Limits
 
     Notes
     -----
@@ -214,7 +213,6 @@ class ProducerState:
     now_ms, expiration_ms : int, optional
         Producers of the snapshot that have been idle for `expiration_ms` at `now_ms` are left out, unless they have a
         transaction open; default: none.
-    limits : Limits
 
     Attributes
     ----------
@@ -271,7 +269,6 @@ class ProducerState:
 
         Parameters
         ----------
-        batches : BatchTable
         log_position : int64[n], optional
             See `TransactionReplay.update`.
         coordinator_epoch : int32[n], optional

@@ -153,7 +153,6 @@ class OutcomeLearner:
         Whether batches with a wrong checksum count as damaged.
     is_whole : bool
         Whether the log ends where the last segment does.
-    limits : Limits
 
     Attributes
     ----------

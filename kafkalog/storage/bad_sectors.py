@@ -19,10 +19,6 @@ class BadSectorSource(ByteSource):
 
     A read that fails is halved until what fails is one sector of 512 bytes.
 
-    Parameters
-    ----------
-    path : path-like
-
     Attributes
     ----------
     unreadable : list of (int, int)

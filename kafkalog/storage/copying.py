@@ -37,7 +37,6 @@ def copy_file(
     Parameters
     ----------
     path : pathlib.Path
-    staged : StagedDirectory
     name : str
         Relative path of the copy.
     size : int, optional

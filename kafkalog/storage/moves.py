@@ -51,7 +51,6 @@ def staged_additions(
 
     Parameters
     ----------
-    target : path-like
     groups : list of list of Move
         Filled in by the caller within the block. The moves of a group are made one after the other, and are durable
         before the next group starts.
@@ -100,7 +99,6 @@ def move_groups(
     ----------
     staged, target : Path
         Directories on one file system.
-    groups : sequence of sequence of Move
     undo : list of callable
         Gets a step that undoes each move, before the move is made.
     resumes : bool

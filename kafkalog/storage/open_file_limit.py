@@ -31,7 +31,6 @@ def allow_open_files(n: int, *, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    n : int
     path : path-like
         Output that the files are for; named in the error.
 

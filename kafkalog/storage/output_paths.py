@@ -24,10 +24,11 @@ _LOG_DIR_FILES: Final = (
 )
 
 
-def staging_directory(target: StrPath) -> Path:
+def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
     """Directory to stage output for a log dir in: the log dir's parent, where no broker takes it for a partition.
 
-    If the parent cannot be used, it is the log dir itself, unless it looks like a broker's.
+    If the parent cannot be used, it is the log dir itself, unless it looks like a broker's. `stage_in` is another
+    directory, which `check_stage_in` checks.
 
     Raises
     ------
@@ -37,6 +38,9 @@ def staging_directory(target: StrPath) -> Path:
     WriteError
         The log dir does not exist.
     """
+    if stage_in is not None:
+        check_stage_in(stage_in)
+        return Path(stage_in)
     log_dir = resolve(target).parent
     if any(part.endswith(STAGED_SUFFIX) for part in log_dir.parts):
         return log_dir  # the log dir itself is being staged, so no broker sees it yet
@@ -59,7 +63,6 @@ def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
 
     Parameters
     ----------
-    target : path-like
     sources : iterable of path-like
         Files and directories that are read.
 

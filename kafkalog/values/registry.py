@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkalog.errors import ReadError, Reason
+from kafkalog.internal.schemas import SchemaReference
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import MOST_SCHEMA_BYTES, schema_text
-from kafkalog.values.schemas import DirectorySchemas, KnownSchemas, Reference, Schema, SchemaSource, parse_schema
+from kafkalog.values.schemas import DirectorySchemas, KnownSchemas, Schema, SchemaSource, parse_schema
 
 TIMEOUT_SECONDS: Final = 10.0
 
@@ -121,7 +122,9 @@ def schema_source(schemas: Any) -> SchemaSource | None:
         by_key: dict[SchemaKey, Schema] = {}
         for key, one in schemas.items():
             kind, text, *rest = ("AVRO", one) if isinstance(one, str) else one
-            by_key[key] = Schema(kind, schema_text(text), tuple(Reference(*name) for name in (rest[0] if rest else ())))
+            by_key[key] = Schema(
+                kind, schema_text(text), tuple(SchemaReference(*name) for name in (rest[0] if rest else ()))
+            )
         return KnownSchemas(by_key, {})
     if all(hasattr(schemas, name) for name in ("by_id", "by_guid", "find")):
         source: SchemaSource = schemas

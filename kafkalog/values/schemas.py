@@ -10,18 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from kafkalog.internal.schemas import SchemaReference
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import schema_text
 
 _SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
-
-
-class Reference(NamedTuple):
-    """What a schema refers to: the name that it uses, and the subject and version of that schema."""
-
-    name: str
-    subject: str
-    version: int
 
 
 class Schema(NamedTuple):
@@ -32,12 +25,12 @@ class Schema(NamedTuple):
     type : {"AVRO", "PROTOBUF", "JSON"}
     schema : str
         The text.
-    references : sequence of Reference
+    references : sequence of SchemaReference
     """
 
     type: str
     schema: str
-    references: Sequence[Reference] = ()
+    references: Sequence[SchemaReference] = ()
 
 
 class SchemaSource(Protocol):
@@ -59,7 +52,7 @@ def find_schema(source: SchemaSource, key: SchemaKey) -> Schema | None:
     return found
 
 
-def find_reference(source: SchemaSource, reference: Reference) -> Schema | None:
+def find_reference(source: SchemaSource, reference: SchemaReference) -> Schema | None:
     """The schema that another one refers to."""
     found: Schema | None = source.find(reference.subject, reference.version)
     if found is None and isinstance(source, DirectorySchemas):
@@ -135,6 +128,7 @@ class DirectorySchemas:
 def parse_schema(found: Mapping[str, Any]) -> Schema:
     """A schema in the registry's JSON."""
     references = tuple(
-        Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in found.get("references") or ()
+        SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
+        for one in found.get("references") or ()
     )
     return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), references)

@@ -66,8 +66,6 @@ class BatchBuilder:
             The batches do not depend on how the records are divided into pieces.
         files : PartitionFiles
             Provides the next offset and the producers' sequence numbers.
-        producer : Producer or None
-        transactional : bool
 
         Raises
         ------

@@ -23,7 +23,7 @@ from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, read_sna
 from kafkalog.storage.atomic import truncate_file
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import check_log_dir, check_stage_in, copy_ownership, staging_directory
+from kafkalog.storage.output_paths import check_log_dir, copy_ownership, staging_directory
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.log_end import LogEnd, read_log_end
 from kafkalog.writing.partition_files import PartitionFiles
@@ -43,7 +43,6 @@ class Destination:
 
     Attributes
     ----------
-    path : Path
     existing : LogEnd or None
         The end of the existing log; None for a new partition.
     staged : StagedDirectory
@@ -71,10 +70,7 @@ class Destination:
         with contextlib.ExitStack() as stack:
             stack.enter_context(hold_locks([path.parent]))
             check_log_dir(path.parent)
-            if stage_in is None:
-                stage_in = staging_directory(path)
-            else:
-                check_stage_in(stage_in)
+            stage_in = staging_directory(path, stage_in)
             if not os.path.lexists(path):
                 self.staged = stack.enter_context(staged_directory(path, stage_in=stage_in))
             else:
@@ -188,7 +184,6 @@ def segment_moves(base_offset: int, names: Iterable[str], *, replaces: bool) -> 
 
     Parameters
     ----------
-    base_offset : int
     names : iterable of str
         The segment's files, and the producer snapshot at its base offset, if there is one.
     replaces : bool

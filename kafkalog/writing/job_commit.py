@@ -68,10 +68,8 @@ class StagedWriter:
 
     Parameters
     ----------
-    area : StagingArea
     task : Path
         A directory of the job that no other task writes in.
-    key : TopicPartition
     **options
         See `PartitionWriter`.
 
@@ -170,10 +168,8 @@ def commit(
 
     Parameters
     ----------
-    area : StagingArea
     job : Path
         The job's directory; it is removed.
-    partitions : sequence of StagedPartition
     record : mapping, optional
         Entry for the commit log: see `CommitLog.has`.
 

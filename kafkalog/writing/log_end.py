@@ -93,7 +93,6 @@ def read_log_end(
         `index.interval.bytes` for the indexes of a last segment that is recovered.
     truncate_tail : bool
         Whether a torn last batch may be cut off, and padded indexes trimmed.
-    limits : Limits
 
     Raises
     ------

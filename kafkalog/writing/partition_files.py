@@ -27,7 +27,6 @@ class PartitionFiles:
 
     Parameters
     ----------
-    directory : StagedDirectory
     config : LogConfig
         Settings of the topic, which decide where segments are rolled.
     next_offset : int or None
@@ -36,11 +35,9 @@ class PartitionFiles:
         The producers' state at `next_offset`.
     seed : int, optional
         Seed of the jitter that a broker draws for each segment; default: no jitter.
-    limits : Limits
 
     Attributes
     ----------
-    next_offset : int or None
     producers : ProducerState
         Updated with each batch.
     max_timestamp : int

@@ -37,10 +37,6 @@ def murmur2(key: bytes) -> int:
 def hash_keys(keys: BinaryColumn) -> npt.NDArray[np.int32]:
     """The murmur2 hash of each key; a null gets the hash of an empty key, which the caller must ignore.
 
-    Parameters
-    ----------
-    keys : BinaryColumn
-
     Returns
     -------
     int32[n]

@@ -215,7 +215,6 @@ class RoutedPartition:
 
     Parameters
     ----------
-    key : TopicPartition
     writer : PartitionWriter or None
         Takes the records; None to count them only.
     sorts : bool

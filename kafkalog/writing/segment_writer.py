@@ -30,15 +30,11 @@ class SegmentWriter:
 
     Parameters
     ----------
-    directory : StagedDirectory
-    base_offset : int
-    config : LogConfig
     jitter_ms : int
         See `SegmentRoll`.
 
     Attributes
     ----------
-    base_offset : int
     names : list of str
         Names of the finished files.
 

@@ -14,8 +14,9 @@ import pytest
 
 import kafkalog
 from kafkalog import PartitionWriter, ReadError
+from kafkalog.internal.schemas import SchemaReference
 from kafkalog.values.registry import Registry, schema_source
-from kafkalog.values.schemas import DirectorySchemas, Reference, Schema
+from kafkalog.values.schemas import DirectorySchemas, Schema
 
 GUID = "0b7d6f0e-8a3d-4f3e-9a5e-0123456789ab"
 TEXT = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]})
@@ -72,7 +73,7 @@ def test_schemas_are_looked_up_once(server: Answers) -> None:
     registry = pickle.loads(pickle.dumps(Registry(url(server, "me:s%20ecret@"))))
     for _ in range(2):
         assert registry.by_id(7) == Schema("AVRO", TEXT, ())
-        assert registry.by_guid(GUID) == Schema("PROTOBUF", "syntax", (Reference("x", "a/b", 2),))
+        assert registry.by_guid(GUID) == Schema("PROTOBUF", "syntax", (SchemaReference("x", "a/b", 2),))
         assert registry.find("a/b", 2) == Schema("AVRO", TEXT, ())
         assert registry.by_id(8) is None
     assert len(server.asked) == 4

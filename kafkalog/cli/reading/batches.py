@@ -30,7 +30,7 @@ the bytes first, with the mean number of records and the mean and percentiles of
 right to 1.6 %).
 
 Only the headers of batches are read: nothing is decoded or decompressed, and no checksum is checked. Damage in headers
-is said and passed over, unless --on-corruption says otherwise, and the exit code is 1.
+is reported and skipped, unless --on-corruption says otherwise, and the exit code is 1.
 
 Columns: topic, partition, segment (file name), position, size_in_bytes, base_offset, last_offset,
 partition_leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id, producer_epoch,

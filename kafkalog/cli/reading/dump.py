@@ -40,7 +40,7 @@ error that says where; --keep-going goes on with the next file.
 
 stderr gets what the tool lists there in the end: index entries that do not fit the log, and gaps between offsets. The
 latter are usual in a compacted log, and in any log that does not begin at 0. Of the former some are usual, too, in
-files that older brokers wrote. Damage is said besides, and makes the exit code 1, which the tool's never is.
+files that older brokers wrote. Damage is reported, too, and makes the exit code 1, which the tool's never is.
 
 Keys and values are printed as they are, as the tool does: control characters in records reach the terminal. --json and
 'kafkalog cat' escape them.

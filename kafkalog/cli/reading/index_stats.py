@@ -112,7 +112,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         config = _config(args)
         scan = BatchScan(path_of(args), **chosen(args, "topics", "partitions", "on_corruption", "limits"))
     if args.recommend and args.what_if is not None and len(args.what_if) < 3:
-        raise UsageError("a knee is looked for among three values of --what-if or more")
+        raise UsageError("--recommend needs three values of --what-if or more")
     picture = None if args.plot is None else _Picture(args)
     intervals: Sequence[int] = args.what_if or (KNEE_CANDIDATES if args.recommend or args.plot else ())
     note_if_nothing_matches(args, scan, console)
@@ -182,7 +182,7 @@ class _Picture:
         self._path, self._overwrite = args.plot, args.overwrite
         self._format = os.path.splitext(args.plot)[1].lstrip(".").lower()
         if self._format not in FORMATS:
-            raise UsageError(f"--plot: the name of a picture ends in .{', .'.join(FORMATS)}, not as {args.plot}")
+            raise UsageError(f"--plot: FILE must end in .{', .'.join(FORMATS)}, not {args.plot}")
         try:
             import_matplotlib()
         except ModuleNotFoundError as error:

@@ -44,7 +44,7 @@ record leads to the next one. Transaction markers count as records. Long keys an
 A partition without any segment has no answers: that is an error, and the exit code is 3.
 
 Answers do not depend on index files: they come from the batches. Where an index leads elsewhere, a broker that trusts
-it answers something else: that is said as damage.""",
+it answers something else: that is reported as damage.""",
     examples="""\
   kafkalog lookup orders-0 --offset 12345
   kafkalog lookup /var/lib/kafka -t orders --timestamp 2026-11-21T08:00:00Z
@@ -98,7 +98,7 @@ def _time(text: str) -> _Question:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Look up, and print the steps."""
     if not args.questions:
-        raise UsageError("what is to be found? say --offset or --timestamp")
+        raise UsageError("nothing to look up: say --offset or --timestamp")
     from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 

@@ -25,7 +25,7 @@ Of open transactions the age is told by the clock (--now for another one: files 
 written for longer than a broker allows any to be open (--transaction-max-timeout-ms) is hanging: nobody will end it,
 and read_committed consumers wait for ever. The one that the last stable offset waits for is marked as blocking.
 
-Only headers and transaction markers are read. Damage is said and passed over; behind it a transaction may seem open
+Only headers and transaction markers are read. Damage is reported and skipped; after it a transaction may look open
 whose marker was hit.""",
     examples="""\
   kafkalog producers orders-0

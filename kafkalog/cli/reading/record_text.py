@@ -46,7 +46,6 @@ class JsonFormat(RecordFormat):
 
     Parameters
     ----------
-    columns : sequence of str, optional
     encoding : {"base64", "utf8", "hex"}
         Encoding of keys, values and header values.
     """
@@ -65,7 +64,6 @@ class TextFormat(RecordFormat):
 
     Parameters
     ----------
-    columns : sequence of str, optional
     include_control : bool
         Whether batches may have control records, which are then shown with their type.
     cut_at : int, optional

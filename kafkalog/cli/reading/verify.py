@@ -94,13 +94,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     options = chosen(args, *names)
     for partition in iter_verify(log_dir, **options, progress=console.progress.advance, into=result):
         totals.add(partition)
-        console.judge(partition.all_findings())
+        console.count_findings(partition.all_findings())
         console.unkept_findings(partition.n_more_findings)
         console.lines(_json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose))
     if not totals.n_partitions and not selected_keys(log_dir, args):
         console.note("no partition matches" if len(log_dir) else "no partition to verify")
     totals.n_damage += sum(finding.damage for finding in result.findings)
-    console.judge(result.findings)
+    console.count_findings(result.findings)
     console.progress.close()
     not_checked = what_was_not_checked(args)
     console.lines(_root_lines(result, log_dir, totals, not_checked, is_json=args.json))

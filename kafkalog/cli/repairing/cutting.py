@@ -30,7 +30,6 @@ def run_cut(
 
     Parameters
     ----------
-    cut : callable
     places : tuple of str
         The parameters that tell the place of the cut.
     """

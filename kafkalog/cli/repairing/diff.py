@@ -54,4 +54,4 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.write("leader epochs do not show the difference: brokers would keep it\n")
     if not found.ok:
         detail = f"differs from {found.b} from offset {found.offset} on"
-        console.judge([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])
+        console.count_findings([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])

@@ -79,10 +79,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.progress.close()
     if args.json:
         console.json(result.as_dict())
-    console.judge(result.findings.rows)
+    console.count_findings(result.findings.rows)
     _sum_up(result, console)
     if result.verdict in ("loses", "dies"):
-        console.judge([Finding(Reason.UNKNOWN_FILE, f"the broker {result.verdict}", path=args.paths[0])])
+        console.count_findings([Finding(Reason.UNKNOWN_FILE, f"the broker {result.verdict}", path=args.paths[0])])
 
 
 def _lines(row: PartitionForecast) -> list[str]:

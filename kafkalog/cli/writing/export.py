@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import OutputError, UsageError
@@ -23,6 +23,9 @@ from kafkalog.cli.scan_options import (
 )
 from kafkalog.cli.text import counted, human_bytes
 from kafkalog.errors import OutputExistsError
+
+if TYPE_CHECKING:
+    from kafkalog.operations.exporting.export import Exporter
 
 _HELP: Final = HelpText(
     description="""\
@@ -130,12 +133,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Run the export, and print what it wrote."""
     to = _stdout(args) if args.output == "-" else args.output
     with usage_errors():
-        from kafkalog.operations.exporting.export import Exporter
-
         options, columns = scan_options(args), record_columns_of(args)
         if columns is not None:
             options["columns"] = columns
-        exporter = Exporter(path_of(args), to, **chosen(args, *_OPTIONS), **options)
+        exporter = _exporter(path_of(args), to, **chosen(args, *_OPTIONS), **options)
     from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning
 
@@ -155,13 +156,22 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.note(f"{wrote}, {human_bytes(result.n_bytes)}, written to {args.output}")
 
 
+def _exporter(*arguments: Any, **options: Any) -> Exporter:
+    from kafkalog.operations.exporting.export import Exporter
+
+    try:
+        return Exporter(*arguments, **options)
+    except ImportError as error:  # of a library that one format needs
+        raise UsageError(str(error)) from error
+
+
 def _stdout(args: argparse.Namespace) -> BinaryIO:
     if args.format == "arrow" or args.format is None or args.format == "parquet":
         raise UsageError(f"to stdout goes a stream: say --format {' or '.join(_STREAMS)}")
     if args.partition_by:
         raise UsageError("--partition-by makes a directory: name one with -o")
     if args.format == "arrows" and sys.stdout.isatty():
-        raise UsageError("Arrow's stream is nothing to look at: send it to a program or a file")
+        raise UsageError("an Arrow stream is binary: redirect stdout to a program or a file")
     return _Stdout()  # type: ignore[return-value]
 
 

@@ -168,7 +168,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.metadata_log_dir is not None and not args.install:
         raise UsageError("--metadata-log-dir goes with --install")
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
-        raise UsageError("stdin is the only input then, and its format has to be said: --format csv, jsonl or arrows")
+        raise UsageError("stdin must be the only INPUT, and needs --format csv, jsonl or arrows")
     from kafkalog.operations.loading.load import load
 
     inputs: list[Any] = [sys.stdin.buffer if path == "-" else path for path in args.paths]

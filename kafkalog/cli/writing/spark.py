@@ -264,7 +264,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
         frame = verify(spark, opened, **chosen(args, *names), **task_bytes(args))
         totals = Totals()
         for row in _rows(frame):
-            findings = _judge(row, console)
+            findings = _counted_findings(row, console)
             totals.n_damage += row["n_damage"]
             totals.n_partitions += row["kind"] == "partition"
             totals.n_segments += row["kind"] == "segment"
@@ -285,12 +285,12 @@ def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
         yield row.asDict(recursive=True)
 
 
-def _judge(row: dict[str, Any], console: Console) -> list[Finding]:
+def _counted_findings(row: dict[str, Any], console: Console) -> list[Finding]:
     """Return the findings of a row, and count them for the exit code."""
     from kafkalog.spark.jobs.tables import findings_of
 
     findings = findings_of(row["findings"])
-    console.judge(findings)
+    console.count_findings(findings)
     kept = sum(finding.damage for finding in findings)
     console.unkept_findings(max(row.get("n_damage", kept) - kept, 0))
     return findings

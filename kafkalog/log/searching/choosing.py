@@ -74,7 +74,6 @@ def choose(
         Offsets that the segment may hold, half-open.
     epochs : list of (epoch, start offset)
         Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
-    limits : Limits
 
     Returns
     -------
@@ -207,6 +206,9 @@ def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: i
     follows = _touch(every) & (every.first_offset[1:] == every.last_offset[:-1] + 1)
     weight[1:] += follows
     weight[:-1] += follows
+    # of two copies, that with an epoch that another one has
+    _, number, n_runs = np.unique(every.leader_epoch, return_inverse=True, return_counts=True)
+    weight -= (n_runs[number] == 1) & (every.leader_epoch >= 0)
     fits = _leaves_just_room(every)
     weight[2:] += fits
     weight[np.concatenate([is_doubted, np.zeros(len(claims), np.bool_)])[order]] = 1

@@ -40,7 +40,6 @@ def find_copies(source: ByteSource, kept: Found, others: Found, is_wanted: npt.N
 
     Parameters
     ----------
-    source : ByteSource
     kept : Found
         Rows that are kept, in order; offsets rise.
     others : Found

@@ -30,12 +30,10 @@ def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: 
 
     Parameters
     ----------
-    source : ByteSource
     found : Found
         Runs from `find_batches`, joined.
     base_offset : int
         Of the segment.
-    limits : Limits
 
     Returns
     -------

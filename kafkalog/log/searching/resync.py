@@ -114,7 +114,6 @@ def find_batches(
 
     Parameters
     ----------
-    source : ByteSource
     start, stop : int
         Where to begin (a batch is expected there), and the position that counts as the end of the file.
     limits : Limits

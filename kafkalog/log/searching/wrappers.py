@@ -28,8 +28,6 @@ def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Foun
 
     Parameters
     ----------
-    source : ByteSource
-    runs : Found
     limits : Limits
     """
     first, is_wrong = runs.first_offset.copy(), np.zeros(len(runs), np.bool_)

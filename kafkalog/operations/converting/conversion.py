@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,24 +30,14 @@ from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 _MAX_OFFSET: Final = 2**63 - 1
 
 
-class Sink(Protocol):
-    """Receives the output batches of a partition, in order."""
+class Sink:
+    """Receives the output batches of a partition, in order. This one, of a dry run, writes nothing."""
 
     def roll(self, base_offset: int) -> None:
         """Start a new segment at `base_offset`."""
 
     def append(self, window: Window, segment: Segment) -> None:
         """Append batches; `segment` is the one of the source that they come from."""
-
-
-class DryRun:
-    """The sink of a dry run: writes nothing."""
-
-    def roll(self, base_offset: int) -> None:
-        """Do nothing."""
-
-    def append(self, window: Window, segment: Segment) -> None:
-        """Do nothing."""
 
 
 @dataclass(slots=True)
@@ -74,9 +64,6 @@ class Conversion:
 
     Parameters
     ----------
-    partition : Partition
-    rules : Rules
-    settings : Settings
     keeps_segments : bool
         Whether segments of the output begin where those of the source do.
     on_corruption : {"raise", "stop", "skip"}

@@ -31,7 +31,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Conversion, DryRun
+from kafkalog.operations.converting.conversion import Conversion, Sink
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
@@ -188,7 +188,7 @@ def convert(
     target = Path(output)
     chosen = list(_choose(opened, topics, partitions, internal, on_corruption, note))
     if not chosen and (topics is not None or partitions is not None):
-        raise ValueError("no partition here is of these topics and has one of these numbers")
+        raise ValueError("no partition here matches the topics and the partition numbers")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     check_outside(target, [*sources, *(partition.path for partition in chosen)])
     if not dry_run and os.path.lexists(target):  # also a dangling symbolic link
@@ -221,7 +221,7 @@ def convert(
             )
             where = target if is_one else target / str(key)
             if dry_run:
-                conversion.run(DryRun(), pool, n_threads)
+                conversion.run(Sink(), pool, n_threads)
             else:
                 directory = where if root is None else root / str(key)
                 with targets.open(directory, partition, conversion.start_offset) as sink:

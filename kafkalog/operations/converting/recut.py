@@ -67,7 +67,6 @@ def cut(
         Row of the source batch that each record comes from.
     batches : BatchTable
         The source batches, in the order of the log.
-    rules : JoinRules
     batch_size : int or None
         Bytes before compression.
     start_offset : int or None

@@ -121,7 +121,6 @@ def rewrite(
         The batches to convert, in the order of the log.
     epochs : int32[n]
         The leader epoch of each batch; it is used for legacy messages, which have none.
-    settings : Settings
     rules : BoundRules
         The rules for the segment.
     needed_batches : NeededBatches or None

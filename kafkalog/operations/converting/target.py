@@ -16,6 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.operations.converting.conversion import Sink
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.records.batch_table import Window
 from kafkalog.state.checkpoints import parse_topic_id
@@ -38,7 +39,6 @@ class ConvertedPartitions:
     ----------
     config : LogConfig or None
         Decides where segments begin; None to begin them where the source's begin.
-    limits : Limits
     report : callable
         Called with each finding.
     """
@@ -109,7 +109,7 @@ class ConvertedPartitions:
         return newest_snapshot(partition.path, start_offset, start_offset, report=report)
 
 
-class PartitionSink:
+class PartitionSink(Sink):
     """Passes windows of the source's segments, in order, to a `PartitionWriter`."""
 
     def __init__(self, writer: PartitionWriter) -> None:

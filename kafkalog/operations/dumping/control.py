@@ -30,7 +30,6 @@ def describe(control_type: int, value: bytes | None, *, is_2_8: bool = False) ->
     ----------
     control_type : int
         The type in the record's key.
-    value : bytes or None
     is_2_8 : bool
         Use the format of 2.8, which has only the name of the type.
 

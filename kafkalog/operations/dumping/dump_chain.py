@@ -57,8 +57,6 @@ class Chain:
 
     Parameters
     ----------
-    log : ByteSource
-    start : int
     window_bytes : int
         Bytes to read at first; doubled until there are `WINDOW`.
 

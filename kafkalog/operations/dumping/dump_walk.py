@@ -143,9 +143,6 @@ class LogWalk:
 
     Parameters
     ----------
-    source : ByteSource
-    options : DumpOptions
-    report : Report
     path : str
         The path to show in the lists at the end.
     is_last : bool

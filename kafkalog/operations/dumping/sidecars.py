@@ -156,11 +156,8 @@ def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Ite
 
     Parameters
     ----------
-    path : str
     key : str
         The path to show in lists of mismatches.
-    options : DumpOptions
-    report : Report
 
     Raises
     ------

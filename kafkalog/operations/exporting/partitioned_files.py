@@ -33,10 +33,8 @@ class PartitionedFiles:
 
     Parameters
     ----------
-    directory : StagedDirectory
     schema : pyarrow.Schema
         Schema of the files.
-    options : OutputFormat
     max_directories : int
         The most directories to make.
     name : str
@@ -77,7 +75,7 @@ class PartitionedFiles:
         if not part and len(self._n_parts) == self._max_directories:
             raise LimitExceededError(
                 Reason.TOO_MANY_DIRECTORIES,
-                f"the records want more than {self._max_directories} directories",
+                f"the records need more than {self._max_directories} directories",
                 path=self._directory.target,
             )
         while len(self._open) >= MAX_OPEN_FILES:

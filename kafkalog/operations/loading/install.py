@@ -48,7 +48,7 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions, refuse_if_locked
 from kafkalog.storage.copying import copy_file
-from kafkalog.storage.output_paths import check_stage_in, copy_ownership, staging_directory
+from kafkalog.storage.output_paths import copy_ownership, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 from kafkalog.writing.partition_writer import check_partition_name
@@ -178,10 +178,7 @@ def install(
         known_id, is_replaced = targets.check(key)
         partition = Partition(source, limits=limits)
         _check_source(partition, verify)
-        if stage_in is None:
-            stage_in = staging_directory(target)
-        else:
-            check_stage_in(stage_in)
+        stage_in = staging_directory(target, stage_in)
         report = InstallReport(
             str(target),
             key,

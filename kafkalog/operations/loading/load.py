@@ -108,17 +108,8 @@ class LoadOptions:
 
     def writer_options(self) -> dict[str, Any]:
         """The options for every `PartitionWriter`, less its config."""
-        return {
-            "compression": self.compression,
-            "compression_level": self.compression_level,
-            "batch_size": self.batch_size,
-            "max_records_per_batch": self.max_records_per_batch,
-            "leader_epoch": self.leader_epoch,
-            "topic_id": self.topic_id,
-            "timestamp_type": self.timestamp_type,
-            "log_append_time": self.log_append_time,
-            "limits": self.limits,
-        }
+        names = ("compression", "compression_level", "batch_size", "max_records_per_batch", "leader_epoch", "topic_id")
+        return {name: getattr(self, name) for name in (*names, "timestamp_type", "log_append_time", "limits")}
 
 
 def write_table(

@@ -30,7 +30,6 @@ def retention_note(
         Default: Kafka's defaults, which keep records for a week.
     cluster : ClusterMetadata, optional
         Its topic settings take precedence over `config`.
-    now_ms : int
 
     Notes
     -----

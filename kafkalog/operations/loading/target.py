@@ -34,7 +34,6 @@ def load_target(
 
     Parameters
     ----------
-    log_dir : Path
     stage_in : path-like, optional
         See `kafkalog.write_table`.
     targets : BrokerLogDir, optional

@@ -7,7 +7,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.storage.atomic import remove_file, sync_directory
@@ -19,45 +19,37 @@ BACKUP_SUFFIX: Final = ".kafkalog-backup"
 _MAX_OLD_BYTES: Final = 2**30
 
 
-class Target(Protocol):
-    """Receives rebuilt files; every `path` lies beside the `.log`."""
+class Target:
+    """Receives rebuilt files; every `path` lies beside the `.log`. Without another word it does nothing."""
 
     def put(self, path: Path, data: bytes) -> Path | None:
         """Write a file that is new or has changed. Returns the path of the old file's backup."""
+        return None
 
     def keep(self, path: Path, data: bytes) -> None:
         """Handle a file whose content is already right."""
 
     def remove(self, path: Path) -> Path | None:
         """Handle a file that a broker would delete. Returns the path of its backup."""
+        return None
 
     def sync(self) -> None:
         """Make the changes so far durable."""
 
 
-class DryRun:
+class DryRun(Target):
     """The target of a dry run: checks what `InPlace` checks and writes nothing."""
 
     def put(self, path: Path, data: bytes) -> None:
         """Raise where `InPlace.put` refuses a path."""
         _check_path(path)
 
-    def keep(self, path: Path, data: bytes) -> None:
-        """Do nothing."""
 
-    def remove(self, path: Path) -> None:
-        """Do nothing."""
-
-    def sync(self) -> None:
-        """Do nothing."""
-
-
-class OutputDirectory:
+class OutputDirectory(Target):
     """Writes to a staged output directory, with one subdirectory per partition.
 
     Parameters
     ----------
-    staged : StagedDirectory
     is_partition : bool
         Whether the output directory is that of a single partition, without subdirectories.
     """
@@ -73,14 +65,8 @@ class OutputDirectory:
 
     keep = put
 
-    def remove(self, path: Path) -> None:
-        """Do nothing: the output directory does not have the file."""
 
-    def sync(self) -> None:
-        """Do nothing: the output directory is made durable when it is published."""
-
-
-class InPlace:
+class InPlace(Target):
     """Replaces each file in one step; a crash leaves the old one or the new one.
 
     A staged file lies beside its target under a hidden name with none of Kafka's suffixes. A broker ignores it, as it
@@ -118,9 +104,6 @@ class InPlace:
             raise
         copy_ownership(path, path.parent)
         return backup
-
-    def keep(self, path: Path, data: bytes) -> None:
-        """Do nothing: the file is in place."""
 
     def remove(self, path: Path) -> Path | None:
         """Remove a file, and return its backup."""

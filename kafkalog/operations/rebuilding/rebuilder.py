@@ -89,11 +89,9 @@ class Rebuilder:
     ----------
     report : RebuildReport
         Rows and findings are added to it.
-    target : Target
     is_in_place : bool
         Whether `target` replaces the existing files, or would in a dry run.
     damaged : {"keep", "cut"}
-    limits : Limits
     progress, on_file : callable
         See `reindex`.
     read : callable, optional

@@ -29,7 +29,6 @@ class ProducerReplay:
         The broker's `producer.id.expiration.ms`.
     newest : ProducerSnapshot, optional
         The producer state before the first segment; default: no producers.
-    limits : Limits
 
     Attributes
     ----------

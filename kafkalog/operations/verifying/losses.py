@@ -61,7 +61,6 @@ def check_losses(
         Must list all segments of its directory.
     segments : sequence of VerifiedSegment
         The result for each segment, in order.
-    around : LogDirState
     names : sequence of str
         Names of all files in the directory.
     add : callable

@@ -60,10 +60,8 @@ def check_partition(
 
     Parameters
     ----------
-    partition : Partition
     segments : sequence of VerifiedSegment
         The result for each segment, in order.
-    around : LogDirState
     add : callable
         Called with each finding.
     indexes_only : bool

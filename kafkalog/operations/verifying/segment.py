@@ -117,7 +117,6 @@ class SegmentCheck:
         Whether to compute checksums, and whether to decode records.
     interval_bytes : int or None
         The topic's `index.interval.bytes`, if known.
-    limits : Limits
     progress : callable
         Called with the number of further bytes that are done, from any thread.
     """

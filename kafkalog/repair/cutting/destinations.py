@@ -27,10 +27,8 @@ class Destinations:
     ----------
     path : path-like
         A log dir or a partition directory.
-    placement : Placement
     removes_last_first : bool
         See `InPlace`.
-    limits : Limits
 
     Attributes
     ----------

@@ -11,7 +11,6 @@ class SegmentPrefix(Segment):
 
     Parameters
     ----------
-    segment : Segment
     end : int
         Position of the first batch that does not count.
     """

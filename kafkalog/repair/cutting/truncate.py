@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.operations.rebuilding.outputs import Target
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.parsing import parse_milliseconds
@@ -88,23 +89,23 @@ def truncate(
         raise ValueError("say where: one of to_offset=, to_epoch= and to_timestamp=")
     stamp = None if to_timestamp is None else parse_milliseconds("to_timestamp", to_timestamp)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
-    places = Destinations(path, placement, removes_last_first=True, limits=limits)
-    ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in places.plans}
-    with places.open() as make:
-        for plan in places.plans:
-            row = _Truncation(plan, make(plan), places.report, index_interval_bytes, limits).run(ends[plan])
-            places.report.add(row)
-        places.check()
+    destinations = Destinations(path, placement, removes_last_first=True, limits=limits)
+    ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in destinations.plans}
+    with destinations.open() as make:
+        for plan in destinations.plans:
+            row = _Truncation(plan, make(plan), destinations.report, index_interval_bytes, limits).run(ends[plan])
+            destinations.report.add(row)
+        destinations.check()
 
         def clamp(offsets: dict[kf.TopicPartition, int]) -> None:
-            for row in places.report.partitions:
+            for row in destinations.report.partitions:
                 if row.topic_partition in offsets and row.error is None:
                     offsets[row.topic_partition] = min(offsets[row.topic_partition], row.log_end_offset)
 
         for name in (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT, kf.CLEANER_OFFSET_CHECKPOINT):
-            places.put_checkpoint(name, clamp)
-        places.copy_rest()
-    return places.report
+            destinations.put_checkpoint(name, clamp)
+        destinations.copy_rest()
+    return destinations.report
 
 
 def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int | None) -> int | None:
@@ -125,7 +126,7 @@ def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int |
     return offset
 
 
-class _Truncation:
+class _Truncation(Target):
     """Truncates one partition; the target of the rebuild of its last segment."""
 
     def __init__(
@@ -170,12 +171,3 @@ class _Truncation:
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file that is new or has changed."""
         self._one.put(path, data)
-
-    def keep(self, path: Path, data: bytes) -> None:
-        """Do nothing: the file is right."""
-
-    def remove(self, path: Path) -> None:
-        """Do nothing: snapshots are removed by `PartitionRecovery`."""
-
-    def sync(self) -> None:
-        """Do nothing: the partition is committed as a whole."""

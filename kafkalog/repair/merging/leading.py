@@ -72,10 +72,6 @@ class Comparison(NamedTuple):
 class MergedLog:
     """The log of the leader, to which other replicas are added.
 
-    Parameters
-    ----------
-    leader : Replica
-
     Attributes
     ----------
     rows : ROW_DTYPE[n]

@@ -184,8 +184,6 @@ class _PartitionMerge:
 
     Parameters
     ----------
-    replicas : list of Replica
-    output : str
     note : callable
         Called with each finding.
     """

@@ -44,7 +44,6 @@ class Replica:
 
     Attributes
     ----------
-    partition : Partition
     rows : ROW_DTYPE[n]
         Intact batches, in order.
     identities : list of FileIdentity or None
@@ -53,7 +52,6 @@ class Replica:
         Of the `leader-epoch-checkpoint` and the batches.
     checkpointed : frozenset of int
         The epochs of that file; empty if it cannot be read.
-    end_offset : int
     n_bytes_lost : int
         Bytes that are damaged, suspect, or not readable.
     is_tail_lost : bool

@@ -18,7 +18,6 @@ def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: b
 
     Parameters
     ----------
-    root : Path
     ends : dict of TopicPartition to int
         Log end offsets of the recovered partitions: all before is on disk.
     is_clean : bool

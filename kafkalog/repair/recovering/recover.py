@@ -20,6 +20,7 @@ from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval
+from kafkalog.operations.rebuilding.outputs import Target
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.parsing import parse_milliseconds
@@ -193,7 +194,7 @@ def _read_segment(segment: Segment, index_interval_bytes: int, with_producers: b
     return recover_segment(segment, index_interval_bytes, with_producers=with_producers)
 
 
-class RecoveryRun:
+class RecoveryRun(Target):
     """Recovers partitions one after the other, while segments are read ahead.
 
     Parameters
@@ -303,9 +304,6 @@ class RecoveryRun:
         """Take a derived file whose content is right; it may have to be renamed."""
         if path.name.endswith(kf.SWAP_SUFFIX):
             self.put(path, data)
-
-    def remove(self, path: Path) -> None:
-        """Do nothing: snapshots are removed by `PartitionRecovery`."""
 
     def sync(self) -> None:
         """Take the end of a piece of work; with the last one, its partition is finished."""

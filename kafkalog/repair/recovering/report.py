@@ -79,16 +79,13 @@ class RecoveredPartition:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        key = self.topic_partition
+        topic, number = self.topic_partition or (None, None)
+        names = ("error", "log_start_offset", "log_end_offset", "n_bytes", "n_bytes_lost")
         return {
             "path": self.path,
-            "topic": None if key is None else key.topic,
-            "partition": None if key is None else key.partition,
-            "error": self.error,
-            "log_start_offset": self.log_start_offset,
-            "log_end_offset": self.log_end_offset,
-            "n_bytes": self.n_bytes,
-            "n_bytes_lost": self.n_bytes_lost,
+            "topic": topic,
+            "partition": number,
+            **{name: getattr(self, name) for name in names},
             "segments": [segment.as_dict() for segment in self.segments],
             "files": [file.as_dict() for file in self.files],
             "removed": self.removed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Certainty, FileChangedError, Finding, Limits, Reason
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment import Segment
+from kafkalog.operations.converting.conversion import Sink
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
 from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, gather, reason_of
 from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedPartition, SalvagedSegment
@@ -27,16 +28,6 @@ MOST_HOLES: Final = 1000
 _MOST_PIECES: Final = 64  # of a hole
 _MOST_TRANSACTIONS: Final = 100  # of a hole
 _HEAD_BYTES: Final = 61
-
-
-class Sink(Protocol):
-    """Takes the segments and the batches of the output."""
-
-    def roll(self, base_offset: int) -> None:
-        """Start a segment."""
-
-    def append(self, window: Window, segment: Segment) -> None:
-        """Append batches of a source segment."""
 
 
 class Quarantine:

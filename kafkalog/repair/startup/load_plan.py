@@ -58,11 +58,9 @@ class LoadPlan:
         Whether all segments are recovered, whatever the checkpoint says.
     is_clean : bool
         Whether the log dir was shut down cleanly, so that only segments without an index are recovered.
-    limits : Limits
 
     Attributes
     ----------
-    path : Path
     files : FileNames
     partition : Partition
         Its segments, `.swap` files included.

@@ -28,12 +28,9 @@ class PartitionLoading:
 
     Parameters
     ----------
-    plan : LoadPlan
-    cluster : Cluster
     broker : {"4.3", "2.8"}
     is_whole_dir : bool
         Whether the log dir was named, so that directories of other topics are looked for.
-    index_interval_bytes : int or None
     now_ms : int
         For retention.
     findings : Findings

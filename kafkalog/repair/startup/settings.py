@@ -64,8 +64,6 @@ def expire(segments: list[SegmentForecast], newest: list[int], config: LogConfig
         Those that are left after the start, in order. `expires` is set.
     newest : list of int
         The largest timestamp of each, as a broker knows it, ms.
-    config : LogConfig
-    now_ms : int
 
     Notes
     -----

@@ -44,7 +44,7 @@ from kafkalog.operations.exporting.export import (
 )
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
-from kafkalog.scanning.query import RecordOptions, TaskOptions, split_options
+from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.scan import warn_of
@@ -60,6 +60,7 @@ from kafkalog.spark.jobs.tables import (
 )
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.verbs import RecordOptions, TaskOptions
 
 SCHEMA: Final = pa.schema(
     [
