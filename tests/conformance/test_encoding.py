@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conformance.jars import class_path, java
+from conformance.kafka import QUICK_JVM
 from encoding import (
     Row,
     Wanted,
@@ -43,7 +44,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Runs commands of `Builder.java` in one JVM."""
     program = java()
     said = tmp_path_factory.mktemp("builder") / "stderr"
-    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+    options = (*QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
     with said.open("wb") as log:
         process = subprocess.Popen(
             [program, *options, "-cp", class_path(program), str(BUILDER)],

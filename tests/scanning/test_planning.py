@@ -234,3 +234,13 @@ def test_gaps_between_segments_are_found_by_one_task_each(
     read(tasks, report=found.append)
     assert [(one.base_offset, one.last_offset) for one in found if one.reason is Reason.OFFSET_GAP] == gaps(log)
     assert len(gaps(log)) == 3
+
+
+def test_a_partition_that_is_gone_ends_a_plan_or_is_a_finding(log_dir_copy: Path) -> None:
+    opened = kafkalog.open(log_dir_copy)
+    (log_dir_copy / "p-multi-1").rename(log_dir_copy.parent / "moved")
+    with pytest.raises(ReadError):
+        plan(opened, topics="p-multi")
+    tasks = plan(opened, topics="p-multi", on_corruption="skip")
+    assert [Path(str(finding.path)).name for finding in tasks.findings] == ["p-multi-1"]
+    assert set(read(tasks)["partition"].to_pylist()) == {0, 2}

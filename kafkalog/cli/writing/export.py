@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import OutputError, UsageError
@@ -23,6 +23,9 @@ from kafkalog.cli.scan_options import (
 )
 from kafkalog.cli.text import counted, human_bytes
 from kafkalog.errors import OutputExistsError
+
+if TYPE_CHECKING:
+    from kafkalog.operations.exporting.export import Exporter
 
 _HELP: Final = HelpText(
     description="""\
@@ -130,12 +133,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Run the export, and print what it wrote."""
     to = _stdout(args) if args.output == "-" else args.output
     with usage_errors():
-        from kafkalog.operations.exporting.export import Exporter
-
         options, columns = scan_options(args), record_columns_of(args)
         if columns is not None:
             options["columns"] = columns
-        exporter = Exporter(path_of(args), to, **chosen(args, *_OPTIONS), **options)
+        exporter = _exporter(path_of(args), to, **chosen(args, *_OPTIONS), **options)
     from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning
 
@@ -153,6 +154,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.output != "-":
         wrote = f"{counted(result.n_records, 'record')} in {counted(result.n_files, 'file')}"
         console.note(f"{wrote}, {human_bytes(result.n_bytes)}, written to {args.output}")
+
+
+def _exporter(*arguments: Any, **options: Any) -> Exporter:
+    from kafkalog.operations.exporting.export import Exporter
+
+    try:
+        return Exporter(*arguments, **options)
+    except ImportError as error:  # of a library that one format needs
+        raise UsageError(str(error)) from error
 
 
 def _stdout(args: argparse.Namespace) -> BinaryIO:

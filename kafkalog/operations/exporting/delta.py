@@ -20,8 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, OutputExistsError, Reason, WriteError
-from kafkalog.operations.exporting.resuming import Exported, ResumedTable, manifest_of
+from kafkalog.errors import OutputExistsError, Reason, WriteError
+from kafkalog.operations.exporting.resuming import (
+    Exported,
+    ResumedTable,
+    manifest_of,
+    reading_table,
+    writing_table,
+)
 from kafkalog.operations.exporting.table_rows import TableRows
 
 if TYPE_CHECKING:
@@ -58,8 +64,10 @@ class ResumedDelta(ResumedTable):
         self._target = target
         self._table: DeltaTable | None = None
         old = None
-        if DeltaTable.is_deltatable(target):
-            self._table = DeltaTable(target)
+        with reading_table(target):
+            if DeltaTable.is_deltatable(target):
+                self._table = DeltaTable(target)
+        if self._table is not None:
             settings = self._table.metadata().configuration
             if _FORGETS in settings:
                 raise ValueError(f"{target}: its property {_FORGETS} makes it forget up to where it was exported")
@@ -78,7 +86,7 @@ class ResumedDelta(ResumedTable):
     @property
     def is_changed(self) -> bool:
         """Whether the log has offsets that no run has exported; after `begin`."""
-        return any(self.known(key) != at for key, at in self.new["partitions"].items())
+        return bool(self._changed())
 
     def known(self, key: str) -> dict[str, Any] | None:
         """`next_offset` and `topic_id` of a partition at the end of the last run; None if it was not exported."""
@@ -86,44 +94,48 @@ class ResumedDelta(ResumedTable):
         topic_id = self.old.get("topic_ids", {}).get(_topic(key))
         return None if offset is None else {"next_offset": offset, "topic_id": topic_id}
 
+    def _changed(self) -> dict[str, int]:
+        """The next offset of each partition that has another one than at the end of the last run."""
+        offsets = {key: int(at["next_offset"]) for key, at in self.new["partitions"].items()}
+        return {key: at for key, at in offsets.items() if (self.known(key) or {}).get("next_offset") != at}
+
     def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
         """See `ResumedTable.append`."""
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+        from deltalake.exceptions import CommitFailedError
 
         rows = TableRows(schema, keys, {}, with_date=True)
-        offsets = {key: int(at["next_offset"]) for key, at in self.new["partitions"].items()}
-        changed = [key for key, offset in offsets.items() if (self.known(key) or {}).get("next_offset") != offset]
+        changed = self._changed()
         source = _Source(batches, rows)
         is_new = self._table is None
         try:
-            if self._table is None:
-                options: dict[str, Any] = {"raise_if_key_not_exists": False}
-                self._table = DeltaTable.create(
-                    self._target, rows.schema, partition_by=list(keys), configuration=self._property(), **options
+            with writing_table(self._target, CommitFailedError):
+                if self._table is None:
+                    options: dict[str, Any] = {"raise_if_key_not_exists": False}
+                    self._table = DeltaTable.create(
+                        self._target, rows.schema, partition_by=list(keys), configuration=self._property(), **options
+                    )
+                elif self._property()[PROPERTY] != self._table.metadata().configuration.get(PROPERTY):
+                    self._check_columns(rows.schema)
+                    self._table.alter.set_table_properties(
+                        self._property(),
+                        raise_if_not_exists=False,
+                        commit_properties=CommitProperties(max_commit_retries=0),
+                    )
+                before = set() if is_new else set(_files(self._table))
+                write_deltalake(
+                    self._table,
+                    pa.RecordBatchReader.from_batches(rows.schema, source),
+                    mode="append",
+                    commit_properties=CommitProperties(
+                        app_transactions=[Transaction(f"{_APPLICATION} {key}", at) for key, at in changed.items()],
+                        max_commit_retries=0,
+                    ),
                 )
-            elif self._property()[PROPERTY] != self._table.metadata().configuration.get(PROPERTY):
-                self._check_columns(rows.schema)
-                self._table.alter.set_table_properties(
-                    self._property(),
-                    raise_if_not_exists=False,
-                    commit_properties=CommitProperties(max_commit_retries=0),
-                )
-            before = set() if is_new else set(_files(self._table))
-            write_deltalake(
-                self._table,
-                pa.RecordBatchReader.from_batches(rows.schema, source),
-                mode="append",
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(f"{_APPLICATION} {key}", offsets[key]) for key in changed],
-                    max_commit_retries=0,
-                ),
-            )
-        except Exception as error:
+        except WriteError:
             if source.error is not None:
                 raise source.error from None
-            if isinstance(error, (KafkalogError, ValueError)):
-                raise
-            raise WriteError(Reason.WRITE_FAILED, f"nothing was added: {error}", path=self._target) from error
+            raise
         self.findings += rows.findings()
         added = {path: size for path, size in _files(self._table).items() if path not in before}
         return Exported(rows.n_records, sum(added.values()), len(added))

@@ -18,9 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import FileChangedError, KafkalogError, OutputExistsError, Reason, WriteError
+from kafkalog.errors import FileChangedError, OutputExistsError, Reason
 from kafkalog.operations.exporting.delta import PROPERTY, check_columns
-from kafkalog.operations.exporting.resuming import Exported, ResumedTable, manifest_of
+from kafkalog.operations.exporting.resuming import (
+    Exported,
+    ResumedTable,
+    manifest_of,
+    reading_table,
+    writing_table,
+)
 from kafkalog.operations.exporting.table_rows import TableRows
 
 if TYPE_CHECKING:
@@ -64,8 +70,8 @@ class ResumedIceberg(ResumedTable):
             catalog, _, self._identifier = target.partition(".")
             if "." not in self._identifier:
                 raise ValueError(f"an Iceberg table is named CATALOG.NAMESPACE.TABLE, not {target!r}")
-            self._catalog = load_catalog(catalog)
-            with contextlib.suppress(NoSuchTableError):
+            with reading_table(target), contextlib.suppress(NoSuchTableError):
+                self._catalog = load_catalog(catalog)
                 self._table = self._catalog.load_table(self._identifier)
         else:
             self._table = target.refresh()
@@ -84,18 +90,11 @@ class ResumedIceberg(ResumedTable):
         from pyiceberg.exceptions import CommitFailedException
 
         rows = TableRows(schema, keys, _WIDER, with_date=False)
-        try:
+        with writing_table(self.where, CommitFailedException):
             table = self._table or self._create(rows.schema, keys)
             check_columns(rows.schema, {field.name for field in table.schema().fields}, self.where)
             transaction = self._write(_without_retries(table), batches, rows)
             transaction.commit_transaction()
-        except CommitFailedException as error:
-            detail = f"nothing was added: something else wrote to the table meanwhile ({error})"
-            raise WriteError(Reason.WRITE_FAILED, detail, path=self.where) from error
-        except OSError as error:
-            if isinstance(error, KafkalogError):
-                raise
-            raise WriteError(Reason.WRITE_FAILED, f"nothing was added: {error}", path=self.where) from error
         self.findings += rows.findings()
         snapshot = table.current_snapshot()
         said = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties

@@ -6,15 +6,16 @@ records appear. How that is done differs: see `ResumedDirectory`, `ResumedDelta`
 
 from __future__ import annotations
 
+import contextlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, Finding, Reason, SidecarError
+from kafkalog.errors import FileChangedError, Finding, KafkalogError, ReadError, Reason, SidecarError, WriteError
 from kafkalog.log.partition import Partition
 from kafkalog.scanning.scan import Scan
 
@@ -177,6 +178,32 @@ class ResumedTable(Resumption):
         """
 
 
+@contextlib.contextmanager
+def reading_table(where: str) -> Iterator[None]:
+    """Turn what the library of a table raises into a `ReadError`."""
+    try:
+        yield
+    except (KafkalogError, ValueError, ImportError):
+        raise
+    except Exception as error:  # the errors of catalogs and object stores have no type in common
+        raise ReadError(Reason.FILE_UNREADABLE, f"the table cannot be read: {error}", path=where) from error
+
+
+@contextlib.contextmanager
+def writing_table(where: str, conflict: type[Exception]) -> Iterator[None]:
+    """Turn what the library of a table raises into a `WriteError`; `conflict` is raised if something else wrote."""
+    try:
+        yield
+    except (KafkalogError, ValueError):
+        raise
+    except conflict as error:
+        detail = f"nothing was added: something else wrote to the table meanwhile ({error})"
+        raise WriteError(Reason.WRITE_FAILED, detail, path=where) from error
+    except Exception as error:
+        detail = f"the table could not be written; the next run knows what of it was: {error}"
+        raise WriteError(Reason.WRITE_FAILED, detail, path=where) from error
+
+
 def manifest_of(text: str | bytes, path: Any) -> dict[str, Any]:
     """The JSON object that an export left with its output.
 
@@ -186,8 +213,11 @@ def manifest_of(text: str | bytes, path: Any) -> dict[str, Any]:
         It is something else.
     """
     try:
-        found = json.loads(text)
-        if not isinstance(found, dict) or not ({"partitions", "n_runs"} <= found.keys() or "manifest" in found):
+        found: dict[str, Any] = json.loads(text)
+        is_ours = isinstance(found, dict) and (
+            (isinstance(found.get("partitions"), dict) and isinstance(found.get("n_runs"), int)) or "manifest" in found
+        )
+        if not is_ours:
             raise ValueError("it is no object of an export")
     except ValueError as error:
         raise SidecarError(Reason.CHECKPOINT_SYNTAX, f"it is no manifest of an export: {error}", path=path) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from lakes import Delta, grow
 
 import kafkalog
+from kafkalog.cli.app import main
 from kafkalog.operations.exporting.delta import PROPERTY
 
 deltalake = pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
@@ -94,3 +96,19 @@ def test_a_run_that_dies_before_its_rows_has_added_none(
             lake.run(root)
     assert lake.offsets() == []
     assert lake.run(root).n_records == 20
+
+
+def test_a_table_whose_log_is_damaged_is_an_error_of_kafkalog(root: Path, lake: Delta) -> None:
+    lake.run(root)
+    for path in (lake.output / "_delta_log").glob("*.json"):
+        path.write_text("{")
+    with pytest.raises(kafkalog.errors.ReadError, match="the table cannot be read"):
+        lake.run(root)
+
+
+def test_what_the_command_line_says_without_the_library(
+    root: Path, lake: Delta, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert main(["export", str(root), "-o", lake.name, "--format", "delta", "--resume"]) == 2
+    assert "pip install deltalake" in capsys.readouterr().err

@@ -113,3 +113,34 @@ def test_a_run_that_dies_before_its_commit_has_added_nothing(
     assert lake.offsets() == [*range(20)]
     assert lake.run(root).n_records == 3
     assert lake.offsets() == [*range(23)]
+
+
+def test_a_commit_whose_end_nobody_knows_is_found_out_by_the_next_run(
+    root: Path, lake: Iceberg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.exceptions import CommitStateUnknownException
+    from pyiceberg.table import Transaction
+
+    commit = Transaction.commit_transaction
+
+    def then_lost(self: Any) -> None:
+        commit(self)
+        raise CommitStateUnknownException("the connection was lost")
+
+    lake.run(root)
+    grow(root, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "commit_transaction", then_lost)
+        with pytest.raises(kafkalog.errors.WriteError, match="the next run knows what of it was"):
+            lake.run(root)
+    assert lake.run(root).n_records == 0
+    assert lake.offsets() == [*range(23)]
+
+
+def test_a_catalog_that_does_not_answer_is_an_error_of_kafkalog(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> None:
+        raise RuntimeError("no answer")
+
+    monkeypatch.setattr("pyiceberg.catalog.load_catalog", refuse)
+    with pytest.raises(kafkalog.errors.ReadError, match="the table cannot be read: no answer"):
+        kafkalog.export(root, "lake.kafka.orders", format="iceberg", resume=True)

@@ -29,8 +29,9 @@ import kafkalog
 from kafkalog._kernels import filters as kernels
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
+from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
-from kafkalog.scanning.conditions.filters import OPERATIONS, Filter
+from kafkalog.scanning.conditions.filters import OPERATIONS, Filter, Term
 
 pytestmark = pytest.mark.kernels
 
@@ -766,3 +767,108 @@ def test_has_and_has_not_part_the_records(log_dir: Path) -> None:
     ):
         found = kafkalog.read_table(root, columns=["offset"], filters=[("headers", operation, name)])
         assert found["offset"].to_pylist() == expected != []
+
+
+def test_messages_without_headers_have_none(tmp_path: Path) -> None:
+    log = b"".join(builder.message(i, b"k", b"v", timestamp=10) for i in range(3))
+    (tmp_path / f"{0:020}.log").write_bytes(log)
+    path = tmp_path / f"{0:020}.log"
+    for operation, offsets in (("has", []), ("has not", [0, 1, 2])):
+        found = kafkalog.read_table(path, columns=["offset"], filters=[("headers", operation, "a")])
+        assert found["offset"].to_pylist() == offsets
+
+
+# --- what headers of batches rule out ---------------------------------------------------------------------------------
+
+
+def headers_of_every_kind() -> tuple[BatchTable, list[tuple[int, int, int, int, int]]]:
+    """A table of headers: format, codec, first and last offset (-1 is not known), largest timestamp."""
+    kinds = list(itertools.product((0, 1, 2), (0, 1), (0, 5), (0, 5, 9), (-1, 100)))
+    rows = [
+        (magic, codec, -1 if codec and magic < 2 else first, last, stamp) for magic, codec, first, last, stamp in kinds
+    ]
+    rows = [row for row in rows if row[2] <= row[3]]
+    table = BatchTable.empty(len(rows))
+    for row, (magic, codec, first, last, stamp) in enumerate(rows):
+        table.magic[row], table.attributes[row] = magic, codec
+        table.base_offset[row], table.last_offset[row], table.max_timestamp[row] = first, last, stamp
+    return table, rows
+
+
+@pytest.mark.parametrize("operation", ["<", "<=", "==", ">", ">="])
+def test_headers_rule_out_exactly_the_batches_that_cannot_hold_an_offset(operation: str) -> None:
+    table, rows = headers_of_every_kind()
+    for value in (1, 4, 5, 6, 8, 9, 10):
+        expected = []
+        for magic, codec, first, last, _ in rows:
+            # a wrapper that librdkafka wrote says 0, whatever it holds
+            stop = 20 if magic == 1 and codec and last == 0 else last
+            may_hold = range(max(first, 0), stop + 1)
+            expected.append(any(COMPARISONS[operation](offset, value) for offset in may_hold))
+        mask = Term.of("offset", operation, value).batch_mask(table)
+        assert mask is not None
+        assert mask.tolist() == expected, value
+
+
+@pytest.mark.parametrize("operation", ["==", ">", ">="])
+def test_headers_rule_out_exactly_the_batches_that_cannot_hold_a_timestamp(operation: str) -> None:
+    table, rows = headers_of_every_kind()
+    for value in (99, 100, 101):
+        expected = []
+        for magic, codec, _, _, stamp in rows:
+            largest = 200 if magic == 0 and codec else stamp
+            expected.append(any(COMPARISONS[operation](one, value) for one in range(-1, largest + 1)))
+        mask = Term.of("timestamp", operation, value).batch_mask(table)
+        assert mask is not None
+        assert mask.tolist() == expected, value
+    for column, other in (("timestamp", "<"), ("timestamp", "!="), ("offset", "!="), ("offset", "in"), ("key", "==")):
+        assert (
+            Term.of(column, other, (1,) if other == "in" else b"" if column == "key" else 1).batch_mask(table) is None
+        )
+
+
+def test_headers_rule_out_a_batch_where_every_group_does() -> None:
+    table, rows = headers_of_every_kind()
+    low, high = Term.of("offset", "<", 1), Term.of("offset", ">", 8)
+    masks = [term.batch_mask(table) for term in (low, high)]
+    either = Filter(((low,), (high,))).batch_mask(table)
+    both = Filter(((low, high),)).batch_mask(table)
+    assert either is not None
+    assert both is not None
+    assert either.tolist() == (masks[0] | masks[1]).tolist()
+    assert both.tolist() == (masks[0] & masks[1]).tolist()
+    assert 0 < both.sum() < either.sum() < len(rows)
+    assert Filter(((low,), (Term.of("key", "==", b"k"),))).batch_mask(table) is None
+
+
+def test_numbers_that_a_column_cannot_hold_are_in_no_list() -> None:
+    table = BatchTable.empty(3)
+    table.partition_leader_epoch[:] = [3, -1, 7]
+    for beyond in (2**31, 2**40, -(2**31) - 1, -(2**40)):
+        inside = Term.of("leader_epoch", "in", (beyond, 3)).batch_mask(table)
+        outside = Term.of("leader_epoch", "not in", (beyond, 3)).batch_mask(table)
+        assert inside is not None
+        assert outside is not None
+        assert (inside | outside).all()
+        assert not (inside & outside).any()
+        assert inside[0]
+        assert not inside[2]
+    edges = Term.of("leader_epoch", "in", (2**31 - 1, -(2**31))).batch_mask(table)
+    assert edges is not None
+    assert not edges.any()
+    table.partition_leader_epoch[:] = [2**31 - 1, -(2**31), 0]
+    again = Term.of("leader_epoch", "in", (2**31 - 1, -(2**31))).batch_mask(table)
+    assert again is not None
+    assert again.tolist() == [True, True, False]
+
+
+def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone() -> None:
+    plain, late = Term.of("offset", ">", 3), Term.of("x", "==", 1)
+    derived = Filter(((plain, late),), frozenset({"x"}))
+    assert [one.groups for one in derived.split()] == [((plain,),), ((late,),)]
+    for whole in (
+        Filter(((plain, late), (plain,)), frozenset({"x"})),
+        Filter(((plain,),), frozenset({"x"})),
+        Filter((), frozenset({"x"})),
+    ):
+        assert whole.split() == (whole,)
