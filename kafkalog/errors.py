@@ -322,8 +322,7 @@ class Limits:
     max_decompressed_bytes : int
         Largest decompressed batch.
     max_records_per_batch : int
-        Each record takes up to 120 bytes in columns, however short it is. Compressed, a thousand of them can take
-        less than a byte.
+        Each record takes up to 80 bytes in columns. Compressed, a thousand of them can take less than a byte.
     max_headers_per_record : int
     max_headers_per_batch : int
         Each header takes about 50 bytes in columns, however short it is.
@@ -338,9 +337,10 @@ class Limits:
 
     Notes
     -----
-    Each thread decodes one batch at a time. For each such batch, reading, verifying, converting, exporting and dumping
-    need at most `max_batch_bytes`, three times `max_decompressed_bytes`, and 120 bytes per record for up to
-    `max_records_per_batch` records; in addition 64 MiB.
+    Each thread decodes one batch at a time. For each such batch, reading, verifying and converting need at most
+    `max_batch_bytes`, twice `max_decompressed_bytes`, and 80 bytes per record for up to `max_records_per_batch`
+    records; in addition 64 MiB. Exporting and dumping need five times `max_decompressed_bytes`, and 120 bytes per
+    record: text of base64 is a third longer, and is made of a value and put into a line.
     """
 
     max_batch_bytes: int = 100 * 2**20

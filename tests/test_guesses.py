@@ -104,7 +104,7 @@ SPARK_OPTIONS: tuple[tuple[dict[str, str], str], ...] = (
     ({"startOffset": "1"}, "startingOffsets"),
     ({}, ""),
 )
-SPARK_JOBS = ("scan", "verify", "reindex")
+SPARK_JOBS = ("salvage", "scan", "verify", "reindex")
 
 WRONG = {
     "next(iter(kafkalog.records(p))).value",  # a package of that name; the command is cat

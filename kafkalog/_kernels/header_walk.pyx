@@ -7,7 +7,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t
 from libc.string cimport memmove
 
 from kafkalog._kernels.crc cimport crc32, crc32c
-from kafkalog._kernels.fill cimport ALL_DONE, Filler, kl_prefetch
+from kafkalog._kernels.fill cimport ALL_DONE, Filler, kl_touch
 from kafkalog._kernels.wire cimport (
     BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
     Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, remaining,
@@ -278,10 +278,7 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     break
             elif at < filled + n_read - MAGIC_END and window[at + 16] < 2:
                 # messages are short: have them in cache before the walk waits for the size of each
-                p = &window[filled]
-                while p < &window[filled] + n_read:
-                    kl_prefetch(p)
-                    p += 64
+                kl_touch(&window[filled], n_read)
             filled += n_read
             row = n_rows
             status = walk_headers(

@@ -18,6 +18,15 @@ KL_INLINE int64_t kl_signed_64(const uint8_t *p) {
     return (int64_t)((uint64_t)(uint32_t)kl_signed_32(p) << 32 | (uint32_t)kl_signed_32(p + 4));
 }
 
+/* Bring bytes into cache: loads, because prefetches are dropped once too many wait. */
+KL_API void kl_touch(const uint8_t *p, int64_t n) {
+    volatile uint8_t seen;
+    uint8_t all = 0;
+    for (int64_t i = 0; i < n; i += 64) all |= p[i];
+    seen = all;
+    (void)seen;
+}
+
 /* The bytes of a message's value, its size negative for null; NULL if its lengths are wrong. */
 KL_INLINE const uint8_t *kl_message_value(const uint8_t *message, const uint8_t *end, int magic, const uint8_t **key,
                                           int32_t *key_size, int32_t *value_size) {

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from kafkalog._kernels.wire cimport OK, Cursor, remaining, shl64
+from kafkalog._kernels.wire cimport OK, Cursor, distance, remaining, shl64
 
 cdef enum Wire:
     VARINT = 0
@@ -52,11 +52,12 @@ cdef inline int read_number(Cursor* cursor, uint64_t* value) noexcept nogil:
 
 
 cdef inline int read_tag(Cursor* cursor, int32_t* number, int32_t* wire) noexcept nogil:
+    cdef const uint8_t* begin = cursor.pointer
     cdef uint64_t tag = 0
     cdef int status = read_number(cursor, &tag)
     if status != OK:
         return status
-    if tag < 8 or (tag >> 32) != 0:
+    if tag < 8 or (tag >> 32) != 0 or distance(begin, cursor.pointer) > 5:  # as Google's library
         return BAD_TAG
     number[0] = <int32_t>(tag >> 3)
     wire[0] = <int32_t>(tag & 7)

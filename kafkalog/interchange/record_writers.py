@@ -16,6 +16,7 @@ import pyarrow as pa
 from kafkalog.interchange.file_types import TEXT_FORMATS, check_format, packed_suffix
 from kafkalog.interchange.text_output import CsvRows, JsonLines, LineFormat, check_encoding
 from kafkalog.parsing import integer
+from kafkalog.records.columns import HEADERS
 
 COMPRESSIONS: Final[dict[str, tuple[str, ...]]] = {
     "parquet": ("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
@@ -144,6 +145,20 @@ class RecordSink(ABC):
         self._tap.is_shut = True
 
 
+def _with_statistics(schema: pa.Schema) -> bool | list[str]:
+    """Columns of which a row group's least and largest value are written; True for all.
+
+    Not of values as bytes: Parquet's writer keeps up to six copies of the largest, and writes none over 4 KiB.
+    """
+    if any(pa.types.is_nested(field.type) and field.name != HEADERS for field in schema):
+        return True
+    is_left_out = {HEADERS} | {field.name for field in schema if field.name == "value" and field.type in _BYTES}
+    return [name for name in schema.names if name not in is_left_out]
+
+
+_BYTES: Final = (pa.binary(), pa.large_binary())
+
+
 class ParquetSink(RecordSink):
     """Writes Parquet. Records are buffered until they fill a row group of `ROW_GROUP_BYTES` or `row_group_rows`."""
 
@@ -157,6 +172,7 @@ class ParquetSink(RecordSink):
             schema,
             compression=compression,
             use_dictionary=[name for name in _DICTIONARY_COLUMNS if name.partition(".")[0] in schema.names],
+            write_statistics=_with_statistics(schema),
         )
         self._row_group_rows = row_group_rows
         self._held: list[pa.RecordBatch] = []
@@ -217,8 +233,8 @@ class TextSink(RecordSink):
         self._put(header)
 
     def _put(self, text: str) -> None:
-        if text:
-            self._file.write(text.encode("utf-8"))
+        for start in range(0, len(text), _TEXT_BYTES):  # no second copy of a very long line
+            self._file.write(text[start : start + _TEXT_BYTES].encode("utf-8"))
 
     def _write(self, batch: pa.RecordBatch) -> None:
         for part in _cut(batch, _TEXT_BYTES):

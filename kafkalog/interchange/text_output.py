@@ -273,14 +273,15 @@ def headers_list(column: Any) -> list[Headers]:
 _OFFSET_SIZES: Final[dict[pa.DataType, Literal["i", "q"]]] = {pa.binary(): "i", pa.large_binary(): "q"}
 
 
-def _slices(column: pa.Array) -> list[Any]:
-    """The bytes of each value, null or not."""
+def _slices(column: pa.Array, *, copy: bool = True) -> list[Any]:
+    """The bytes of each value, null or not; or views of them."""
     _, offsets, data = column.buffers()
     if not len(column) or data is None:
         return [b""] * len(column)
     at = memoryview(offsets).cast("B").cast(_OFFSET_SIZES[column.type])[column.offset : column.offset + len(column) + 1]
     first = at[0]
-    whole = data.slice(first, at[-1] - first).to_pybytes()
+    whole = data.slice(first, at[-1] - first)
+    whole = whole.to_pybytes() if copy else memoryview(whole)
     return [whole[start - first : stop - first] for start, stop in itertools.pairwise(at.tolist())]
 
 
@@ -291,7 +292,7 @@ def _is_valid(column: pa.Array) -> list[bool]:
 
 def _plain_texts(column: pa.Array, encoding: str, *, template: str, null: str) -> list[str]:
     """Bytes as base64 or hex in the template, an empty value as empty text; null as `null` without the template."""
-    values = bytes_list(column)
+    values = _slices(column, copy=False) if column.type in _OFFSET_SIZES else bytes_list(column)
     if encoding == "hex":
         encoded = [(value or b"").hex() for value in values]
     else:
@@ -300,7 +301,7 @@ def _plain_texts(column: pa.Array, encoding: str, *, template: str, null: str) -
     if template != "%s":
         encoded = [template % text for text in encoded]
     if column.null_count:
-        return [null if value is None else text for value, text in zip(values, encoded, strict=True)]
+        return [text if valid else null for valid, text in zip(_is_valid(column), encoded, strict=True)]
     return encoded
 
 

@@ -112,6 +112,8 @@ class Schemas(list[Schema]):
         self.configs: dict[str, dict[str, Any]] = {}
         self.modes: dict[str, str] = {}
         self.findings: list[Finding] = []
+        self._by_id: dict[int, list[Schema]] = {}
+        self._n_known = 0
 
     @property
     def compatibility(self) -> dict[str, str]:
@@ -124,7 +126,11 @@ class Schemas(list[Schema]):
 
         Deleted ones count where no other has it; the default context comes first, and then the earliest record.
         """
-        return _best(one for one in self if one.id == schema_id)
+        if self._n_known != len(self):
+            self._by_id, self._n_known = {}, len(self)
+            for one in self:
+                self._by_id.setdefault(one.id, []).append(one)
+        return _best(self._by_id.get(schema_id, ()))
 
     def by_guid(self, guid: str) -> Schema | None:
         """Return the schema with a GUID."""

@@ -5,6 +5,7 @@ Mirrors the reading half of `LogManager`: it finds the partition directories and
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,6 +84,7 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
         self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
         self._found: dict[kf.TopicPartition, PartitionPath] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
+        self._brokers: dict[Path, str | None] = {}
         self._topic: str | None = None
         files: dict[Path, list[Path]] = {}
         for path in self.paths:
@@ -266,6 +268,15 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
             self.findings.append(error.to_finding())
             return {}
 
+    def _broker_of(self, root: Path) -> str | None:
+        """The broker's id in the `meta.properties` of a log dir; None if that does not say."""
+        if root not in self._brokers:
+            properties: dict[str, str] = {}
+            with contextlib.suppress(SidecarError, ReadError):
+                properties = read_properties(root / kf.META_PROPERTIES) or {}
+            self._brokers[root] = properties.get("node.id", properties.get("broker.id"))
+        return self._brokers[root]
+
     def _add_partition(
         self,
         path: Path,
@@ -277,8 +288,12 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
         directory = kf.parse_partition_directory(path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
         if key in self._found:
-            detail = f"{key} is at {self._found[key].path} too, which counts; a broker would not start on both"
-            self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path)))
+            first = self._found[key].path
+            brokers = {self._broker_of(one.absolute().parent) for one in (first, path)}
+            is_replica = len(brokers) > 1 and None not in brokers
+            why = "it is another broker's replica" if is_replica else "a broker would not start on both"
+            detail = f"{key} is at {first} too, which counts; {why}"
+            self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path), damage=not is_replica))
             return
         known = None if starts is None or watermarks is None else Known(starts.get(key, 0), watermarks.get(key))
         self._found[key] = PartitionPath(path, segments, known)

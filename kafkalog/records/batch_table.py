@@ -285,8 +285,8 @@ class HeaderParser:
     """
 
     def __init__(self, rows: int | None = None) -> None:
-        room = BatchTable.empty(_ROWS if rows is None else rows)
-        self._columns: list[npt.NDArray[Any]] = [getattr(room, name) for name in COLUMNS]
+        n = _ROWS if rows is None else rows
+        self._columns: list[npt.NDArray[Any]] = [np.empty(n, dtype) for dtype in COLUMNS.values()]
 
     def parse(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
         """Parse from the start of `data`; returns tables, status, position reached, bytes needed there, last offset.

@@ -3,8 +3,7 @@
 If every record is wanted, `kafkalog.records.fill` does it in one pass. Otherwise, and for a batch that is unusual or
 damaged, there are three stages: walk to spans, select, fill. *Spans* are the positions of each key, value and header
 block in a buffer. Selecting drops rows before anything is copied. Filling writes contiguous columns that own their
-memory. A call may stop early, and stops at a damaged batch. It returns how many batches are done, so that the caller
-can continue with the next one.
+memory. A call may stop early, and stops at a damaged batch; it says how many are done, for the caller to go on.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ from kafkalog.records.spans import (
     can_decompress,
     decompress_payloads,
     limit_records,
+    release_arena,
     scratch,
     survey,
     walk_v2,
@@ -113,8 +113,7 @@ def decode(
 
     Notes
     -----
-    A batch is decoded completely or not at all. Whether it is valid does not depend on `columns`: everything that
-    Kafka's reader checks is checked in any case.
+    A batch is decoded completely or not at all, whatever the columns: all that Kafka's reader checks is checked.
     """
     selection = selection or Selection()
     stop = len(window.batches) if stop is None else stop
@@ -127,6 +126,7 @@ def decode(
     job = _Job(window, columns, selection, form, check_crcs, limits, path)
     run = _first_run(window, batches)
     n_done, error = (0, None) if run is None else job.decode(run)
+    release_arena()
     if n_done == len(batches):
         n_done = stop - first
     elif numbers is not None:

@@ -104,7 +104,7 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
     """
     batches = payloads.batches
     announced = int(np.maximum(batches.records_count, 0).sum(dtype=np.int64)) if decompress else payloads.n_records
-    n_bytes = min(FILL_BYTES, max(64 * payloads.n_bytes, 2**16)) if decompress else payloads.n_bytes
+    n_bytes = _room_for(payloads.n_bytes, FILL_BYTES) if decompress else payloads.n_bytes
     call = _Call(names, form, n_bytes, limits, announced=announced, decompress=decompress)
     _thread_rates().is_compressed = decompress
     call.largest = int((payloads.stop - payloads.start).max(initial=0))
@@ -125,6 +125,11 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
         )
 
     return call.filled(call.make(work), payloads.data)
+
+
+def _room_for(n_bytes: int, most: int) -> int:
+    """For how many bytes to make room where so many may be compressed: little for little."""
+    return min(most, max(64 * n_bytes, 2**16))
 
 
 def read_filled(
@@ -166,6 +171,7 @@ def read_filled(
     if not uses_kernels():
         return None
     rates = _thread_rates()
+    n_bytes = _room_for(stop - start, n_bytes)
     n_rows = min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS)
     columns = [empty(n_rows, dtype) for dtype in COLUMNS.values()]
     n_filled = empty(n_rows, np.int32)
@@ -291,7 +297,9 @@ class _Call:
             ending, n_batches = work(filler)
             used, arena_size = filler.arena_used, 0 if arena is None else arena.size
             if n_batches:
-                self._room, self._arena, self._n_filled = room, arena if used else None, filler.n_bytes
+                # others than views own their bytes: a large arena is given back before these are copied once more
+                self._arena = arena if used and form == "views" else None
+                self._room, self._n_filled = room, filler.n_bytes
                 return n_batches
             del room, arena, filler  # their memory is used again
             if arena_size > _KEPT_ARENA:

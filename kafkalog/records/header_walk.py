@@ -115,6 +115,8 @@ def walk(
     window_bytes = max(window_bytes, _MIN_WINDOW)
     next_bytes = min(first_window_bytes or window_bytes, window_bytes)
     position = start
+    if position >= stop:
+        return
     parser = HeaderParser()
     while position < stop:
         data = window_of(source, position, min(position + next_bytes, stop))

@@ -364,6 +364,13 @@ def thread_arena() -> Arena:
     return arena
 
 
+def release_arena() -> None:
+    """Give back the memory of the thread's arena, if it grew large; spans must not be used any more."""
+    arena: Arena | None = getattr(_threads, "arena", None)
+    if arena is not None and arena.data.size > _KEPT_ARENA:
+        _threads.arena = None
+
+
 def scratch(name: str, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Memory for one column of spans, reused by each walk of a thread: page faults cost more than filling the pages."""
     kept: dict[str, npt.NDArray[Any]] = _threads.__dict__.setdefault("scratch", {})

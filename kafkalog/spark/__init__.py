@@ -2,6 +2,7 @@
 
     `source`          the data source "kafkalog", for `spark.read` and `readStream`
     `source_options`  its options
+    `decoded`         decoded keys and values: options, and their types in Spark
     `offsets`         topics, offsets and timestamps in options to offset ranges
     `reader`          reads one task on an executor
     `stream_reader`   follows log dirs that grow

@@ -6,7 +6,7 @@ Turns a `ReadTask` into Arrow record batches of the data source's schema.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +14,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalog.errors import CorruptionWarning, Finding, Reason
-from kafkalog.scanning.planning import ReadTask, plan
+from kafkalog.scanning.planning import Plan, ReadTask, plan
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
+from kafkalog.spark.decoded import arrow_schema, decoded_schema
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
 from kafkalog.spark.source_options import SourceOptions
+from kafkalog.values.decoding import DecodeWarning, Decoding
 
 _LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED)
 
@@ -39,33 +41,42 @@ class TaskReader:
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._columns = types.check_columns(schema.names)
-        ours = types.spark_schema(self._columns)
+        decode = options.decode
+        self._columns = types.check_columns(schema.names, () if decode is None else decode.formats)
+        self._decoding = None if decode is None else learned(options, self._columns)
+        if self._decoding is None:
+            ours, kinds = types.spark_schema(self._columns), types.arrow_schema(self._columns)
+        else:
+            ours = decoded_schema(self._decoding, self._columns)
+            kinds = arrow_schema(self._decoding, self._columns)
         for field, own in zip(schema, ours, strict=True):
             if field.dataType.simpleString() != own.dataType.simpleString():
                 raise ValueError(
                     f"column {field.name} is of type {own.dataType.simpleString()}, not"
                     f" {field.dataType.simpleString()}: cast it in the query"
                 )
-        fields = zip(schema, types.arrow_schema(self._columns), strict=True)
+        fields = zip(schema, kinds, strict=True)
         self._schema = pa.schema([pa.field(field.name, own.type, nullable=field.nullable) for field, own in fields])
 
     def batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task in Spark's types."""
-        options = self._options
+        options, decoding = self._options, self._decoding
         n_lost = 0
         stream = read_task(
             task,
             report=self._report,
             on_data_loss="raise" if options.fail_on_data_loss else "skip",
-            columns=types.record_columns(self._columns),
+            columns=types.record_columns(self._columns) if decoding is None else decoding.record_columns,
             filters=options.filters,
             check_crcs=options.check_crcs,
             latest=options.latest,
         )
-        for batch in stream:
+        for raw in stream:
+            batch = raw if decoding is None else decoding.decode(raw, task.parts[0].path, decoding.schema())
             n_lost += types.n_overflows(batch)
             yield from types.split(types.to_spark(batch, self._schema))
+        for finding in () if decoding is None else decoding.take_findings():
+            warnings.warn(str(finding), DecodeWarning, stacklevel=1)
         if n_lost:
             warnings.warn(
                 f"{n_lost} timestamps are beyond what Spark can hold and read as null", RuntimeWarning, stacklevel=1
@@ -82,22 +93,7 @@ class KafkaLogReader(TaskReader, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks of the query, of about `taskBytes` each."""
-        options = self._options
-        log_dir = open_paths(options.paths)
-        keys = wanted_partitions(log_dir, options)
-        ranges = resolve(log_dir, keys, options)
-        made = plan(
-            log_dir,
-            topic_partitions=keys,
-            start_offset=ranges.start,
-            end_offset=ranges.end,
-            isolation_level=options.isolation_level,
-            on_corruption=options.on_corruption,
-            task_bytes=options.task_bytes,
-            min_tasks=options.min_partitions,
-            max_records=options.max_records_per_partition,
-            **plan_limits({"filters": options.filters, "latest": options.latest}),
-        )
+        made = _planned(self._options)
         for finding in made.findings:
             if finding.damage:
                 warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
@@ -108,3 +104,53 @@ class KafkaLogReader(TaskReader, DataSourceReader):
         if partition is None or partition.value is None:
             return iter(())
         return self.batches(partition.value)
+
+
+def _planned(options: SourceOptions) -> Plan:
+    log_dir = open_paths(options.paths)
+    keys = wanted_partitions(log_dir, options)
+    ranges = resolve(log_dir, keys, options)
+    return plan(
+        log_dir,
+        topic_partitions=keys,
+        start_offset=ranges.start,
+        end_offset=ranges.end,
+        isolation_level=options.isolation_level,
+        on_corruption=options.on_corruption,
+        task_bytes=options.task_bytes,
+        min_tasks=options.min_partitions,
+        max_records=options.max_records_per_partition,
+        **plan_limits({"filters": options.filters, "latest": options.latest}),
+    )
+
+
+def learned(options: SourceOptions, columns: Sequence[str]) -> Decoding:
+    """Return what decodes these columns. If formats do not say their types, the records are read here, on the driver.
+
+    Raises
+    ------
+    ValueError
+        A column does not exist, or there are no schemas.
+    KafkalogError
+        On damage, with ``onCorruption`` raise.
+    """
+    if options.decode is None:
+        raise ValueError("no format is given")
+    decoding = options.decode.decoding(columns, open_paths(options.paths))
+    if not decoding.needs_to_learn:
+        return decoding
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)  # of which the tasks warn
+        decoding.learn(
+            batch
+            for task in _planned(options).tasks
+            for batch in read_task(
+                task,
+                on_data_loss="raise" if options.fail_on_data_loss else "skip",
+                columns=decoding.record_columns,
+                filters=options.filters,
+                check_crcs=options.check_crcs,
+                latest=options.latest,
+            )
+        )
+    return decoding

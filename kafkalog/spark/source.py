@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from kafkalog.spark import types
+from kafkalog.spark.decoded import decoded_schema
 from kafkalog.spark.source_options import parse_options
 
 if TYPE_CHECKING:
@@ -46,7 +47,12 @@ class KafkaLogSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of Spark's Kafka source, with headers if `includeHeaders`; or the columns in `columns`."""
-        return types.spark_schema(parse_options(self.options).columns)
+        options = parse_options(self.options)
+        if options.decode is None:
+            return types.spark_schema(options.columns)
+        from kafkalog.spark.reader import learned
+
+        return decoded_schema(learned(options, options.columns), options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""

@@ -12,7 +12,7 @@ import binascii
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -21,6 +21,7 @@ from kafkalog.errors import OnCorruption
 from kafkalog.parsing import TopicPatterns, near
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.planning import TASK_BYTES
+from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 
@@ -59,6 +60,7 @@ _SUPPORTED: Final = (
     "taskBytes",
     "highWatermark",
     "latest",
+    *DECODE_OPTIONS,
 )
 _NO_BROKER = "this source reads files and asks no broker"
 _REFUSED: Final = {
@@ -161,6 +163,7 @@ class SourceOptions:
     task_bytes: int
     high_watermark: Literal["ignore", "checkpoint"]
     latest: Literal["key"] | None
+    decode: Decode | None
     given: frozenset[str]
 
     def check_batch(self) -> None:
@@ -224,7 +227,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if level not in ISOLATION_LEVELS:
         raise ValueError(f"kafka.isolation.level must be one of: read_committed, read_uncommitted, not {level!r}")
     topics = _topics(given)
-    columns = _columns(given)
+    decode, filters = parse_decoding(given, _filters)
+    columns = _columns(given, () if decode is None else decode.formats)
     on_corruption = given.get("oncorruption", "raise").lower()
     if on_corruption not in ("raise", "stop", "skip"):
         raise ValueError(f"onCorruption must be raise, stop or skip, not {on_corruption!r}")
@@ -248,12 +252,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
         isolation_level=cast(IsolationLevel, level),
         columns=columns,
-        filters=_filters(given.get("filters")),
+        filters=filters,
         on_corruption=cast(OnCorruption, on_corruption),
         check_crcs=_boolean(given, "checkCrcs", True),
         task_bytes=_bytes(given.get("taskbytes", str(TASK_BYTES))),
         high_watermark=cast(Literal["ignore", "checkpoint"], high_watermark),
         latest=_latest(given),
+        decode=decode,
         given=frozenset(given),
     )
 
@@ -361,9 +366,9 @@ def _bound(given: Mapping[str, str], which: str, default: int) -> Bound:
     return Bound(_numbers(text, _EXAMPLE_OFFSETS) if named is None else named)
 
 
-def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+def _columns(given: Mapping[str, str], decoded: Collection[str]) -> tuple[str, ...]:
     if "columns" in given:
-        return check_columns([name.strip() for name in given["columns"].split(",") if name.strip()] or [""])
+        return check_columns([name.strip() for name in given["columns"].split(",") if name.strip()] or [""], decoded)
     return (*KAFKA_COLUMNS, "headers") if _boolean(given, "includeHeaders", False) else KAFKA_COLUMNS
 
 
@@ -449,7 +454,7 @@ def _seconds(text: str) -> float:
     return int(match[1]) * _SECONDS[match[2] or "s"]
 
 
-def _filters(text: str | None) -> Any:
+def _filters(text: str | None, decoded: Collection[str]) -> Any:
     """Parse filters from JSON: lists become tuples, and strings become bytes for columns of bytes."""
     if text is None:
         return None
@@ -461,7 +466,9 @@ def _filters(text: str | None) -> Any:
     for group in groups:
         if not isinstance(group, list) or not all(isinstance(term, list) and 2 <= len(term) <= 3 for term in group):
             raise ValueError(f"Expected e.g. {example}, got {text}")
-        filters.append([_term(term) for term in group])
+        filters.append([_term(term, decoded) for term in group])
+    if decoded:
+        return filters
     try:
         parse_filters(filters)
     except TypeError as error:
@@ -469,11 +476,11 @@ def _filters(text: str | None) -> Any:
     return filters
 
 
-def _term(term: list[Any]) -> tuple[Any, ...]:
+def _term(term: list[Any], decoded: Collection[str]) -> tuple[Any, ...]:
     column = "timestamp_type" if str(term[0]).lower() == "timestamptype" else term[0]
     if len(term) == 2:
         return column, term[1]
-    is_binary = column in ("key", "value") or str(column).startswith("headers.")
+    is_binary = (column in ("key", "value") and column not in decoded) or str(column).startswith("headers.")
     return column, term[1], _value(term[2], is_binary)
 
 

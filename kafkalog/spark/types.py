@@ -7,7 +7,7 @@ that source. The timestamp is null if the record's format has none, or if Spark 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -38,6 +38,7 @@ ALL_COLUMNS: Final = (*KAFKA_COLUMNS, "headers", *EXTRA_COLUMNS)
 MAX_BATCH_BYTES: Final = 2**24
 MAX_BATCH_ROWS: Final = 50_000
 
+_OF_DECODED: Final = ("error", "bytes")
 _MICROSECOND_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _WIDER: Final = {pa.int8(): pa.int32(), pa.int16(): pa.int32(), TIMESTAMP: _MICROSECOND_TIMESTAMP}
 _SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {
@@ -51,8 +52,10 @@ _SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {
 _HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 
-def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
+def check_columns(columns: Sequence[str], decoded: Collection[str] = ()) -> tuple[str, ...]:
     """Return column names in Spark's spelling; the case of the given names does not matter.
+
+    Of the columns in `decoded` there are fields, such as ``value.id``, and ``value_error`` and ``value_bytes``.
 
     Raises
     ------
@@ -62,6 +65,9 @@ def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
     spelling = {name.lower(): name for name in ALL_COLUMNS}
     names = []
     for name in columns:
+        if name.partition(".")[0] in decoded or name in {f"{one}_{what}" for one in decoded for what in _OF_DECODED}:
+            names.append(name)
+            continue
         if name.lower() not in spelling:
             raise ValueError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
         names.append(spelling[name.lower()])
@@ -129,4 +135,9 @@ def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
             return pa.nulls(len(column), kind)
         if has_some.true_count < len(column):
             column = pc.if_else(has_some, column, pa.scalar(None, column.type))
-    return column if column.type == kind else column.cast(kind)
+    if column.type == kind:
+        return column
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), kind)
+    # not safe for what is decoded: digits behind microseconds are left out
+    return column.cast(kind, safe=name == "timestamp" or not (pa.types.is_nested(kind) or pa.types.is_timestamp(kind)))

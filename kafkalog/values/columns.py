@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog.values.formats.avro import AvroValues
+from kafkalog.values.formats.json_schema import schema_type
 from kafkalog.values.formats.json_text import JsonValues
 from kafkalog.values.formats.plain import TYPES, decode_plain
 from kafkalog.values.formats.program import ProgramValues
@@ -25,6 +27,10 @@ _MOST_REFERENCES: Final = 200
 class ColumnDecoder(Protocol):
     """Decodes the key or the value of records."""
 
+    @property
+    def has_type(self) -> bool:
+        """Whether the type is known without a look at values."""
+
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
         """Take a first look at values."""
 
@@ -40,6 +46,8 @@ class ColumnDecoder(Protocol):
 
 class PlainColumn:
     """Text or numbers."""
+
+    has_type = True
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -60,16 +68,37 @@ class PlainColumn:
 
 
 class JsonColumn:
-    """JSON; with a header name, in Confluent's frames. Their schemas are not read: JSON says its types itself."""
+    """JSON; with a header name, in Confluent's frames.
 
-    def __init__(self, header_name: str | None) -> None:
+    The types are those of the values, and those that schemas say, as far as these are known.
+    """
+
+    has_type = False
+
+    def __init__(self, header_name: str | None, how: ColumnFormat, source: SchemaSource | None) -> None:
         self._header_name = header_name
+        self._source = source
+        self._seen: set[SchemaKey | None] = set()
         self._values = JsonValues()
         self._paths: list[Path] | None = None
+        if how.schema is not None:
+            self._values.common.add(schema_type(how.schema))
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
         """See `ColumnDecoder`."""
+        if self._header_name is not None and self._source is not None:
+            for group in read_frames(payloads, headers, self._header_name)[0]:
+                self._learn_schema(group.key, self._source)
         self._values.learn(self._stripped(payloads, headers)[0])
+
+    def _learn_schema(self, key: SchemaKey | None, source: SchemaSource) -> None:
+        if key is None or key in self._seen:
+            return
+        self._seen.add(key)
+        schema = find_schema(source, key)
+        if schema is not None and schema.type == "JSON":
+            with suppress(SchemaError):  # then the values alone say their types
+                self._values.common.add(schema_type(schema.schema))
 
     def full_type(self) -> pa.DataType:
         """See `ColumnDecoder`."""
@@ -109,6 +138,13 @@ class SchemaColumn:
         self._has_indexes = how.format == "protobuf"
         self._protos: dict[SchemaKey | None, ProtoSchema] = {}
         self._readers: dict[tuple[SchemaKey | None, tuple[int, ...]], ProgramValues | str] = {}
+        has_message = not self._has_indexes or how.message is not None or not how.framed
+        self.has_type = how.schema is not None and has_message
+        if how.schema is not None:  # one that is none is a mistake of the caller's, not of the values
+            nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+            given = self._make(Framed(None, (), nothing.start, nothing))
+            if self.has_type and not isinstance(given, str):
+                self._common.add(given.type)
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
         """See `ColumnDecoder`."""
@@ -199,11 +235,6 @@ class SchemaColumn:
         chosen = proto.message_at(group.indexes or (0,)) if message is None else proto.message_named(message)
         return ProtobufValues(chosen, self._paths)
 
-    def check_given(self) -> None:
-        """Raise SchemaError for a given schema that is none: that is a mistake of the caller's, not of the values."""
-        nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
-        self._make(Framed(None, (), nothing.start, nothing))
-
     def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
         """Collect the schemas that a schema refers to, those first that are referred to."""
         for one in schema.references:
@@ -225,8 +256,5 @@ def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) 
     if how.format in TYPES:
         return PlainColumn(how.format)
     if how.format in ("json", "jsonschema"):
-        return JsonColumn(HEADER_NAMES[column] if how.has_frames else None)
-    found = SchemaColumn(column, how, source)
-    if how.schema is not None:
-        found.check_given()
-    return found
+        return JsonColumn(HEADER_NAMES[column] if how.has_frames else None, how, source)
+    return SchemaColumn(column, how, source)

@@ -18,7 +18,6 @@ from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS, reco
 from kafkalog.parsing import near
 from kafkalog.values.columns import column_decoder
 from kafkalog.values.conditions import Groups, columns_of, matching
-from kafkalog.values.formats.plain import TYPES
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Payloads
 from kafkalog.values.schemas import SchemaSource
@@ -112,6 +111,11 @@ class Decoding:
         self._types: dict[str, pa.DataType] | None = None
         self._failures: dict[tuple[str, str, str], _Failures] = {}
 
+    @property
+    def decoded(self) -> frozenset[str]:
+        """The columns that are decoded."""
+        return frozenset(self._formats)
+
     def select(self, columns: Sequence[str]) -> Decoding:
         """The same with some of the columns."""
         one = copy(self)
@@ -121,7 +125,12 @@ class Decoding:
     @property
     def needs_to_learn(self) -> bool:
         """Whether `learn` has to see the records before `schema` is known."""
-        return self._types is None and any(self._formats[name].format not in TYPES for name in self._wanted)
+        return self._types is None and not self.has_types
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the formats say all types, whatever the records are."""
+        return all(one.has_type for one in self._decoders.values())
 
     def learn(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take a first look at all records.

@@ -124,6 +124,12 @@ def test_several_log_dirs_make_one_and_a_partition_twice_is_a_finding(tmp_path: 
     with pytest.warns(kafkalog.CorruptionWarning, match="partition_twice"):
         assert scan.count_rows() == 358
     assert [finding.reason for finding in scan.findings] == ["partition_twice"]
+    assert [finding.damage for finding in scan.findings] == [True]
+    for number, root in enumerate((log_dir_copy, other)):
+        (root / "meta.properties").write_text(f"version=1\nnode.id={number}\n")
+    (finding,) = kafkalog.open_log_dir([log_dir_copy, other]).findings
+    assert not finding.damage
+    assert "another broker's replica" in finding.detail
 
 
 def test_directories_set_apart_are_listed_apart(log_dir_copy: Path) -> None:

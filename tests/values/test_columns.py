@@ -132,6 +132,7 @@ def test_a_given_schema_needs_no_frame(tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text(json.dumps(V1))
     for schema in (tmp_path / "order.avsc", json.dumps(V1)):
         how = {"format": "avro", "schema": schema, "framed": False}
+        assert not kafkalog.scan(tmp_path / "bare-0", decode={"value": how})._decoding.needs_to_learn
         table = kafkalog.read_table(tmp_path / "bare-0", decode={"value": how}, columns=["value"])
         assert table.column("value").to_pylist() == [{"id": 1, "note": "a"}, None, {"id": 2, "note": "b"}]
     with pytest.raises(ValueError, match="a type is a name"):

@@ -17,7 +17,8 @@ from proto_cases import ProtoCase, canonical, shown
 
 import kafkalog
 from kafkalog import PartitionWriter
-from kafkalog.values.schemas import Reference, Schema
+from kafkalog.internal.schemas import SchemaReference
+from kafkalog.values.schemas import Schema
 
 ORDER = """syntax = "proto3"; package shop; import "common/money.proto";
 message Other { message Inner { string x = 1; } }
@@ -40,7 +41,7 @@ class Registered:
         from google.protobuf import descriptor_pb2
 
         one = found.schema if hasattr(found, "schema") else found
-        references = [Reference(ref.name, ref.subject, ref.version) for ref in one.references or ()]
+        references = [SchemaReference(ref.name, ref.subject, ref.version) for ref in one.references or ()]
         name = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(one.schema_str)).name
         return Schema("PROTOBUF", self.sources.get(name, one.schema_str), references)
 

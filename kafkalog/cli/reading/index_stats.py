@@ -182,7 +182,7 @@ class _Picture:
         self._path, self._overwrite = args.plot, args.overwrite
         self._format = os.path.splitext(args.plot)[1].lstrip(".").lower()
         if self._format not in FORMATS:
-            raise UsageError(f"--plot: FILE must end in .{', .'.join(FORMATS)}, not {args.plot}")
+            raise UsageError(f"--plot: the name of FILE ends in .{', .'.join(FORMATS)}, not {args.plot}")
         try:
             import_matplotlib()
         except ModuleNotFoundError as error:

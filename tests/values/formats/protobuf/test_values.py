@@ -122,6 +122,7 @@ def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
         ("int32", b"\x08" + b"\xff" * 11, "a variable-length integer is too long"),
         ("int32", b"\x08", "the bytes end inside the value"),
         ("int32", b"\x00\x00", "a field has no number, or a type that does not exist"),
+        ("int32", b"\x88\x80\x80\x80\x80\0\1", "a field has no number, or a type that does not exist"),
         ("int32", b"\x0e", "a field has no number, or a type that does not exist"),
         ("fixed64", b"\x09123", "the bytes end inside the value"),
         ("string", b"\n\2\xff\xff", "a string is not UTF-8"),

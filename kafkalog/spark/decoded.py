@@ -1,0 +1,137 @@
+"""Decoded keys and values for the data source: its options, and the types that their fields have in Spark.
+
+The driver takes a first look at the records, once for the schema and once for the tasks, unless the formats say their
+types. Executors get what it found. Filters on decoded fields are options, as all filters are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql.types import StructField, StructType
+
+from kafkalog.log.log_dir import LogDir
+from kafkalog.scanning.conditions.filter_text import parse_condition
+from kafkalog.scanning.decoded import schemas_beside
+from kafkalog.spark import types
+from kafkalog.values.conditions import Groups, split_filters
+from kafkalog.values.decoding import Decoding
+from kafkalog.values.options import WITH_SCHEMAS, ColumnFormat, parse_decode
+from kafkalog.values.registry import schema_source
+
+DECODE_OPTIONS: Final = (
+    *("valueFormat", "valueSchema", "valueMessage", "keyFormat", "keySchema", "keyMessage"),
+    *("framed", "schemas"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """What `valueFormat` and the other options ask for.
+
+    Attributes
+    ----------
+    formats : dict of str to ColumnFormat
+    schemas : str or None
+        A directory or a registry's URL.
+    conditions : list of list of tuple or None
+        Filters on decoded columns.
+    """
+
+    formats: dict[str, ColumnFormat]
+    schemas: str | None
+    conditions: Groups | None
+
+    def decoding(self, columns: Sequence[str], log_dir: LogDir) -> Decoding:
+        """Return what decodes these columns of the source."""
+        source = schema_source(self.schemas) or schemas_beside(log_dir, self.formats)
+        return Decoding(self.formats, source, types.record_columns(columns), self.conditions)
+
+
+def parse_decoding(
+    given: Mapping[str, str], filters: Callable[[str | None, Collection[str]], Any]
+) -> tuple[Decode | None, Any]:
+    """Return what is to be decoded, and the filters on what is not.
+
+    Parameters
+    ----------
+    given : mapping of str to str
+        The options, their names in small letters.
+    filters : callable
+        Parses the option `filters`, given the columns that are decoded.
+
+    Raises
+    ------
+    ValueError
+        An option is invalid, or needs another one.
+    """
+    framed = given.get("framed", "true").lower()
+    if framed not in ("true", "false"):
+        raise ValueError(f"framed must be true or false, not {given['framed']!r}")
+    wanted: dict[str, Any] = {}
+    for column in ("key", "value"):
+        named = {what: given[f"{column}{what}"] for what in ("schema", "message") if f"{column}{what}" in given}
+        if f"{column}format" in given:
+            name = given[f"{column}format"]
+            unframed = {"framed": False} if framed == "false" and name in WITH_SCHEMAS else {}
+            wanted[column] = {"format": name, **named, **unframed}
+        elif named:
+            raise ValueError(f"a schema needs a format: give the option {column}Format")
+    formats = parse_decode(wanted)
+    if not formats:
+        if "schemas" in given:
+            raise ValueError("schemas is for decoding: give the option valueFormat or keyFormat")
+        return None, filters(given.get("filters"), ())
+    parsed, after = filters(given.get("filters"), formats), None
+    if parsed is not None:
+        parsed, after = split_filters(parsed, formats, parse_condition)
+    return Decode(formats, given.get("schemas"), after), parsed
+
+
+def decoded_schema(decoding: Decoding, columns: Sequence[str]) -> StructType:
+    """Return the schema of columns of the source, of which some are decoded."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    plain = {name for name in columns if name in types.ALL_COLUMNS and name not in decoding.decoded}
+    return StructType(
+        [
+            types.spark_schema([field.name])[0]
+            if field.name in plain
+            else StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=True))
+            for field in arrow_schema(decoding, columns)
+        ]
+    )
+
+
+def arrow_schema(decoding: Decoding, columns: Sequence[str]) -> pa.Schema:
+    """Return the Arrow schema of the same columns, as Spark takes them."""
+    fields = []
+    for name, field in zip(columns, decoding.schema(), strict=True):
+        if name in types.ALL_COLUMNS and name not in decoding.decoded:
+            fields.append(types.arrow_schema([name]).field(0))
+        else:
+            fields.append(pa.field(name, spark_type(field.type)))
+    return pa.schema(fields)
+
+
+def spark_type(kind: pa.DataType) -> pa.DataType:
+    """Return the Arrow type, among those that Spark has, for the values of a decoded column."""
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(one.name, spark_type(one.type)) for one in kind])
+    if pt.is_list(kind):
+        return pa.list_(spark_type(kind.value_type))
+    if pt.is_map(kind):
+        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
+    if pt.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz and "UTC")
+    if pt.is_unsigned_integer(kind):
+        return pa.int64() if kind.bit_width < 64 else pa.decimal128(20, 0)
+    if pt.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pt.is_null(kind) or pt.is_time(kind) or (pt.is_decimal(kind) and kind.bit_width > 128):
+        return pa.string()
+    return kind
