@@ -300,7 +300,9 @@ def test_ls_survives_odd_names(run_lines: Any, tmp_path: Path, log_dir: Path) ->
 
 
 @pytest.mark.parametrize("question", [("--offset", 0), ("--timestamp", "latest"), ("--timestamp", 5)])
-def test_lookup_has_no_answer_where_there_is_no_segment(run_lines: Any, tmp_path: Path, question: tuple[str, Any]) -> None:
+def test_lookup_has_no_answer_where_there_is_no_segment(
+    run_lines: Any, tmp_path: Path, question: tuple[str, Any]
+) -> None:
     empty = tmp_path / "empty-0"
     empty.mkdir()
     code, out, err = run_lines("lookup", empty, *question)
