@@ -27,12 +27,24 @@ def test_freed_memory_serves_the_next_of_about_the_same_size() -> None:
     assert address(empty(3 * MEBIBYTE - 5000, np.uint8)) == where
 
 
+def taken_from_the_pool(size: int) -> list[np.ndarray]:
+    """All blocks that wait, from tests before, and would serve `size` bytes."""
+    taken = []
+    waiting = None
+    while kept_bytes() != waiting:
+        waiting = kept_bytes()
+        taken.append(empty(size, np.uint8))
+    return taken
+
+
 def test_freed_memory_serves_what_is_a_little_smaller() -> None:
+    others = [taken_from_the_pool(size * MEBIBYTE) for size in (4, 5)]
     first = empty(5 * MEBIBYTE, np.uint8)
     where = address(first)
     del first
     assert address(empty(4 * MEBIBYTE, np.uint8)) == where
     assert address(empty(3 * MEBIBYTE, np.uint8)) != where
+    del others
 
 
 def test_memory_that_a_view_points_into_is_not_handed_out() -> None:
