@@ -130,6 +130,7 @@ def run_spark_python(log_dir: Path, scratch: Path) -> None:
             "/backup/kafka": str(log_dir),
             "/var/lib/kafka": str(log_dir),
             "/lake/kafka": str(scratch / "lake"),
+            "/new/": f"{scratch}/",
             '"orders,payments"': '"p-multi,p-txn"',
             '"orders"': '"p-multi"',
         }.items():

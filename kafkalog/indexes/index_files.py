@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from kafkalog.records.batch_table import BatchTable
 
 
+def max_index_entries(log_bytes: int) -> int:
+    """At most one entry per batch, and one that a roll or close adds to the time index."""
+    return log_bytes // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
+
+
 class OffsetIndex(OffsetEntries):
     """`.index`: (last offset of a batch, its position), 8 bytes per entry.
 

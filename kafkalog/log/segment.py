@@ -27,7 +27,7 @@ from kafkalog.errors import (
     Reason,
     SidecarError,
 )
-from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, max_index_entries
 from kafkalog.indexes.odd_offsets import Witnesses, first_offset
 from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
@@ -253,9 +253,8 @@ class Segment(Verbs):
 
     @property
     def max_index_entries(self) -> int:
-        """At most one entry per batch, and one that a roll or close adds to the time index."""
-        size = self.size_in_bytes if self.error is None else self.limits.max_segment_bytes
-        return size // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD) + 2
+        """The most entries that an index of this segment can have."""
+        return max_index_entries(self.size_in_bytes if self.error is None else self.limits.max_segment_bytes)
 
     def index_or_none(
         self, kind: type[AnyIndex], report: Callable[[Finding], object] = lambda finding: None

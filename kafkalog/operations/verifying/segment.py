@@ -26,7 +26,7 @@ from kafkalog.errors import (
     Reason,
 )
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
-from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
 from kafkalog.indexes.spacing import Spacing
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import AnyIndex, Segment
@@ -37,7 +37,7 @@ from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.source import ByteSource
+from kafkalog.storage.source import ByteSource, size_of
 
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.05
@@ -365,10 +365,12 @@ def open_index(
                 continue
             add(error.to_finding(damage=not (is_live and isinstance(error, FileChangedError))))
             return None
-    most = segment.max_index_entries
-    if index is not None and len(index) > most and segment.error is None:
-        detail = f"overfull: {len(index)} entries, and the .log has room for {most - 2} batches"
-        add(Finding(Reason.INDEX_SIZE, detail, path=index.path, base_offset=segment.base_offset))
+    if index is not None and len(index) > segment.max_index_entries and segment.error is None:
+        # a broker may have written since the segment was opened: the log as it is now, behind the reading of the index
+        most = max_index_entries(size_of(segment.path))
+        if len(index) > most:
+            detail = f"overfull: {len(index)} entries, and the .log has room for {most - 2} batches"
+            add(Finding(Reason.INDEX_SIZE, detail, path=index.path, base_offset=segment.base_offset))
     return index
 
 

@@ -454,7 +454,7 @@ print(peak() - before)
 )
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, name: str, bound: int) -> None:
     peaks = []
-    for n_batches in (120, 240) if name == "x.parquet" else (30, 90):
+    for n_batches in (240, 480) if name == "x.parquet" else (30, 90):
         log = tmp_path / f"of{n_batches}.log"
         repeated_log(log, n_batches)
         command = [sys.executable, "-c", PEAK, str(log), str(tmp_path / f"{n_batches}-{name}")]

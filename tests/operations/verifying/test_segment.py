@@ -13,6 +13,8 @@ import pytest
 from damaged_partitions import change, put, reasons
 
 import kafkalog
+from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.operations.verifying.segment import open_index
 
 
 def test_every_wrong_checksum_is_found_and_no_other_batch_is_blamed(partition: Path) -> None:
@@ -147,3 +149,18 @@ def test_entries_that_point_into_damage_are_not_blamed(partition: Path) -> None:
     change(log, put(6000, bytes(2000)))
     found = reasons(partition)
     assert list(found) == [log.name]
+
+
+def test_an_index_that_grew_with_its_log_since_the_segment_was_opened_is_not_overfull(partition: Path) -> None:
+    log = max(partition.glob("*.log"), key=lambda path: path.with_suffix(".index").stat().st_size)
+    assert log.with_suffix(".index").stat().st_size > 3 * 8
+    written = log.read_bytes()
+    log.write_bytes(b"")
+    segment = kafkalog.Segment(log)
+    log.write_bytes(written)
+    found: list[kafkalog.Finding] = []
+    assert open_index(OffsetIndex, segment, found.append) is not None
+    assert found == []
+    log.write_bytes(b"")
+    assert open_index(OffsetIndex, segment, found.append) is not None
+    assert [finding.reason for finding in found] == ["index_size"]
