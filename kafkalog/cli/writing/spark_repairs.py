@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_limits, add_selection, index_interval, timestamp
+from kafkalog.cli.options import HelpText, add_index_interval, add_limits, add_selection, timestamp
 from kafkalog.cli.repairing.destination import PATH
 from kafkalog.cli.repairing.recover import show_partition, sum_up
 from kafkalog.cli.repairing.salvage import show_report
@@ -64,9 +64,7 @@ def add_recover(jobs: Any) -> None:
     parser = add_job(jobs, "recover", _RECOVER, _run_recover, paths=PATH)
     _add_destination(parser)
     parser.add_argument("--all", action="store_true", help="recover all segments, as without a recovery point")
-    parser.add_argument(
-        "--index-interval-bytes", metavar="N", type=index_interval, help="of the topics (index.interval.bytes)"
-    )
+    add_index_interval(parser, " (default: from the cluster's metadata, else from existing indexes)")
     parser.add_argument(
         "--now", metavar="TIME", type=timestamp, help="drop producers that were idle for a day at that time"
     )

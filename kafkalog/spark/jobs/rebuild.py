@@ -38,6 +38,7 @@ from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
 from kafkalog.spark.jobs.passes import two_passes
 from kafkalog.spark.jobs.tables import (
+    FILE_FIELDS,
     FINDING,
     batch_of,
     error_data,
@@ -64,21 +65,7 @@ SCHEMA: Final = pa.schema(
         pa.field("status", pa.string()),
         pa.field("index_interval_bytes", pa.int64()),
         pa.field("interval_origin", pa.string()),
-        pa.field(
-            "files",
-            pa.list_(
-                pa.struct(
-                    [
-                        pa.field("path", pa.string()),
-                        pa.field("kind", pa.string()),
-                        pa.field("n_entries", pa.int64()),
-                        pa.field("n_bytes", pa.int64()),
-                        pa.field("change", pa.string()),
-                        pa.field("backup", pa.string()),
-                    ]
-                )
-            ),
-        ),
+        pa.field("files", pa.list_(pa.struct([*FILE_FIELDS, pa.field("backup", pa.string())]))),
         pa.field("skipped", pa.list_(pa.struct([pa.field("kind", pa.string()), pa.field("why", pa.string())]))),
         pa.field("findings", pa.list_(FINDING)),
         pa.field("seconds", pa.float64()),

@@ -31,7 +31,17 @@ from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.passes import two_passes
 from kafkalog.spark.jobs.pieces import gather, piece
 from kafkalog.spark.jobs.rebuild import intervals_of
-from kafkalog.spark.jobs.tables import FINDING, add_findings, batch_of, error_data, finding_rows, frame_of, run_now
+from kafkalog.spark.jobs.tables import (
+    FILE_FIELDS,
+    FINDING,
+    PICKLED_RESULTS,
+    add_findings,
+    batch_of,
+    error_data,
+    finding_rows,
+    frame_of,
+    run_now,
+)
 from kafkalog.storage.broker_lock import refuse_if_locked
 
 SCHEMA: Final = pa.schema(
@@ -58,25 +68,11 @@ SCHEMA: Final = pa.schema(
                 )
             ),
         ),
-        pa.field(
-            "files",
-            pa.list_(
-                pa.struct(
-                    [
-                        pa.field("path", pa.string()),
-                        pa.field("kind", pa.string()),
-                        pa.field("n_entries", pa.int64()),
-                        pa.field("n_bytes", pa.int64()),
-                        pa.field("change", pa.string()),
-                    ]
-                )
-            ),
-        ),
+        pa.field("files", pa.list_(pa.struct(FILE_FIELDS))),
         pa.field("findings", pa.list_(FINDING)),
         pa.field("seconds", pa.float64()),
     ]
 )
-_RESULTS: Final = pa.schema([("number", pa.int32()), ("data", pa.binary()), ("error", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +206,7 @@ def run_recover(
                 return [{"number": about.number, "error": error_data(error)}]
             return [{"number": about.number, "data": pickle.dumps((one, time.monotonic() - start))}]
 
-        table = run_now(two_passes(spark, heads, of_segment, of_partition, _RESULTS, task_bytes=task_bytes))
+        table = run_now(two_passes(spark, heads, of_segment, of_partition, PICKLED_RESULTS, task_bytes=task_bytes))
         for data in table.sort_by("number")["data"]:
             one, taken = pickle.loads(data.as_py())
             report.partitions += one.partitions

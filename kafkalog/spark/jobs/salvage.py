@@ -26,6 +26,7 @@ from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.spark.jobs.pieces import gather, piece
 from kafkalog.spark.jobs.tables import (
     FINDING,
+    PICKLED_RESULTS,
     add_findings,
     batch_of,
     error_data,
@@ -56,7 +57,6 @@ SCHEMA: Final = pa.schema(
         pa.field("seconds", pa.float64()),
     ]
 )
-_RESULTS: Final = pa.schema([("number", pa.int32()), ("data", pa.binary()), ("error", pa.binary())])
 
 
 def salvage(
@@ -148,10 +148,10 @@ def run_salvage(
                 row["data"] = pickle.dumps(_salvage(*task, target=target, staged=place, records=records, limits=limits))
             except KafkalogError as error:
                 row["error"] = error_data(error)
-            yield batch_of([row], _RESULTS)
+            yield batch_of([row], PICKLED_RESULTS)
 
         tasks = [(number, partition, only) for number, (partition, only) in enumerate(chosen)]
-        table = run_now(map_tasks(spark, tasks, work, _RESULTS)).sort_by("number")
+        table = run_now(map_tasks(spark, tasks, work, PICKLED_RESULTS)).sort_by("number")
         starts: dict[kf.TopicPartition, int] = {}
         of_tasks = []
         for (partition, _), data in zip(chosen, table["data"], strict=True):

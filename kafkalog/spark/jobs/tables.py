@@ -36,6 +36,18 @@ FINDING: Final = pa.struct(
 )
 """The Arrow type of a `Finding`."""
 
+FILE_FIELDS: Final = (
+    pa.field("path", pa.string()),
+    pa.field("kind", pa.string()),
+    pa.field("n_entries", pa.int64()),
+    pa.field("n_bytes", pa.int64()),
+    pa.field("change", pa.string()),
+)
+"""Of a rebuilt file."""
+
+PICKLED_RESULTS: Final = pa.schema([("number", pa.int32()), ("data", pa.binary()), ("error", pa.binary())])
+"""A row for each task: its pickled result, or its pickled error."""
+
 MAX_FINDINGS: Final = 100
 """The most findings kept for each segment by default; they are sent to the driver."""
 
