@@ -6,14 +6,15 @@ otherwise than they stand, they are parsed one by one.
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from kafkalog._kernels.columns import join_lines
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import MOST_DEPTH, CommonType, Path, json_text, narrow_type, struct_array
 
@@ -57,7 +58,7 @@ class JsonValues:
         kind = narrow_type(self.common.type, paths)
         if pt.is_struct(kind) and not self.common.as_text and "list<item: null>" not in str(kind):
             # of lists of nothing but nulls Arrow's reader loses the length
-            table = _read_by_arrow(payloads, kind)
+            table = _read_by_arrow(payloads, kind, is_whole=paths is None)
             if table is not None:
                 return Decoded(_spread(table, payloads, kind))
         failures: dict[int, str] = {}
@@ -124,7 +125,7 @@ def _integer(text: str) -> int | float:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse, parse_int=_integer)
 
 
-def _depth(data: bytes) -> int:
+def _depth(data: bytes | npt.NDArray[np.uint8]) -> int:
     """How deeply brackets are nested; those in texts count too, so it is no less than the depth."""
     kinds = np.frombuffer(data, np.uint8)
     steps = ((kinds == 0x5B) | (kinds == _OPEN)).astype(np.int32) - ((kinds == 0x5D) | (kinds == _CLOSE))
@@ -184,11 +185,13 @@ def _shaped(value: Any, kind: pa.DataType, path: Path, as_text: set[Path], *, is
     return NotJson("another type than the values before have")
 
 
-def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None) -> pa.Table | None:
+def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None, *, is_whole: bool = False) -> pa.Table | None:
     """The values that are not null as rows of a table; None if they are to be parsed one by one.
 
     Each of them has to begin and end with a brace. Then none of them can continue in the next one: between the two
     there is no comma. So if there are as many objects as values, each value is one object.
+
+    With `is_whole`, each field of a value has to be one of the type.
     """
     valid = payloads.valid
     rows = np.flatnonzero(valid)
@@ -197,34 +200,45 @@ def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None) -> pa.Table | N
     start, stop = payloads.start[rows], payloads.stop[rows]
     if (payloads.data[start] != _OPEN).any() or (payloads.data[stop - 1] != _CLOSE).any():
         return None
-    first = int(start.min())
-    whole = payloads.data[first : int(stop.max())].tobytes()
-    text = b"\n".join([whole[a:b] for a, b in zip((start - first).tolist(), (stop - first).tolist(), strict=True)])
-    if len(text) > _BLOCK_BYTES or (
-        (text.count(b"[") > MOST_DEPTH or text.count(b"{") > rows.size + MOST_DEPTH) and (_depth(text) > MOST_DEPTH)
-    ):
+    lines = np.empty(int((stop - start).sum()) + rows.size, np.uint8)
+    _, most_open, has_newlines, has_letters = join_lines(start, stop, payloads.data, lines)
+    # a value that opens more than it closes cannot go on in the next one either
+    if lines.size > _BLOCK_BYTES or (most_open > MOST_DEPTH and _depth(lines) > MOST_DEPTH):
         return None
-    if b"NaN" in text or b"Inf" in text:
-        return None  # Arrow takes these for numbers
+    if has_letters and _has_odd_numbers(lines.tobytes()):
+        return None
     import pyarrow.json as pj
 
-    if kind is None:
-        options = pj.ParseOptions(newlines_in_values=True)
-    else:
-        options = pj.ParseOptions(
-            newlines_in_values=True, explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore"
-        )
+    options = pj.ParseOptions(
+        newlines_in_values=has_newlines,
+        explicit_schema=None if kind is None else pa.schema(list(kind)),
+        unexpected_field_behavior="infer" if kind is None else "error" if is_whole else "ignore",
+    )
     try:
-        if not text.isascii():
-            text.decode("utf-8")
+        if lines.max() >= 0x80:
+            lines.tobytes().decode("utf-8")
         table = pj.read_json(
-            io.BytesIO(text),
+            pa.BufferReader(pa.py_buffer(lines)),
             parse_options=options,
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
     return table if table.num_rows == rows.size else None
+
+
+def _has_odd_numbers(text: bytes) -> bool:
+    """Whether any of the numbers that Arrow takes and JSON has not stands outside of a string: NaN, Inf, Infinity."""
+    for word in (b"NaN", b"Inf"):
+        at = text.find(word)
+        while at >= 0:
+            # behind anything else it is within a string, or nothing that Arrow takes
+            if text[at - 1] in b" \t\r\n:,[-":
+                line = text[text.rfind(b"\n", 0, at) + 1 : at]  # strings have no newlines
+                if line.replace(b"\\\\", b"").replace(b'\\"', b"").count(b'"') % 2 == 0:
+                    return True
+            at = text.find(word, at + 1)
+    return False
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:
