@@ -15,12 +15,15 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog._kernels.columns import join_lines
+from kafkalog.values.formats.json_schema import UnfitError, conformed, lacking, nullable_type, overlaid
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import MOST_DEPTH, CommonType, Path, json_text, narrow_type, struct_array
 
 _INT64: Final = 2**63
 _OPEN, _CLOSE = ord("{"), ord("}")
 _BLOCK_BYTES: Final = 2**30
+_UNSAID: Final = pa.null()
+"""The type of values without a schema."""
 
 
 class JsonValues:
@@ -35,36 +38,43 @@ class JsonValues:
     def __init__(self) -> None:
         self.common = CommonType()
 
-    def learn(self, payloads: Payloads) -> None:
-        """Take note of the types of some values.
+    def learn(self, payloads: Payloads, said: pa.DataType = _UNSAID) -> None:
+        """Take note of the types of some values, of those that conform to what their schema says.
 
         Raises
         ------
         TooWideError
             They have too many different fields.
         """
-        table = _read_by_arrow(payloads, None)
+        self.common.add(nullable_type(said))
+        table = _read_by_arrow(payloads, nullable_type(said) if pt.is_struct(said) else None, "infer")
         if table is not None:
             self.common.add(_without_times(pa.struct(list(table.schema))))
             return
         for row in np.flatnonzero(payloads.valid).tolist():
-            value = parse(payloads.bytes(row) or b"")
+            value = parse(payloads.bytes(row) or b"", said)
             if not isinstance(value, NotJson):
                 for kind in _types_of(value):
                     self.common.add(kind)
 
-    def decode(self, payloads: Payloads, paths: list[Path] | None = None) -> Decoded:
-        """Decode values, with only the fields at some paths."""
-        kind = narrow_type(self.common.type, paths)
+    def decode(self, payloads: Payloads, paths: list[Path] | None = None, said: pa.DataType = _UNSAID) -> Decoded:
+        """Decode values, with only the fields at some paths; only these have to conform to what their schema says."""
+        kind, said = narrow_type(self.common.type, paths), narrow_type(said, paths)
         if pt.is_struct(kind) and not self.common.as_text and "list<item: null>" not in str(kind):
             # of lists of nothing but nulls Arrow's reader loses the length
-            table = _read_by_arrow(payloads, kind, is_whole=paths is None)
+            own = overlaid(kind, said)
+            table = _read_by_arrow(payloads, own, "error" if paths is None else "ignore")
             if table is not None:
-                return Decoded(_spread(table, payloads, kind))
-        failures: dict[int, str] = {}
+                array = _spread(table, payloads, own)
+                failures = lacking(array, said)
+                if not failures:
+                    return Decoded(self.common.fit(array, kind))
+                array = array.take(pa.array(np.arange(len(array)), mask=np.isin(np.arange(len(array)), [*failures])))
+                return Decoded(self.common.fit(array, kind), failures)
+        failures = {}
         values: list[Any] = [None] * len(payloads)
         for row in np.flatnonzero(payloads.valid).tolist():
-            value = parse(payloads.bytes(row) or b"")
+            value = parse(payloads.bytes(row) or b"", said)
             if not isinstance(value, NotJson):
                 value = _shaped(value, kind, (), self.common.as_text, is_whole=paths is None)
             if isinstance(value, NotJson):
@@ -81,10 +91,11 @@ class NotJson:
         self.why = why
 
 
-def parse(data: bytes) -> Any:
+def parse(data: bytes, said: pa.DataType = _UNSAID) -> Any:
     """The value that JSON text stands for, or `NotJson`.
 
-    Stricter than Python's parser: no NaN, no name twice in an object, no half of a surrogate pair, no deep nesting.
+    Stricter than Python's parser: no NaN, no name twice in an object, no half of a surrogate pair, no deep nesting; and
+    it conforms to what its schema says.
     """
     if data.count(b"[") + data.count(b"{") > MOST_DEPTH and _depth(data) > MOST_DEPTH:
         return NotJson(f"JSON nested more than {MOST_DEPTH} deep")
@@ -93,13 +104,15 @@ def parse(data: bytes) -> Any:
         value = _DECODER.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return conformed(value, said)
     except UnicodeError:
         return NotJson("not UTF-8")
+    except UnfitError as error:
+        return NotJson(str(error))
     except _TwiceError:
         return NotJson("a JSON object with the same name twice")
     except (ValueError, RecursionError):
         return NotJson("not JSON")
-    return value
 
 
 class _TwiceError(ValueError):
@@ -185,13 +198,13 @@ def _shaped(value: Any, kind: pa.DataType, path: Path, as_text: set[Path], *, is
     return NotJson("another type than the values before have")
 
 
-def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None, *, is_whole: bool = False) -> pa.Table | None:
+def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None, others: str) -> pa.Table | None:
     """The values that are not null as rows of a table; None if they are to be parsed one by one.
 
     Each of them has to begin and end with a brace. Then none of them can continue in the next one: between the two
     there is no comma. So if there are as many objects as values, each value is one object.
 
-    With `is_whole`, each field of a value has to be one of the type.
+    `others` is what Arrow's reader does about fields that the type does not have.
     """
     valid = payloads.valid
     rows = np.flatnonzero(valid)
@@ -212,7 +225,7 @@ def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None, *, is_whole: bo
     options = pj.ParseOptions(
         newlines_in_values=has_newlines,
         explicit_schema=None if kind is None else pa.schema(list(kind)),
-        unexpected_field_behavior="infer" if kind is None else "error" if is_whole else "ignore",
+        unexpected_field_behavior=others,
     )
     try:
         if lines.max() >= 0x80:

@@ -178,7 +178,7 @@ def test_mutants_are_decoded_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> N
             data[at : at + rng.randrange(3)] = rng.choice(parts)
             values[row] = rng.choice([bytes(data), bytes(data), b"{" + bytes(data) + b"}", None])
         payloads = Payloads.of(pa.array(values, pa.binary()))
-        n_by_arrow += by_arrow(payloads, None) is not None
+        n_by_arrow += by_arrow(payloads, None, "infer") is not None
         _, found = decoded(values)
         monkeypatch.setattr(json_text, "_read_by_arrow", lambda *_, **__: None)
         _, expected = decoded(values)
