@@ -29,6 +29,12 @@ def test_without_options_everything_is_read_but_internal_topics() -> None:
         assert parse(path=path).topics.wants(kf.TopicPartition("__consumer_offsets", 3))
 
 
+def test_a_path_may_be_a_url_of_a_local_file() -> None:
+    assert parse(path="/a:b").paths == ("/a:b",)
+    assert parse(path="logs/t-0").paths == ("logs/t-0",)
+    assert parse(paths='["file:///a%20b", "file:/c"]').paths == ("/a b", "/c")
+
+
 @pytest.mark.parametrize(
     ("options", "topics"),
     [
@@ -94,6 +100,7 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
         ({"taskBytes": "0"}, "number of bytes"),
         ({"where": "x"}, "Python function"),
         ({"paths": "x"}, "paths"),
+        ({"path": "hdfs://host/log"}, "not on hdfs:"),
         ({"latest": "value"}, "latest must be key"),
         ({"latest": "key", "maxRecordsPerPartition": "5"}, "maxRecordsPerPartition divides partitions"),
     ],
