@@ -83,6 +83,6 @@ def test_a_second_file_of_an_offset_is_named_and_cannot_be_chosen(log_dir: Path,
     directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
     second = shutil.copy(directory / f"{0:020d}.log", directory / "0.log")
     for report in (kafkalog.reindex(directory, dry_run=True), kafkalog.salvage(tmp_path, dry_run=True)):
-        assert [(one.path, one.reason) for one in report.findings if one.damage] == [(str(second), "unknown_file")]
+        assert [(one.path, one.reason) for one in report.findings.rows if one.damage] == [(str(second), "unknown_file")]
     with pytest.raises(NotKafkaError, match="has the same offset"):
         kafkalog.salvage(second, dry_run=True)
