@@ -24,7 +24,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("format", "functions", "html", "text"),
     ("errors",),
     ("parsing", "verbs"),
-    ("storage", "messages"),
+    ("storage", "protocol"),
     ("records",),
     ("state", "interchange"),
     ("indexes",),

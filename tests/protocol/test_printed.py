@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from kafkalog.messages.printed import printed_record, shown_record
+from kafkalog.protocol.printed import printed_record, shown_record
 
 UUID = bytes(range(16))
 PARTITION = b"\2t" + UUID + struct.pack(">i", 3) + b"\0"

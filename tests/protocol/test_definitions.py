@@ -9,7 +9,7 @@ from conformance.jars import class_path, java
 from message_definitions import definitions
 
 import kafkalog
-from kafkalog.messages.definitions import Versions, messages
+from kafkalog.protocol.definitions import Versions, messages
 
 DATA = Path(kafkalog.__file__).parent / "messages" / "definitions.json"
 

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Final
 
-from kafkalog.messages.definitions import Field, Message, messages
+from kafkalog.protocol.definitions import Field, Message, messages
 
 
 class MessageError(ValueError):

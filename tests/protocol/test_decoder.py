@@ -8,9 +8,9 @@ import pytest
 from effort import fuzz_inputs
 from message_bytes import encoded, made_up, uvarint
 
-from kafkalog.messages.decoder import MAX_ITEMS, MessageError, UnknownVersionError, decode_message
-from kafkalog.messages.definitions import messages
-from kafkalog.messages.json_form import json_form
+from kafkalog.protocol.decoder import MAX_ITEMS, MessageError, UnknownVersionError, decode_message
+from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.json_form import json_form
 
 
 def test_an_offset_commit_of_each_version() -> None:

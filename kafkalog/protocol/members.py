@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-from kafkalog.messages.decoder import MessageError, decode_message
-from kafkalog.messages.definitions import messages
-from kafkalog.messages.json_form import json_form
+from kafkalog.protocol.decoder import MessageError, decode_message
+from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.json_form import json_form
 
 SUBSCRIPTION: Final = "ConsumerProtocolSubscription"
 ASSIGNMENT: Final = "ConsumerProtocolAssignment"

@@ -11,9 +11,9 @@ from golden_sets import unpacked
 
 import kafkalog
 from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA
-from kafkalog.messages.decoder import MessageError, UnknownVersionError
-from kafkalog.messages.framing import InternalRecord, decode_record
-from kafkalog.messages.printed import shown_record
+from kafkalog.protocol.decoder import MessageError, UnknownVersionError
+from kafkalog.protocol.framing import InternalRecord, decode_record
+from kafkalog.protocol.printed import shown_record
 
 _LINE = re.compile(r"\| offset: (\d+) .*? headerKeys: \[\] (?:key: (\{.*?\}) )?payload: (.*)")
 DUMPS = [("k44", "dumps"), ("k28", "dumps43")]

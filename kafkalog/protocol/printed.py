@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, TRANSACTION_STATE
-from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.framing import KEYED, UnknownTypeError, decode_record
-from kafkalog.messages.json_form import java_json, json_form
-from kafkalog.messages.members import ASSIGNMENT, decode_member, with_members
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.framing import KEYED, UnknownTypeError, decode_record
+from kafkalog.protocol.json_form import java_json, json_form
+from kafkalog.protocol.members import ASSIGNMENT, decode_member, with_members
 
 DELETED: Final = "<DELETE>"
 """What is printed as the value of a tombstone."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.messages.json_form import java_json
+from kafkalog.protocol.json_form import java_json
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from kafkalog.messages.definitions import Field, messages
+from kafkalog.protocol.definitions import Field, messages
 
 
 def json_form(name: str, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from kafkalog.format import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
-from kafkalog.messages.decoder import MessageError, Reader, UnknownVersionError, decode_message
-from kafkalog.messages.definitions import messages
+from kafkalog.protocol.decoder import MessageError, Reader, UnknownVersionError, decode_message
+from kafkalog.protocol.definitions import messages
 
 KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 """Topics whose records have keys."""
