@@ -23,7 +23,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("_kernels",),
     ("format", "functions", "html", "text"),
     ("errors",),
-    ("parsing", "verbs"),
+    ("parsing", "read_methods"),
     ("storage", "protocol"),
     ("records",),
     ("state", "interchange"),
@@ -79,7 +79,7 @@ WITH_CODE_IN_INIT = {"", "spark", "spark.pyspark_kafkalog", "cli"}
 IMPORT_BY_NAME = {"__init__", "cli.app"}
 """Modules that import others out of a list of their own."""
 
-VERBS = "verbs"
+READ_METHODS = "read_methods"
 """The one module whose imports point upwards: for types, and to `kafkalog` itself when a method is called."""
 
 # what a kernel may have of Python all the same: memory is handed out as objects
@@ -202,7 +202,7 @@ def _problems(module: str, item: Import) -> Iterator[str]:
         other = package_of(item.target.removeprefix("kafkalog").removeprefix(".") or "__init__")
         front_door = module == "__init__" and item.for_types  # it names, for type checkers, what it imports lazily
         # methods of the log's classes that are the functions of `kafkalog`
-        front_door |= module == VERBS and (item.for_types or (item.target == "kafkalog" and bool(item.where)))
+        front_door |= module == READ_METHODS and (item.for_types or (item.target == "kafkalog" and bool(item.where)))
         if other != package and RANKS[other] >= RANKS[package] and not front_door:
             yield f"imports {item.target} of {other}, which is not before {package}"
         elif package == "cli" and other == "spark" and not module.startswith("cli.writing.spark"):

@@ -26,11 +26,11 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
 from kafkalog.operations.exporting.resumed_directory import ResumedDirectory
 from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
+from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
-from kafkalog.verbs import ScanOptions
 
 PARTITION_KEYS: Final = ("topic", "partition", "date")
 TABLE_FORMATS: Final = ("delta", "iceberg")

@@ -43,6 +43,7 @@ from kafkalog.operations.exporting.export import (
     check_replaceable,
 )
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
+from kafkalog.read_methods import RecordOptions, TaskOptions
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
@@ -60,7 +61,6 @@ from kafkalog.spark.jobs.tables import (
 )
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
-from kafkalog.verbs import RecordOptions, TaskOptions
 
 SCHEMA: Final = pa.schema(
     [

@@ -1,4 +1,4 @@
-"""`Verbs`: the functions of `kafkalog` that read, as methods of `LogDir`, `Partition` and `Segment`; and their options.
+"""`ReadMethods`: the functions of `kafkalog` that read, as methods of logs; and the options of a scan.
 
 The functions are above this package. They are called through `kafkalog` itself, and only when they are used, so this is
 the one module whose imports point upwards.
@@ -98,7 +98,7 @@ class ScanOptions(TaskOptions, total=False):
     limits: Limits | None
 
 
-class Verbs:
+class ReadMethods:
     """What can be read of a log dir, a partition or a segment. The options are those of the functions."""
 
     def _repr_html_(self) -> str:
