@@ -9,7 +9,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import DEFAULT_LIMITS
 from kafkalog.log.searching.resync import Found, find_batches
-from kafkalog.log.searching.wrappers import read_wrappers
+from kafkalog.log.searching.wrapper_offsets import read_wrappers
 from kafkalog.storage.source import BufferSource
 
 

@@ -25,8 +25,8 @@ _MAGIC_END: Final = 17
 _LOOK_BACK: Final = 64  # runs, of which the nearest may be in a wrong place
 
 
-def with_batches_inside_links(source: ByteSource, found: Found, *, base_offset: int, limits: Limits) -> Found:
-    """Add the intact batches that are inside of damaged ones by chance.
+def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, limits: Limits) -> Found:
+    """Add the intact batches over which the size field of a damaged batch leads by chance.
 
     Parameters
     ----------
