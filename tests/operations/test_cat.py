@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.operations.records import Record, cat
+from kafkalog.operations.cat import Record, cat
 
 
 def test_records_are_those_of_a_scan(log_dir: Path) -> None:
