@@ -35,8 +35,7 @@ from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
-from kafkalog.spark.jobs.passes import two_passes
+from kafkalog.spark.jobs.finished_tasks import FinishedTasks, job_directory, key_of
 from kafkalog.spark.jobs.tables import (
     FILE_FIELDS,
     FINDING,
@@ -48,6 +47,7 @@ from kafkalog.spark.jobs.tables import (
     pack,
     run_now,
 )
+from kafkalog.spark.jobs.two_passes import two_passes
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
@@ -78,7 +78,7 @@ _INTERVALS: Final = pa.schema([("partition", pa.int32()), ("n_bytes", pa.int64()
 
 @dataclass(slots=True)
 class _Found:
-    """The result of reading a segment: in the ledger under `key`, or pickled in `data`; neither if it failed."""
+    """The result of reading a segment: stored under `key`, or pickled in `data`; neither if it failed."""
 
     key: str | None = None
     data: bytes | None = None
@@ -96,7 +96,7 @@ class _Writing:
     dry_run: bool
     now_ms: int | None
     limits: Limits
-    ledger: Ledger | None
+    finished: FinishedTasks | None
 
 
 def reindex(
@@ -170,10 +170,10 @@ def reindex(
         check_outside(work_dir, roots)
     # the stack unwinds in reverse: `output` is published, locks are released, and only then the results are removed
     with contextlib.ExitStack() as stack:
-        ledger = None
+        finished = None
         if work_dir is not None:
-            ledger = Ledger(os.path.realpath(work_dir))
-            stack.enter_context(ledger.held())
+            finished = FinishedTasks(os.path.realpath(work_dir))
+            stack.enter_context(finished.held())
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
             stack.enter_context(hold_partitions(one.path for one in chosen))
@@ -181,12 +181,12 @@ def reindex(
         if output is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(output)).path)
         now_ms = None if now is None else parse_milliseconds("now", now)
-        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, ledger)
+        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, finished)
         intervals = intervals_of(spark, chosen, index_interval_bytes, task_bytes, limits)
         with_producers = is_replayed(wanted)
 
         def of_segment(segment: Segment, interval: IndexInterval) -> _Found:
-            return _read(segment, interval.n_bytes, ledger, with_producers=with_producers)
+            return _read(segment, interval.n_bytes, finished, with_producers=with_producers)
 
         def of_partition(partition: Partition, interval: IndexInterval, found: list[_Found]) -> list[dict[str, Any]]:
             try:
@@ -226,20 +226,20 @@ def intervals_of(
     return [IndexInterval(row["n_bytes"], row["origin"]) for row in found.to_pylist()]
 
 
-def _read(segment: Segment, interval: int, ledger: Ledger | None, *, with_producers: bool) -> _Found:
+def _read(segment: Segment, interval: int, finished: FinishedTasks | None, *, with_producers: bool) -> _Found:
     start = time.monotonic()
     key = None
-    if ledger is not None:
+    if finished is not None:
         key = key_of("recover", interval, with_producers, segment.is_last, files=[segment.path])
-        if ledger.has(key):
+        if finished.has(key):
             return _Found(key, seconds=time.monotonic() - start)
     try:
         found = recover(segment, interval, with_producers=with_producers)
     except KafkalogError:
         return _Found()  # the second pass reads the segment again, and decides what the error means for the partition
-    if ledger is None or key is None:
+    if finished is None or key is None:
         return _Found(data=pickle.dumps(found), seconds=time.monotonic() - start)
-    ledger.put(key, found)
+    finished.put(key, found)
     return _Found(key, seconds=time.monotonic() - start)
 
 
@@ -258,7 +258,7 @@ def _write(
             is_in_place=writing.staged is None,
             damaged=writing.damaged,
             limits=writing.limits,
-            read=_reader(partition, states, writing.ledger),
+            read=_reader(partition, states, writing.finished),
         )
         rebuilder.run([rebuilder.plan(partition, None, writing.kinds, interval, writing.now_ms)], 1)
     return list(_rows(partition, interval, states, report, time.monotonic() - start))
@@ -275,7 +275,7 @@ def _target(partition: Partition, writing: _Writing, stack: contextlib.ExitStack
 
 
 def _reader(
-    partition: Partition, states: Sequence[_Found], ledger: Ledger | None
+    partition: Partition, states: Sequence[_Found], finished: FinishedTasks | None
 ) -> Callable[[Segment, int, bool], RecoveredSegment]:
     by_offset = {segment.base_offset: state for segment, state in zip(partition.segments, states, strict=True)}
 
@@ -285,8 +285,8 @@ def _reader(
         if state.data is not None:
             found = pickle.loads(state.data)
             state.data = None  # free the memory before the next segment
-        elif state.key is not None and ledger is not None:
-            found = ledger.find(state.key)
+        elif state.key is not None and finished is not None:
+            found = finished.find(state.key)
         if found is None:
             found = recover(segment, interval, with_producers=with_producers)
         found.segment = segment

@@ -13,7 +13,7 @@ import pytest
 import kafkalog
 import kafkalog.spark as jobs
 from kafkalog.spark.jobs import rebuild as rebuilding
-from kafkalog.spark.jobs.ledger import job_directory
+from kafkalog.spark.jobs.finished_tasks import job_directory
 from kafkalog.spark.jobs.tables import findings_of
 
 if TYPE_CHECKING:

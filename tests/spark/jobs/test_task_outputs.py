@@ -11,23 +11,23 @@ from kafkalog.storage.staging import staged_directory
 
 pytest.importorskip("pyspark")
 
-from kafkalog.spark.jobs.pieces import gather, piece
+from kafkalog.spark.jobs.task_outputs import gather, task_output
 
 
-def test_pieces_become_the_output(tmp_path: Path) -> None:
+def test_the_outputs_of_tasks_become_the_output(tmp_path: Path) -> None:
     with staged_directory(tmp_path / "out") as staged:
         for number, content in ((0, b"first"), (2, b"old"), (2, b"third")):
-            with piece(str(staged.path), number) as made, made.create(f"t-{number}/x") as file:
+            with task_output(str(staged.path), number) as made, made.create(f"t-{number}/x") as file:
                 file.write(content)
-        with pytest.raises(ZeroDivisionError), piece(str(staged.path), 1) as made:
+        with pytest.raises(ZeroDivisionError), task_output(str(staged.path), 1) as made:
             made.create("t-1/x").write(bytes(1 // 0))
         gather(staged, 3)
     assert tree(tmp_path / "out") == {"t-0/x": b"first", "t-2/x": b"third"}
 
 
-def test_the_content_of_directories_in_pieces_is_moved_on_request(tmp_path: Path) -> None:
+def test_the_content_of_directories_in_the_outputs_of_tasks_is_moved_on_request(tmp_path: Path) -> None:
     with staged_directory(tmp_path / "out") as staged:
-        with piece(str(staged.path), 0) as made:
+        with task_output(str(staged.path), 0) as made:
             made.create("t-0/x").close()
             made.create("t-0/y").close()
         gather(staged, 1, levels=2)

@@ -1,7 +1,7 @@
-"""The output of a job that tasks write in pieces: each a directory of its own, which the driver takes apart at the end.
+"""The output of a job: each task writes a directory of its own, and the driver moves what is in them into the output.
 
-Spark may run a task twice, so a piece appears only when it is complete, and replaces an earlier one. The output itself
-appears when the driver has all pieces.
+Spark may run a task twice, so the directory of a task appears only when it is complete, and replaces an earlier one.
+The output itself appears when the driver has moved everything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkalog.storage.atomic import writing
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
 
-def piece(staged: str, number: int) -> AbstractContextManager[StagedDirectory]:
+def task_output(staged: str, number: int) -> AbstractContextManager[StagedDirectory]:
     """The directory that a task fills, complete and durable when the block ends.
 
     Parameters
@@ -28,15 +28,15 @@ def piece(staged: str, number: int) -> AbstractContextManager[StagedDirectory]:
 
 
 def gather(staged: StagedDirectory, n: int, *, levels: int = 1) -> None:
-    """Move what is in the pieces into the staged output.
+    """Move what is in the tasks' directories into the staged output.
 
     Parameters
     ----------
     staged : StagedDirectory
     n : int
-        Number of tasks; one without a piece wrote nothing.
+        Number of tasks; one without a directory wrote nothing.
     levels : int
-        2 if the content of the directories in the pieces is moved.
+        2 if the content of the directories in them is moved.
 
     Raises
     ------
@@ -60,4 +60,4 @@ def _empty(directory: Path, target: Path, levels: int) -> None:
 
 
 def _path(staged: Path, number: int) -> Path:
-    return staged / f".piece-{number}"
+    return staged / f".task-{number}"

@@ -31,7 +31,7 @@ _LOCK: Final = "lock"
 _RESULT: Final = "result"
 
 
-class Ledger:
+class FinishedTasks:
     """The results of finished tasks, pickled.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The ledger of a job keeps others out, and knows what its results depend on."""
+"""A directory of finished tasks is that of one job at a time, and its keys depend on all that the results do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import kafkalog.spark as jobs
 from kafkalog.errors import UnsafePathError
-from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
+from kafkalog.spark.jobs.finished_tasks import FinishedTasks, job_directory, key_of
 from kafkalog.storage.broker_lock import hold_locks
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ def test_a_running_broker_or_another_job_keeps_a_job_out(
     (log_dir_copy / ".lock").touch()
     with hold_locks([log_dir_copy]), pytest.raises(UnsafePathError, match="a broker holds"):
         jobs.reindex(spark, log_dir_copy, in_place=True)
-    with Ledger(str(job_directory(tmp_path / "out"))).held(), pytest.raises(UnsafePathError, match="another job"):
+    with (
+        FinishedTasks(str(job_directory(tmp_path / "out"))).held(),
+        pytest.raises(UnsafePathError, match="another job"),
+    ):
         jobs.export(spark, log_dir_copy, tmp_path / "out")
     with pytest.raises(UnsafePathError):
         jobs.export(spark, log_dir_copy, log_dir_copy / "out")
