@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from kafkalog.operations.loading.install import InstallReport, install
     from kafkalog.operations.loading.load import load, write_table
     from kafkalog.operations.loading.report import LoadResult
-    from kafkalog.operations.rebuilding.rebuild import reindex
+    from kafkalog.operations.rebuilding.reindex import reindex
     from kafkalog.operations.rebuilding.report import RebuildReport
     from kafkalog.operations.trace_lookup import Trace
     from kafkalog.operations.verifying.segment import VerifiedSegment
@@ -130,7 +130,7 @@ _HOMES = {
     "operations.loading.load": ("load", "write_table"),
     "operations.loading.report": ("LoadResult",),
     "operations.inspecting": ("PartitionEpochs", "epochs", "index_stats", "lookup", "ls", "producers"),
-    "operations.rebuilding.rebuild": ("reindex",),
+    "operations.rebuilding.reindex": ("reindex",),
     "operations.rebuilding.report": ("RebuildReport",),
     "operations.cat": ("Record", "cat"),
     "operations.trace_lookup": ("Trace",),

@@ -29,10 +29,10 @@ from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval
-from kafkalog.operations.rebuilding.outputs import DryRun, InPlace, OutputDirectory, Target
-from kafkalog.operations.rebuilding.rebuild import DEFAULT_KINDS, check_options
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
+from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
+from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, Target
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.finished_tasks import FinishedTasks, job_directory, key_of

@@ -18,9 +18,9 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import check_paths, choose
-from kafkalog.operations.rebuilding.outputs import target_for
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile
+from kafkalog.operations.rebuilding.target import target_for
 from kafkalog.parsing import integer, one_of, parse_milliseconds
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 

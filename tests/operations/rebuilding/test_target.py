@@ -11,8 +11,8 @@ from rebuilds import EPOCHS, batches_of, files_in
 import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.errors import UnsafePathError
-from kafkalog.operations.rebuilding.outputs import BACKUP_SUFFIX
 from kafkalog.operations.rebuilding.rebuilder import KINDS
+from kafkalog.operations.rebuilding.target import BACKUP_SUFFIX
 
 
 def test_in_place_replaces_what_is_wrong_and_keeps_the_old(partition: Path) -> None:

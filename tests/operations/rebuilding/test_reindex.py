@@ -114,7 +114,7 @@ import shutil, sys
 from pathlib import Path
 from faults import is_killed_at
 import kafkalog
-from kafkalog.operations.rebuilding.rebuild import KINDS
+from kafkalog.operations.rebuilding.reindex import KINDS
 damaged, root = Path(sys.argv[1]), Path(sys.argv[2])
 for n in range(1, 10**6, int(sys.argv[3])):
     target = root / str(n) / damaged.name
