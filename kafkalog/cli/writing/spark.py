@@ -301,7 +301,7 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     changes: dict[str, int] = {}
     n_backups = 0
     with running(args, console) as spark:
-        from kafkalog.spark.jobs.rebuild import reindex as run_job
+        from kafkalog.spark.jobs.reindex import reindex as run_job
 
         frame = run_job(spark, path_of(args), **options, work_dir=args.work_dir, **task_bytes(args))
         for row in _rows(frame):

@@ -2,7 +2,7 @@
 
     `scan`            records and batches as DataFrames
     `verify`          `kafkalog.verify` as a job
-    `rebuild`         `kafkalog.reindex` as a job
+    `reindex`         `kafkalog.reindex` as a job
     `salvage`         `kafkalog.salvage` as a job
     `recover`         `kafkalog.recover` as a job
     `export`          `kafkalog.export` as a job

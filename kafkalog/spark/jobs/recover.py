@@ -28,7 +28,7 @@ from kafkalog.repair.recovering.recover import RecoveryRun, finish_root, plan_re
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.rebuild import intervals_of
+from kafkalog.spark.jobs.reindex import intervals_of
 from kafkalog.spark.jobs.tables import (
     FILE_FIELDS,
     FINDING,

@@ -12,7 +12,7 @@ import pytest
 
 import kafkalog
 import kafkalog.spark as jobs
-from kafkalog.spark.jobs import rebuild as rebuilding
+from kafkalog.spark.jobs import reindex as reindexing
 from kafkalog.spark.jobs.finished_tasks import job_directory
 from kafkalog.spark.jobs.tables import findings_of
 
@@ -67,7 +67,7 @@ def test_a_rebuild_goes_on_where_it_was_stopped(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(rebuilding, "run_now", then_fail)
+        patch.setattr(reindexing, "run_now", then_fail)
         with pytest.raises(KeyboardInterrupt):
             jobs.reindex(spark, log_dir, topics=["p-multi"], output=out, index_interval_bytes=0)
     assert [path.name for path in tmp_path.iterdir()] == [".out.kafkalog-job"]
