@@ -12,7 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Certainty, FileChangedError, Finding, Limits, Reason
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Sink
+from kafkalog.operations.converting.partition import Sink
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
 from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, gather, reason_of
 from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedPartition, SalvagedSegment

@@ -19,7 +19,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Sink
+from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.repair.salvaging.output import PartitionOutput, Quarantine
