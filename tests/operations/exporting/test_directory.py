@@ -13,7 +13,7 @@ from lakes import grow
 
 import kafkalog
 from kafkalog.cli.app import main
-from kafkalog.operations.exporting import resumed_directory as resuming
+from kafkalog.operations.exporting import directory as exporting
 from kafkalog.storage import staging
 
 KEYS = ["topic", "partition"]
@@ -77,9 +77,9 @@ def test_a_log_that_lost_its_end_or_is_another_is_refused(root: Path, lake: Path
     grow(tmp_path / "others", 3)
     with pytest.raises(kafkalog.FileChangedError, match="ends at 3, and was exported up to 20"):
         run(tmp_path / "others", lake)
-    manifest = json.loads((lake / resuming.MANIFEST).read_text())
+    manifest = json.loads((lake / exporting.MANIFEST).read_text())
     manifest["partitions"]["orders-0"]["topic_id"] = "A" * 22
-    (lake / resuming.MANIFEST).write_text(json.dumps(manifest))
+    (lake / exporting.MANIFEST).write_text(json.dumps(manifest))
     (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: " + "B" * 22 + "\n")
     with pytest.raises(kafkalog.FileChangedError, match="made anew"):
         run(root, lake)
@@ -99,7 +99,7 @@ def test_a_directory_that_no_resumed_export_made_is_refused(root: Path, lake: Pa
     kafkalog.export(root, lake, partition_by=KEYS)
     with pytest.raises(kafkalog.OutputExistsError, match="no export with resume made it"):
         run(root, lake)
-    (lake / resuming.MANIFEST).write_text("{}")
+    (lake / exporting.MANIFEST).write_text("{}")
     with pytest.raises(kafkalog.errors.SidecarError, match="no manifest of an export"):
         run(root, lake)
     with pytest.raises(kafkalog.UnsafePathError):
@@ -107,7 +107,7 @@ def test_a_directory_that_no_resumed_export_made_is_refused(root: Path, lake: Pa
 
 
 def test_two_exports_at_a_time_are_refused(root: Path, lake: Path) -> None:
-    one = resuming.ResumedDirectory(lake)
+    one = exporting.ResumedDirectory(lake)
     with pytest.raises(kafkalog.UnsafePathError, match="another process exports into it"):
         run(root, lake)
     one.close()
@@ -135,7 +135,7 @@ def test_a_run_that_dies_while_it_commits_is_finished_by_the_next(
     grow(root, 20)
     for partition in (1, 2, 3):
         grow(root, 7, partition)
-    actual = getattr(resuming, call)
+    actual = getattr(exporting, call)
     for at in range(1, 6):
         calls = 0
 
@@ -147,7 +147,7 @@ def test_a_run_that_dies_while_it_commits_is_finished_by_the_next(
             return actual(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(resuming, call, die)
+            patch.setattr(exporting, call, die)
             try:
                 run(root, lake)
             except KeyboardInterrupt:
