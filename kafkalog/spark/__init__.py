@@ -1,6 +1,6 @@
 """Kafka's log on Spark: a data source, and jobs for a cluster or one machine; needs ``kafkalog[spark]``.
 
-    `source`          the data source "kafkalog", for `spark.read` and `readStream`
+    `data_source`     the data source "kafkalog", for `spark.read` and `readStream`
     `source_options`  its options
     `decoded`         decoded keys and values: options, and their types in Spark
     `offsets`         topics, offsets and timestamps in options to offset ranges
@@ -62,6 +62,6 @@ def register(spark: SparkSession) -> None:
     ----------
     spark : pyspark.sql.SparkSession
     """
-    from kafkalog.spark.source import KafkaLogSource
+    from kafkalog.spark.data_source import KafkaLogSource
 
     spark.dataSource.register(KafkaLogSource)
