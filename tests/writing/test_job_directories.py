@@ -14,7 +14,7 @@ from staged_jobs import make_log_dir, stage
 from kafkalog.errors import UnsafePathError
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing.job_commit import commit, recover
-from kafkalog.writing.staging_area import StagingArea, this_owner
+from kafkalog.writing.job_directories import StagingArea, this_owner
 
 
 @pytest.fixture
