@@ -162,7 +162,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from faults import is_killed_at
-from test_destination import begin, go_on
+from test_partition_staging import begin, go_on
 root, scenario, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for n in range(1, 5000, step):
     path = root / str(n) / "logs" / "orders-0"

@@ -29,7 +29,7 @@ from kafkalog.writing.log_end import LogEnd, read_log_end
 from kafkalog.writing.partition_files import PartitionFiles
 
 
-class Destination:
+class PartitionStaging:
     """A partition directory that is being created or appended to.
 
     Parameters
