@@ -5,5 +5,5 @@
     `destinations`  opens the partitions, and places the changed files and checkpoints
     `prefix`        the first bytes of a segment, as a segment
 
-The rest is `repair.recovering` and `repair.outputs`.
+The rest is `repair.recovering` and `repair.placement`.
 """

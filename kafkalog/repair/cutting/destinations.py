@@ -10,7 +10,7 @@ from pathlib import Path
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, Limits, Reason
 from kafkalog.log.log_dir import is_partition_directory
-from kafkalog.repair.outputs import PartitionOutput, Placed, Placement
+from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.repair.startup.file_names import partition_directories
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets

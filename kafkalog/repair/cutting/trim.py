@@ -12,7 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.destinations import Destinations
-from kafkalog.repair.outputs import PartitionOutput, Placement
+from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs

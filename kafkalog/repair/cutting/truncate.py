@@ -17,7 +17,7 @@ from kafkalog.operations.rebuilding.target import Target
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.destinations import Destinations
 from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
-from kafkalog.repair.outputs import PartitionOutput, Placement
+from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan

@@ -15,7 +15,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.report import RebuiltFile
 from kafkalog.operations.rebuilding.target import old_content
-from kafkalog.repair.outputs import PartitionOutput
+from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs

@@ -23,7 +23,7 @@ from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import parse_milliseconds
-from kafkalog.repair.outputs import PartitionOutput, Placed, Placement
+from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.recover import RecoveryRun, finish_root, plan_recovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets

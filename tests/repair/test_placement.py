@@ -13,7 +13,7 @@ from faults import is_killed_at
 from files import content, offsets_of
 
 import kafkalog
-from kafkalog.repair.outputs import Placement
+from kafkalog.repair.placement import Placement
 
 STEP = 5
 
