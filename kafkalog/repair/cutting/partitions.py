@@ -20,7 +20,7 @@ from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 
 
-class Destinations:
+class CutPartitions:
     """The partitions under a path, and where their changed files go.
 
     Parameters
