@@ -72,7 +72,7 @@ class Quarantine:
             self._file.write(data)
 
 
-class PartitionOutput:
+class PartitionSalvage:
     """Takes the planned segments of a partition, in order.
 
     Parameters
