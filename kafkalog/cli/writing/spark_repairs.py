@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_index_interval, add_limits, add_selection, timestamp
-from kafkalog.cli.repairing.destination import PATH
+from kafkalog.cli.repairing.output_options import PATH
 from kafkalog.cli.repairing.recover import show_partition, sum_up
 from kafkalog.cli.repairing.salvage import show_report
 from kafkalog.cli.scan_options import path_of

@@ -15,7 +15,7 @@ PATH: Final = (
 )
 
 
-def add_destination(parser: argparse.ArgumentParser) -> None:
+def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--output``, ``--in-place``, ``--dry-run``, ``--backup`` and ``--stage-in``."""
     group = parser.add_argument_group("where to (one of these)")
     where = group.add_mutually_exclusive_group(required=True)
@@ -35,7 +35,7 @@ def add_destination(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def destination(args: argparse.Namespace) -> dict[str, Any]:
+def output_options(args: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of the Python functions for these options.
 
     Raises
