@@ -1,4 +1,4 @@
-"""`kafkalog spark salvage` and `kafkalog spark recover`: the repairs that are work by bytes, as Spark jobs."""
+"""`kafkalog spark salvage` and `kafkalog spark recover` as Spark jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkalog.cli.repairing.output_options import PATH
 from kafkalog.cli.repairing.recover import show_partition, sum_up
 from kafkalog.cli.repairing.salvage import show_report
 from kafkalog.cli.scan_options import path_of
-from kafkalog.cli.writing.spark_running import MASTERS, add_job, running, task_bytes
+from kafkalog.cli.spark.running import MASTERS, add_job, running, task_bytes
 
 _SALVAGE: Final = HelpText(
     summary="save every intact batch of damaged logs",

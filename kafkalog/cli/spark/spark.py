@@ -1,4 +1,4 @@
-"""`kafkalog spark`: scan, batches, verify, reindex, export, salvage and recover as Spark jobs."""
+"""`kafkalog spark`: scan, batches, verify, reindex and export as Spark jobs; adds those of `repairs`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from kafkalog.cli.scan_options import (
     path_of,
     scan_options,
 )
+from kafkalog.cli.spark import repairs
+from kafkalog.cli.spark.running import MASTERS, add_job, running, task_bytes
 from kafkalog.cli.text import human_bytes, table
-from kafkalog.cli.writing import reindex, spark_repairs
-from kafkalog.cli.writing.spark_running import MASTERS, add_job, running, task_bytes
+from kafkalog.cli.writing import reindex
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -141,8 +142,8 @@ def add_parser(commands: Any) -> None:
     _add_verify(jobs)
     _add_rebuild(jobs)
     _add_export(jobs)
-    spark_repairs.add_salvage(jobs)
-    spark_repairs.add_recover(jobs)
+    repairs.add_salvage(jobs)
+    repairs.add_recover(jobs)
 
 
 def _add_scan(jobs: Any) -> None:

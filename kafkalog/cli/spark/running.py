@@ -1,4 +1,4 @@
-"""What all commands of `kafkalog spark` share: their options, and a session that tells its progress."""
+"""What all commands of `kafkalog spark` share: their options, and a session that shows its progress."""
 
 from __future__ import annotations
 
