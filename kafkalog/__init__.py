@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from kafkalog.operations.rebuilding.reindex import reindex
     from kafkalog.operations.rebuilding.report import RebuildReport
     from kafkalog.operations.trace_lookup import Trace
-    from kafkalog.operations.verifying.segment import VerifiedSegment
-    from kafkalog.operations.verifying.verify import Verification, VerifiedPartition, verify
+    from kafkalog.operations.verifying.report import Verification, VerifiedPartition, VerifiedSegment
+    from kafkalog.operations.verifying.verify import verify
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
@@ -134,8 +134,8 @@ _HOMES = {
     "operations.rebuilding.report": ("RebuildReport",),
     "operations.cat": ("Record", "cat"),
     "operations.trace_lookup": ("Trace",),
-    "operations.verifying.segment": ("VerifiedSegment",),
-    "operations.verifying.verify": ("Verification", "VerifiedPartition", "verify"),
+    "operations.verifying.report": ("Verification", "VerifiedPartition", "VerifiedSegment"),
+    "operations.verifying.verify": ("verify",),
     "records.batch_table": ("BatchTable",),
     "records.codecs": ("Compression",),
     "records.columns": ("BinaryColumn", "HeadersColumn", "RecordColumns"),

@@ -20,8 +20,9 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck, VerifiedSegment
-from kafkalog.operations.verifying.verify import VerifiedPartition, partitions_to_verify, verified_partition
+from kafkalog.operations.verifying.report import VerifiedPartition, VerifiedSegment
+from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck
+from kafkalog.operations.verifying.verify import partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.finished_tasks import FinishedTasks, key_of
 from kafkalog.spark.jobs.tables import FINDING, MAX_FINDINGS, batch_of, finding_rows, frame_of, run_now
