@@ -8,12 +8,12 @@ from typing import Any
 
 import builder
 import pytest
-from kafkalog.spark.source import KafkaLogSource
 
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError
 from kafkalog.scanning.planning import plan
+from kafkalog.spark.data_source import KafkaLogSource
 
 pytestmark = pytest.mark.spark
 
