@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,9 +22,11 @@ from conformance.kafka import QUICK_JVM
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.repair.startup.forecast import PartitionForecast
+from kafkalog.repair.startup.preflight import BrokerVersion
 
-VERSIONS = {"4.3": "Opened43.java", "2.8": "Opened28.java"}
+VERSIONS: dict[BrokerVersion, str] = {"4.3": "Opened43.java", "2.8": "Opened28.java"}
 _INTERVAL = 4096
+_SECONDS = 60.0
 _CASES_PER_JVM = 500
 """A load that fails leaves files open."""
 _WRITTEN = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
@@ -32,7 +35,7 @@ _WRITTEN = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-ep
 class Loader:
     """A JVM that loads log dirs one after the other."""
 
-    def __init__(self, version: str, folder: Path) -> None:
+    def __init__(self, version: BrokerVersion, folder: Path) -> None:
         program = java()
         jars = class_path(program) if version == "4.3" else class_path(program, OLD_KAFKA_VERSION)
         sources = Path(__file__).parent
@@ -54,13 +57,20 @@ class Loader:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{root}\t{'clean' if clean else 'unclean'}\n")
         self._process.stdin.flush()
-        found = {}
-        for line in self._process.stdout:
-            if line == "end\n":
-                return found
-            name, *answer = line.rstrip("\n").split("\t")
-            found[name] = answer
-        raise RuntimeError("the JVM is gone")
+        found: dict[str, list[str]] = {}
+        # some damage sends Kafka round in circles: it splits a segment, and finds that it has to split it
+        watch = threading.Timer(_SECONDS, self._process.kill)
+        watch.start()
+        try:
+            for line in self._process.stdout:
+                if line == "end\n":
+                    return found
+                name, *answer = line.rstrip("\n").split("\t")
+                found[name] = answer
+        finally:
+            watch.cancel()
+        self._n_left = 0
+        return {**found, "": ["hung"]}
 
     def _restart(self) -> None:
         self.close()
@@ -74,7 +84,8 @@ class Loader:
         if self._process is not None:
             with self._process as process:
                 assert process.stdin is not None
-                process.stdin.close()
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
 
 
 @dataclass
@@ -83,6 +94,8 @@ class Tally:
 
     n_dirs: int = 0
     n_partitions: int = 0
+    n_hung: int = 0
+    """Log dirs with which Kafka did not come to an end."""
     n_inside: int = 0
     """Partitions of which Kafka died while it decompressed a damaged v0 or v1 message; no forecast looks inside."""
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -94,12 +107,12 @@ class Tally:
         verdicts = ", ".join(f"{n:,} {name}" for name, n in sorted(self.verdicts.items()))
         return (
             f"{self.n_dirs:,} log dirs, {self.n_partitions:,} partitions ({verdicts}); files of {self.n_recovered:,}"
-            f" compared after recovery; died inside of a compressed message: {self.n_inside};"
+            f" compared after recovery; died inside of a compressed message: {self.n_inside}; hung: {self.n_hung};"
             f" {len(self.wrong)} disagreements"
         )
 
 
-def trial(loader: Loader, version: str, seed: int, number: int, folder: Path, tally: Tally) -> None:
+def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder: Path, tally: Tally) -> None:
     """Make a log dir, ask kafkalog, ask Kafka, compare."""
     rng = np.random.default_rng([seed, number, 1])
     root, ours = folder / "data", folder / "ours"
@@ -117,23 +130,16 @@ def trial(loader: Loader, version: str, seed: int, number: int, folder: Path, ta
     if any(path.is_dir() or _is_loop(path) for path in case.partition.iterdir()):
         return  # no crash makes these of a file
     what = f"{number} {version} {'clean' if is_clean else 'unclean'} {case.what}"
-    rows = {
-        Path(row.path).name: row
-        for row in kafkalog.preflight(
-            root,
-            broker=version,
-            clean=is_clean,
-            index_interval_bytes=_INTERVAL,
-            threads=1,  # type: ignore[arg-type]
-        ).partitions
-    }
+    forecast = kafkalog.preflight(root, broker=version, clean=is_clean, index_interval_bytes=_INTERVAL, threads=1)
+    rows = {Path(row.path).name: row for row in forecast.partitions}
     recovered = {}
     if version == "4.3" and not is_clean:
         report = kafkalog.recover(root, output=ours, index_interval_bytes=_INTERVAL, threads=1, now=_now())
         recovered = {Path(row.path).name: row for row in report.partitions}
     tally.n_dirs += 1
     for name, answer in loader.load(root, clean=is_clean).items():
-        if answer[0] == "raft":
+        if answer[0] in ("raft", "hung"):
+            tally.n_hung += answer[0] == "hung"
             continue
         if _is_inside_a_message(case.what[0], answer):
             tally.n_inside += 1
@@ -232,7 +238,7 @@ def _differences(ours: Path, theirs: Path, with_epochs: bool) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def loader(version: str, folder: Path) -> Iterator[Loader]:
+def loader(version: BrokerVersion, folder: Path) -> Iterator[Loader]:
     """A loader for a while."""
     one = Loader(version, folder)
     try:
@@ -241,7 +247,7 @@ def loader(version: str, folder: Path) -> Iterator[Loader]:
         one.close()
 
 
-def run(version: str, seed: int, numbers: range, folder: Path) -> Tally:
+def run(version: BrokerVersion, seed: int, numbers: range, folder: Path) -> Tally:
     """Make the trials with these numbers; each is the same every time, but for the clock."""
     tally = Tally()
     with loader(version, folder) as one:

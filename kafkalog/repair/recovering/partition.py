@@ -86,6 +86,7 @@ class PartitionRecovery:
             report.segments.append(_row(segment, "deleted", 0))
             self._remove_segment(segment)
         report.log_start_offset = report.log_end_offset = start
+        self.removed_segments.add(start)
         for suffix in (kf.LOG_SUFFIX, *_INDEXES[:2]):
             self.output.write(kf.segment_file_name(start, suffix), b"")
         for name in self.plan.files.names:
@@ -126,8 +127,11 @@ class PartitionRecovery:
             return problem
         for work in [*self.lone, *([] if self.main is None else [self.main])]:
             last = work.found[-1] if work.found else None
-            if last is not None and last.finding is not None and last.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
-                return str(last.finding)
+            for one in work.found:
+                if one.finding is not None and one.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+                    return str(one.finding)
+                if one.is_emptied and one.segment.base_offset in (*self.plan.lone, *self.plan.cut_before):
+                    return f"{one.finding}; without its offset index it is not emptied: a broker does not start"
             if work.is_stopped and (last is None or not (last.is_cut or last.is_emptied)):
                 return "a segment cannot be read to its end: see the findings"
             wanted = work.only or {segment.base_offset for segment in work.partition.segments}
