@@ -275,7 +275,7 @@ class _Call:
         self.largest = self._rates.largest
 
     def make(self, work: Callable[[kernels.Filler], tuple[int, int]]) -> int:
-        """Number of batches that `work` fills in, 0 if the first is unusual; `work` returns its ending and that number."""
+        """How many batches `work` fills in, 0 if the first is unusual; `work` returns its ending and that number."""
         limits, form, n_bytes = self._limits, self._form, self._n_bytes
         while True:
             arena = self._take_arena(n_bytes)
