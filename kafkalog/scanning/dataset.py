@@ -182,8 +182,8 @@ class ScanFragment:
 class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     """A scan, with the methods of a `pyarrow.dataset.Dataset`.
 
-    `to_batches`, `to_table`, `head`, `count_rows`, `filter` and `get_fragments` are those of a Dataset. Rows have no
-    numbers, so there is no `take`; what joins and sorts is an engine, or the table.
+    `to_batches`, `to_table`, `head`, `count_rows`, `filter` and `get_fragments` are those of a Dataset. There is no
+    `take`, since rows have no numbers, and no join or sort: an engine or a table does that.
 
     Parameters
     ----------
@@ -191,8 +191,8 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
 
     Notes
     -----
-    Code that is compiled into Arrow does not call these methods. So that it finds an error and no missing memory, the
-    object is, to it, a dataset of one file that does not exist.
+    Arrow's compiled code bypasses these methods. For it the object is a dataset of one file that does not exist, so
+    that it reports an error instead of using memory that is not there.
     """
 
     def __init__(self, scan: Source) -> None:
@@ -262,11 +262,16 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
         return ScanDataset(self._scan.narrowed(None, expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ScanFragment]:
-        """The parts of the dataset, of `Scan.plan`, each with the records for which the filter is true."""
-        if not self._scan.can_be_narrowed:
-            yield ScanFragment(self._scan)
-            return
-        for part in self._scan.narrowed(None, _expression(filter)).plan():
+        """The parts of the dataset, of `Scan.plan`, each with the records for which the filter is true.
+
+        There is always one: DataFusion refuses to sort or join a dataset of none.
+        """
+        scan = self._scan
+        parts: Sequence[Source] = []
+        if scan.can_be_narrowed:
+            scan = scan.narrowed(None, _expression(filter))
+            parts = scan.plan()
+        for part in parts or [scan]:
             yield ScanFragment(part)
 
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
