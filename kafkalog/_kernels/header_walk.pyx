@@ -188,9 +188,9 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
         raise ValueError("the window lies outside any file")
     with nogil:
         status = walk_headers(
-            window, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, position, size_in_bytes, base_offset,
-            last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id,
-            producer_epoch, base_sequence, records_count, control_type)
+            window, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, position,
+            size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp,
+            max_timestamp, producer_id, producer_epoch, base_sequence, records_count, control_type)
     return status, n_rows, window_start + at, needed
 
 
@@ -285,7 +285,7 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
             filled += n_read
             status = OUTPUT_FULL
             while good and status == OUTPUT_FULL and n_rows < capacity:
-                # a header is looked at when its turn comes, because it is not in cache before; small ones many at a time
+                # a header is looked at when its turn comes, before that it is not in cache; small ones many at once
                 row = n_rows
                 status = walk_headers(
                     window, &at, filled, room_start, &previous_offset, &n_rows,
