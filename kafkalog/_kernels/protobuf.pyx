@@ -20,7 +20,7 @@ from kafkalog._kernels.protobuf_wire cimport (
 )
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, append_flat, append_null, append_offset,
-    append_text, append_validity, copied, cut, read_columns, release,
+    append_text, append_validity, cut, handed_over, read_columns, release,
 )
 from kafkalog._kernels.wire cimport OK, Cursor, remaining
 
@@ -313,7 +313,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     Returns
     -------
     list of tuple
-        For each column: number of values, validity (a byte each) or None, offsets or None, data or None; each as bytes.
+        For each column: number of values, and as buffers validity (a byte each), offsets and data, or None.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
@@ -330,7 +330,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     state.seen = <uint8_t*>calloc(nodes.shape[0], 1)
     state.oneofs = <int32_t*>calloc(n_oneofs + 1, sizeof(int32_t))
     try:
-        read_columns(&state.columns, columns, column_children, room)
+        read_columns(&state.columns, columns, column_children, room, n)
         if state.seen == NULL or state.oneofs == NULL:
             raise MemoryError
         state.nodes = <const Node*>&nodes[0, 0]
@@ -357,7 +357,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
                     break
         if status != OK:
             raise MemoryError
-        return [copied(&state.columns.all[i]) for i in range(m)]
+        return [handed_over(&state.columns.all[i]) for i in range(m)]
     finally:
         release(&state.columns, m)
         free(state.seen)
