@@ -164,6 +164,8 @@ class Pass:
                             del columns
                         if event.is_last:
                             self._leave(event.window)
+                    # the planner is ahead: what it found behind the damage at which the partition stopped does not
+                    # count
                     elif id(event.partition) not in self._stopped:
                         self.report(self._up_to_end(event.partition, event.finding))
                     del event
@@ -242,7 +244,7 @@ class Pass:
             yield error
 
     def _latest(self, partition: Partition) -> LatestOffsets:
-        """The offsets of the last records of the keys of a partition. What is found on the way is found again later."""
+        """The offsets of the last records of the keys of a partition. Findings are left to the pass that follows."""
         latest, one = LatestOffsets(), _SilentPass(self.query.of_keys(partition))
         for _, columns in one.run(["key", "offset"]):
             keys = columns["key"]
@@ -259,7 +261,7 @@ class Pass:
         form: Form,
         segment: Segment,
     ) -> RecordReader | None:
-        """What reads and decodes the batches of a segment that are wanted whole."""
+        """The reader of a segment; None if records of its batches have to be selected one by one."""
         query, selection = self.query, selections[segment]
         if not names or not selection.is_by_batch or selection.include_control:
             return None
@@ -269,7 +271,7 @@ class Pass:
         if selection.end_offset is not None:
             stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
         index = segment.offset_hint if query.threads > 1 else None
-        # those that are read or wait, and the two between which the consumer changes over
+        # windows that are read or wait, and the two that the consumer has while it goes from one to the next
         n_ahead, n_windows = (query.threads, query.threads + 3) if query.threads > 1 else (0, 2)
         return RecordReader(
             names,
@@ -397,7 +399,7 @@ def _is_done(event: _Event) -> bool:
 
 
 def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:
-    """Hand a call to the pool; what waits for its result."""
+    """Hand a call to the pool, and return the function that waits for its result."""
     return pool.submit(call).result
 
 
