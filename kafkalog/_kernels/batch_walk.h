@@ -234,6 +234,7 @@ KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int m
             const uint8_t *key = q + 1 + width_of_three;
             int64_t key_size = (uint32_t)raw[2] >> 1, key_is_null = raw[2] & 1;
             if (nulls) key_size &= key_is_null - 1;
+            /* one byte is left at least, for the size of the value */
             if (!KL_LIKELY(width_of_three) || key_size >= record_end - key) goto by_bytes;
             const uint8_t *value = key + key_size;
             value_width = kl_one_varint(value, &value_raw, way);
@@ -242,7 +243,7 @@ KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int m
             if (nulls) value_size &= value_is_null - 1;
             int64_t left = record_end - value - value_size;
             if (!KL_LIKELY(value_width) || left <= 0) goto by_bytes;
-            /* sizes that are negative, and so odd, are those of nulls; an offset does not lie before the first one */
+            /* zigzag: an odd number is negative, as a size that of a null; no offset lies before the first one */
             if (((length | raw[1] | (nulls ? 0 : raw[2] | value_raw)) & 1)) goto by_bytes;
             stamp = (int64_t)(raw[0] >> 1) ^ -(int64_t)(raw[0] & 1);
             delta = (uint32_t)raw[1] >> 1;
@@ -309,6 +310,7 @@ KL_API int kl_has_room_for_strings(const kl_columns *columns, int64_t size, int6
 KL_API int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
     if (!kl_has_room_for_strings(columns, size, count)) return 0;
     if (!columns->with_headers) return 1;
+    /* the worst case for all of the payload, once a batch: then no record has to look for room */
     return size <= columns->header_key.room - columns->header_key.used
         && size <= columns->header_value.room - columns->header_value.used
         && size / 2 <= columns->header_capacity - columns->n_headers;
