@@ -26,6 +26,7 @@ from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, R
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
+_MOST_EARLIER: Final = 4  # segments in which the originals of copied batches are looked for
 
 
 @dataclass(slots=True)
@@ -185,7 +186,6 @@ class SegmentReader:
             if is_end or (stop is not None and segment.base_offset >= stop):
                 break
             if not wanted(segment):
-                # where this segment ends is not known, and so no gap before the next one
                 previous = reached = None
                 continue
             self._report_gap(reached, segment.base_offset, report)
@@ -211,6 +211,7 @@ class SegmentReader:
                         report=report,
                         window_bytes=window_bytes,
                         reader=reader_for(segment),
+                        earlier=self._segments[max(number - _MOST_EARLIER, 0) : number],
                     )
                     for window in stream.windows(position):
                         end = max(window.start + window.data.size, int(window.batches.next_position[-1]))

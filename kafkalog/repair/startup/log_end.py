@@ -5,15 +5,14 @@ Mirrors `LogSegment.readNextOffset`, `FileRecords.searchForOffsetFromPosition` a
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, ReadError
 from kafkalog.log.segment import Segment
-from kafkalog.storage.source import ByteSource
+from kafkalog.storage.source import ByteSource, PreadSource
 
 _MAGIC_END = 17
 _MIN_SIZE = 14
@@ -21,6 +20,14 @@ _MIN_SIZE = 14
 
 class CorruptRecord(Exception):
     """Where a broker throws CorruptRecordException while it walks batches; the message says why."""
+
+    java_name = "CorruptRecordException"
+
+
+class IndexTooLarge(CorruptRecord):
+    """Where a broker cannot map an index, which ends its start, too."""
+
+    java_name = "IllegalArgumentException"
 
 
 class _Batch(NamedTuple):
@@ -53,29 +60,39 @@ def next_offset(segment: Segment) -> int:
 
 def _last_entry(segment: Segment) -> tuple[int, int]:
     """Offset of the last index entry, and the position from which a broker looks for it."""
-    path = segment.sidecar_path(kf.INDEX_SUFFIX)
     try:
-        data = path.read_bytes()
-    except OSError:
+        source = PreadSource(segment.sidecar_path(kf.INDEX_SUFFIX))
+    except ReadError:
         return segment.base_offset, 0
-    entries = np.frombuffer(data[: len(data) // 8 * 8], kf.OFFSET_INDEX_DTYPE)
-    if not entries.size:
-        return segment.base_offset, 0
-    target = segment.base_offset + int(entries["relative_offset"][-1])
-    # the last entry at or below the offset, found as a broker does: by a binary search that trusts the order
-    low, high, wanted = 0, entries.size - 1, int(entries["relative_offset"][-1])
-    if entries["relative_offset"][0] > wanted:
-        return target, 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        found = int(entries["relative_offset"][middle])
-        if found > wanted:
-            high = middle - 1
-        elif found < wanted:
-            low = middle
-        else:
-            low = high = middle
-    return target, max(int(entries["position"][low]), 0)
+    with source:
+        n = source.size // kf.OFFSET_INDEX_DTYPE.itemsize
+        if source.size > kf.MAX_RELATIVE_OFFSET:
+            raise IndexTooLarge(f"its index has {source.size} bytes: a broker cannot map it")
+        if not n:
+            return segment.base_offset, 0
+        wanted = _entry(source, n - 1)[0]
+        target = segment.base_offset + wanted
+        # the last entry at or below the offset, found as a broker does: by a binary search that trusts the order
+        low, high = 0, n - 1
+        if _entry(source, 0)[0] > wanted:
+            return target, 0
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = _entry(source, middle)[0]
+            if found > wanted:
+                high = middle - 1
+            elif found < wanted:
+                low = middle
+            else:
+                low = high = middle
+        return target, max(_entry(source, low)[1], 0)
+
+
+def _entry(source: ByteSource, number: int) -> tuple[int, int]:
+    """An entry of an offset index: its relative offset, and the position."""
+    size = kf.OFFSET_INDEX_DTYPE.itemsize
+    offset, position = struct.unpack(">ii", source.window(number * size, (number + 1) * size))
+    return offset, position
 
 
 def _walk(source: ByteSource, position: int) -> Iterator[_Batch]:
