@@ -5,14 +5,16 @@ Mirrors `LogSegment.readNextOffset`, `FileRecords.searchForOffsetFromPosition` a
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, ReadError
+from kafkalog.errors import KafkalogError
 from kafkalog.log.segment import Segment
-from kafkalog.storage.source import ByteSource, PreadSource
+from kafkalog.storage.source import ByteSource, size_of
 
 _MAGIC_END = 17
 _MIN_SIZE = 14
@@ -48,7 +50,17 @@ def next_offset(segment: Segment) -> int:
     Nothing checks the index: if its last entry leads behind the end, the log ends at the segment's base offset.
     Source: LogSegment.readNextOffset, Kafka 4.3.
     """
-    target, position = _last_entry(segment)
+    return _end(segment, *_last_entry(segment))
+
+
+def end_behind(segment: Segment, entries: npt.NDArray[np.void]) -> int:
+    """The same with other entries of the offset index, in order."""
+    if not entries.size:
+        return _end(segment, segment.base_offset, 0)
+    return _end(segment, segment.base_offset + int(entries["relative_offset"][-1]), int(entries["position"][-1]))
+
+
+def _end(segment: Segment, target: int, position: int) -> int:
     last = None
     with segment.open() as source:
         for batch in _walk(source, position):
@@ -60,39 +72,41 @@ def next_offset(segment: Segment) -> int:
 
 def _last_entry(segment: Segment) -> tuple[int, int]:
     """Offset of the last index entry, and the position from which a broker looks for it."""
-    try:
-        source = PreadSource(segment.sidecar_path(kf.INDEX_SUFFIX))
-    except ReadError:
+    entries = _index(segment)
+    if not entries.size:
         return segment.base_offset, 0
-    with source:
-        n = source.size // kf.OFFSET_INDEX_DTYPE.itemsize
-        if source.size > kf.MAX_RELATIVE_OFFSET:
-            raise IndexTooLarge(f"its index has {source.size} bytes: a broker cannot map it")
-        if not n:
-            return segment.base_offset, 0
-        wanted = _entry(source, n - 1)[0]
-        target = segment.base_offset + wanted
-        # the last entry at or below the offset, found as a broker does: by a binary search that trusts the order
-        low, high = 0, n - 1
-        if _entry(source, 0)[0] > wanted:
-            return target, 0
-        while low < high:
-            middle = (low + high + 1) // 2
-            found = _entry(source, middle)[0]
-            if found > wanted:
-                high = middle - 1
-            elif found < wanted:
-                low = middle
-            else:
-                low = high = middle
-        return target, max(_entry(source, low)[1], 0)
+    target = segment.base_offset + int(entries["relative_offset"][-1])
+    return target, _position_of(entries, int(entries["relative_offset"][-1]))
 
 
-def _entry(source: ByteSource, number: int) -> tuple[int, int]:
-    """An entry of an offset index: its relative offset, and the position."""
-    size = kf.OFFSET_INDEX_DTYPE.itemsize
-    offset, position = struct.unpack(">ii", source.window(number * size, (number + 1) * size))
-    return offset, position
+def _index(segment: Segment) -> npt.NDArray[np.void]:
+    """The entries, mapped: a file that is preallocated, or longer than any index, takes no memory."""
+    path = segment.sidecar_path(kf.INDEX_SUFFIX)
+    try:
+        n_bytes = size_of(path)
+        if n_bytes > kf.MAX_RELATIVE_OFFSET:
+            raise IndexTooLarge(f"its index has {n_bytes} bytes: a broker cannot map it")
+        n = n_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
+        return np.memmap(path, kf.OFFSET_INDEX_DTYPE, "r", shape=(n,)) if n else np.empty(0, kf.OFFSET_INDEX_DTYPE)
+    except OSError:
+        return np.empty(0, kf.OFFSET_INDEX_DTYPE)
+
+
+def _position_of(entries: npt.NDArray[np.void], wanted: int) -> int:
+    """The position at or below an offset, found as a broker does: by a binary search that trusts the order."""
+    low, high = 0, entries.size - 1
+    if not entries.size or entries["relative_offset"][0] > wanted:
+        return 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = int(entries["relative_offset"][middle])
+        if found > wanted:
+            high = middle - 1
+        elif found < wanted:
+            low = middle
+        else:
+            low = high = middle
+    return max(int(entries["position"][low]), 0)
 
 
 def _walk(source: ByteSource, position: int) -> Iterator[_Batch]:
@@ -111,16 +125,21 @@ def _walk(source: ByteSource, position: int) -> Iterator[_Batch]:
         position += kf.LOG_OVERHEAD + size
 
 
-def is_walkable(segment: Segment) -> str:
-    """Why a broker cannot walk a segment's headers, as it does to replay producers; "" if it can."""
+def is_walkable(segment: Segment, start_offset: int, end_offset: int) -> str:
+    """Why a broker cannot walk a segment's headers between two offsets, to replay producers; "" if it can."""
+    end = 0
     try:
-        for _ in segment.iter_batches():
-            pass
+        for batches in segment.iter_batches():
+            end = int(batches.next_position[-1])
+        if end == segment.size_in_bytes:
+            return ""
     except KafkalogError:
-        with segment.open() as source:
-            try:
-                for _ in _walk(source, 0):
-                    pass
-            except CorruptRecord as error:
-                return str(error)
+        pass
+    with segment.open() as source:
+        try:
+            for batch in _walk(source, _position_of(_index(segment), start_offset - segment.base_offset)):
+                if batch.last_offset >= end_offset:
+                    break
+        except CorruptRecord as error:
+            return str(error)
     return ""
