@@ -143,6 +143,7 @@ class SegmentReader:
         start_at: Callable[[Segment], int] = lambda segment: 0,
         reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
+        once: bool = True,
     ) -> Iterator[SegmentWindow]:
         """Windows that may hold selected records, in offset order.
 
@@ -165,6 +166,8 @@ class SegmentReader:
             Returns what reads those batches of a segment with which all is well, None for windows alone.
         statistics : ScanStatistics, optional
             Its counts are increased.
+        once : bool
+            Whether batches that an earlier segment has, too, are left out behind damage, if it is skipped.
 
         Raises
         ------
@@ -211,7 +214,7 @@ class SegmentReader:
                         report=report,
                         window_bytes=window_bytes,
                         reader=reader_for(segment),
-                        earlier=self._segments[max(number - _MOST_EARLIER, 0) : number],
+                        earlier=self._segments[max(number - _MOST_EARLIER, 0) : number] if once else (),
                     )
                     for window in stream.windows(position):
                         end = max(window.start + window.data.size, int(window.batches.next_position[-1]))

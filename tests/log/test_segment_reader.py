@@ -179,3 +179,6 @@ def test_batches_that_an_earlier_segment_has_too_are_given_once(tmp_path: Path, 
     with pytest.warns(kafkalog.CorruptionWarning, match=f"a copy of the batch at position .* of {0:020d}.log"):
         assert scan.to_numpy().offset.tolist() == list(range(12))
     assert sum(finding.n_records or 0 for finding in scan.findings) == 0
+    with pytest.warns(kafkalog.CorruptionWarning):
+        kafkalog.convert(tmp_path / "t-0", tmp_path / "u-0", on_corruption="skip")
+    assert kafkalog.scan(tmp_path / "u-0").to_numpy().offset.tolist() == list(range(12))
