@@ -69,6 +69,8 @@ DAMAGE = {
     # the neighbours leave room for so many
     "hole": (lambda size: (5 * size, bytes(3 * size)), (50, 79, 30, "at_most")),
     "offset": (lambda size: (5 * size + 4, b"\x40"), (50, 59, 10, "exact")),
+    # zeros over both numbers of the last batch, and nothing behind it to tell where it ended: it held ten records
+    "last": (lambda size: (19 * size + 23, bytes(38)), (190, 190, 1, "header")),
 }
 
 
