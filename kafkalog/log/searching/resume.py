@@ -19,7 +19,7 @@ from kafkalog.log.searching.choosing import choose
 from kafkalog.log.searching.inside_links import with_batches_inside_links
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import intact_batch_at, window_of
+from kafkalog.records.header_walk import intact_batch_at, walk, window_of
 from kafkalog.storage.source import ByteSource
 
 MOST_RUNS: Final = 2**16
@@ -53,7 +53,7 @@ class Resynchroniser:
         if row is None or self._start[row] > damaged:
             return None if row is None else int(self._start[row])
         # one of the log's own batches, to which the reader objects for another reason: the next one
-        behind = self._end_of(damaged) or int(self._end[row])
+        behind = self._end_of(damaged) or self._batch_behind(int(self._start[row]), int(self._end[row]), damaged)
         row = self._run_behind(behind)
         if row is not None and self._start[row] < behind and self._end_of(behind) is None:
             row = self._run_behind(int(self._end[row]))
@@ -74,17 +74,26 @@ class Resynchroniser:
         self._source.release(window.data, position)
         return int(window.batches.next_position[0])
 
+    def _batch_behind(self, start: int, end: int, position: int) -> int:
+        """Where the next batch of a run begins behind a position at which none of them does."""
+        for window in walk(self._source, start=start, stop=end, limits=self._limits):
+            ends = window.batches.next_position
+            self._source.release(window.data, window.start)
+            if ends[-1] > position:
+                return int(ends[np.searchsorted(ends, position, side="right")])
+        return end
+
     def leading_astray(self, window: Window) -> int | None:
         """Row of a damaged batch whose size field leads over batches of the log, or whose offsets are theirs, or None.
 
-        Only rows behind which offsets are missing, or no batch begins, are looked at.
+        Only rows behind which offsets are missing are looked at; all, if no batch begins behind the last.
         """
         batches = window.batches
         if window.valid is not None and window.valid.all():
             return None
         rows = np.flatnonzero(batches.base_offset[1:] > batches.last_offset[:-1] + 1)
         if self._leads_nowhere(batches):
-            rows = np.append(rows, len(batches) - 1)
+            rows = np.arange(len(batches))  # one before it may have led here
         if not rows.size:
             return None
         valid = valid_crcs(window, batches[rows]) if window.valid is None else window.valid[rows]

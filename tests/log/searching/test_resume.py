@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import builder
@@ -23,6 +23,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import lost_batch, valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.repair.salvaging.plan import plan_segment
+from kafkalog.storage.source import BufferSource
 
 KINDS = ("flip", "insert", "cut", "zero", "length", "garbage", "duplicate")
 
@@ -92,9 +93,9 @@ def n_records(batches: list[bytes]) -> int:
 
 
 def trials(
-    seed: int, n: int, sources: list[salvage_trials.Source]
+    seed: int, numbers: Iterable[int], sources: list[salvage_trials.Source]
 ) -> Iterator[tuple[int, salvage_trials.Source, str, bytes]]:
-    for number in range(n):
+    for number in numbers:
         rng = np.random.default_rng((seed, number))
         source, kind = sources[int(rng.integers(len(sources)))], KINDS[number % len(KINDS)]
         if kind == "duplicate":
@@ -106,9 +107,9 @@ def trials(
                 yield number, source, kind, salvage_trials.damage(rng, source, 1).data
 
 
-def check(seed: int, n: int, folder: Path, sources: list[salvage_trials.Source]) -> None:
+def check(seed: int, numbers: Sequence[int], folder: Path, sources: list[salvage_trials.Source]) -> None:
     n_unseen = 0
-    for number, source, kind, data in trials(seed, n, sources):
+    for number, source, kind, data in trials(seed, numbers, sources):
         log = folder / kf.segment_file_name(source.base_offset)
         log.write_bytes(data)
         given, findings = skipped(log)
@@ -136,18 +137,36 @@ def check(seed: int, n: int, folder: Path, sources: list[salvage_trials.Source])
             actual = n_records(source.batches) - n_records(given)
             is_sure = all(one.certainty != "header" for one in findings)
             assert lost >= actual or not is_sure, where
-    assert n_unseen <= n // 50 + 1
+    assert n_unseen <= len(numbers) // 50 + 1
 
 
 def test_skip_gives_exactly_the_undamaged_batches_that_salvage_keeps(
     tmp_path: Path, sources: list[salvage_trials.Source]
 ) -> None:
-    check(1, examples(3000), tmp_path, sources)
+    check(1, range(examples(3000)), tmp_path, sources)
 
 
 @pytest.mark.soak
 def test_skip_and_salvage_agree_on_many_damages(tmp_path: Path, sources: list[salvage_trials.Source]) -> None:
-    check(20261122, 50_000, tmp_path, sources)
+    check(20261122, range(50_000), tmp_path, sources)
+
+
+def test_what_trials_once_lost_is_there(tmp_path: Path, sources: list[salvage_trials.Source]) -> None:
+    # 8941: a damaged size field leads into an intact batch, to bytes that look like the header of another
+    check(20261122, [8941], tmp_path, sources)
+
+
+def test_behind_bytes_inside_an_intact_batch_the_next_one_follows() -> None:
+    data, size = dense(), len(dense(1))
+    with BufferSource(data) as source:
+        found = resume.Resynchroniser(source, start=0, base_offset=0, end_offset=2**63 - 1, limits=DEFAULT_LIMITS)
+        assert [found.after(at) for at in (1, 20 * size - 1, 20 * size, 20 * size + 1)] == [
+            size,
+            20 * size,
+            21 * size,
+            21 * size,
+        ]
+        assert found.after(len(data) - 1) is None
 
 
 @pytest.fixture
