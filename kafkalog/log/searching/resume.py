@@ -117,16 +117,18 @@ class Resynchroniser:
         """Whether the file goes on behind the last of some batches, but with no batch."""
         source, position, last = self._source, int(batches.next_position[-1]), int(batches.last_offset[-1])
         left = source.size - position
-        if left < _HEAD:
+        if left < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:
             return left > 0
-        data = window_of(source, position, position + _HEAD)
+        data = window_of(source, position, position + min(_HEAD, left))
         head = data.tobytes()
         source.release(data, position)
-        if len(head) < _HEAD:
+        if len(head) < min(_HEAD, left):
             return False  # the file was cut meanwhile
-        offset, size = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:12], "big", signed=True)
-        is_size = kf.MESSAGE_V0_OVERHEAD <= size <= left - kf.LOG_OVERHEAD
-        return offset <= last or not is_size or head[16] > 2
+        offset, size, magic = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:12], "big", signed=True), head[16]
+        if magic > 2 or not _LEAST_SIZES[magic] <= size <= left - kf.LOG_OVERHEAD:
+            return True
+        last_offset = offset + (int.from_bytes(head[23:27], "big", signed=True) if magic == 2 else 0)
+        return not last < offset <= last_offset < 2**63
 
     def _search(self) -> bool:
         """Search on; False if there is nothing more."""
@@ -154,4 +156,10 @@ class Resynchroniser:
         return True
 
 
-_HEAD: Final = 17  # bytes up to and including the magic
+_HEAD: Final = 27  # bytes up to the last offset delta
+_LEAST_SIZES: Final = (
+    kf.MESSAGE_V0_OVERHEAD,
+    kf.MESSAGE_V1_OVERHEAD,
+    kf.RECORD_BATCH_OVERHEAD - kf.LOG_OVERHEAD,
+)
+"""What a size field says of the smallest message or batch, by magic."""
