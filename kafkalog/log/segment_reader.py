@@ -428,7 +428,7 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
     why = "the log cleaner has not been here, so a segment seems to be missing"
     if is_compacted is None:
         why = "normal in a compacted topic; in others a segment is missing"
-    detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
+    detail = f"offsets {start}..{end} lie between two segments and in neither: {why}"
     return Finding(
         Reason.OFFSET_GAP,
         detail,
