@@ -18,10 +18,10 @@ from kafkalog.internal.reading import AsOf, read_records
 from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.framing import decode_record
-from kafkalog.messages.printed import DELETE_STATES, SEGMENT_STATES
 from kafkalog.parsing import Time, name_matcher
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.framing import decode_record
+from kafkalog.protocol.printed import DELETE_STATES, SEGMENT_STATES
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from kafkalog.format import SHARE_GROUP_STATE, TopicPartition
 from kafkalog.internal.reading import AsOf, Report, read_records
 from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
-from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.framing import decode_record
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.framing import decode_record
 
 _STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
 """By number (`RecordState`)."""

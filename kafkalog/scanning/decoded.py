@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from kafkalog.log.open import open_log_dir
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
+from kafkalog.read_methods import ScanOptions, no_attribute
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.execution import Pass
@@ -28,7 +30,23 @@ from kafkalog.values.conditions import Groups, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode
 from kafkalog.values.schemas import SchemaSource
-from kafkalog.verbs import ScanOptions
+
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("count", "num_rows", "n_records"), "count_rows()"),
+    **dict.fromkeys(("filter", "where"), "scan(..., filters=...)"),
+    **dict.fromkeys(("select", "project"), "scan(..., columns=...)"),
+    "limit": "head(n), scan(..., limit=n)",
+    **dict.fromkeys(("show", "take", "first"), "head(n)"),
+    "last": "tail(n)",
+    **dict.fromkeys(("to_arrow", "collect", "read", "to_pyarrow"), "to_table()"),
+    **dict.fromkeys(("to_df", "df", "toPandas"), "to_pandas()"),
+    "pl": "to_polars()",
+    **dict.fromkeys(("records", "to_pylist", "rows"), "kafkalog.cat(...)"),
+    **dict.fromkeys(
+        ("to_parquet", "write_parquet", "to_csv", "write_csv", "to_json", "write"), "kafkalog.export(scan, output)"
+    ),
+    "to_duckdb": 'duckdb.sql("select ... from scan")',
+}
 
 
 class DecodedScan(ArrowStream):
@@ -58,6 +76,12 @@ class DecodedScan(ArrowStream):
     @abstractmethod
     def _raw_batches(self, one: Pass) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Record batches before anything is decoded, with the path of the segment."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, with the right name where it is known."""
+            return no_attribute(self, name, _OTHER_NAMES)
 
     @property
     def schema(self) -> pa.Schema:
@@ -142,9 +166,10 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
     Raises
     ------
     ValueError
-        There is no such topic.
+        There is no such topic, and a format cannot do without schemas; that of JSON can.
     """
-    if not any(one.format in ("avro", "protobuf") and one.schema is None for one in formats.values()):
+    wanted = {one.format for one in formats.values() if one.has_frames and one.schema is None}
+    if not wanted:
         return None
     path: LogDir | Path
     if isinstance(target, LogDir):
@@ -153,6 +178,8 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
         place = target.paths[0] if isinstance(target, PartitionRanges) else target.path
         path = (place.parent if isinstance(target, Segment) else place).parent / f"{SCHEMAS_TOPIC}-0"
         exists = path.is_dir()
+    if not exists and wanted == {"jsonschema"}:
+        return None
     if not exists:
         raise ValueError(
             f"decode needs schemas, and there is no topic {SCHEMAS_TOPIC} here: give schemas=, or a schema in decode="

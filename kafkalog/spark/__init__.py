@@ -1,6 +1,6 @@
 """Kafka's log on Spark: a data source, and jobs for a cluster or one machine; needs ``kafkalog[spark]``.
 
-    `source`          the data source "kafkalog", for `spark.read` and `readStream`
+    `data_source`     the data source "kafkalog", for `spark.read` and `readStream`
     `source_options`  its options
     `decoded`         decoded keys and values: options, and their types in Spark
     `offsets`         topics, offsets and timestamps in options to offset ranges
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog.spark.jobs.export import export as export
-    from kafkalog.spark.jobs.rebuild import reindex as reindex
     from kafkalog.spark.jobs.recover import recover as recover
+    from kafkalog.spark.jobs.reindex import reindex as reindex
     from kafkalog.spark.jobs.salvage import salvage as salvage
     from kafkalog.spark.jobs.scan import batches as batches
     from kafkalog.spark.jobs.scan import scan as scan
@@ -42,13 +42,13 @@ def __getattr__(name: str) -> Any:
     """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
         from kafkalog.spark.jobs import export as exporting
-        from kafkalog.spark.jobs import rebuild as rebuilding
         from kafkalog.spark.jobs import recover as recovering
+        from kafkalog.spark.jobs import reindex as reindexing
         from kafkalog.spark.jobs import salvage as salvaging
         from kafkalog.spark.jobs import scan as reading
         from kafkalog.spark.jobs import verify as verifying
 
-        for module in (reading, verifying, rebuilding, recovering, salvaging, exporting):
+        for module in (reading, verifying, reindexing, recovering, salvaging, exporting):
             found = module.__dict__.get(name)
             if found is not None and found.__module__ == module.__name__:
                 return found
@@ -62,6 +62,6 @@ def register(spark: SparkSession) -> None:
     ----------
     spark : pyspark.sql.SparkSession
     """
-    from kafkalog.spark.source import KafkaLogSource
+    from kafkalog.spark.data_source import KafkaLogSource
 
     spark.dataSource.register(KafkaLogSource)

@@ -13,7 +13,7 @@ from effort import fuzz_inputs
 from message_bytes import encoded, made_up, uvarint
 
 import kafkalog
-from kafkalog.messages.definitions import messages
+from kafkalog.protocol.definitions import messages
 from kafkalog.state.cluster_image import ClusterMetadata
 
 NAMES = {message.name for message in messages().values() if message.topic == "__cluster_metadata"}
@@ -169,7 +169,7 @@ def test_made_up_records_are_applied_or_refused() -> None:
     image = ClusterMetadata()
     names = sorted(NAMES)
     n_refused = 0
-    for _ in range(fuzz_inputs() // 6):
+    for _ in range(fuzz_inputs(6)):
         message = messages()[rng.choice(names)]
         version = rng.randint(message.versions.first, message.versions.last)
         fields = made_up(message.fields, version, rng)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -27,11 +27,11 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
-from kafkalog.indexes.spacing import Spacing
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
+from kafkalog.operations.verifying.report import VerifiedSegment
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
@@ -63,49 +63,6 @@ class LogDirState:
         # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
         is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
         return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
-
-
-@dataclass(slots=True)
-class VerifiedSegment:
-    """The result of checking one segment.
-
-    Attributes
-    ----------
-    path : str
-        Path of the `.log`.
-    base_offset, last_offset : int
-        If there is no batch, `last_offset` is `base_offset - 1`.
-    size_in_bytes, n_batches : int
-    findings : list of Finding
-        Issues of the `.log` and its indexes.
-    n_more_findings : int
-        Number of findings beyond `Limits.max_findings`, which are counted but not kept.
-    has_aborted : bool
-        Whether there is an abort marker, or a control batch whose type cannot be read.
-    has_gaps : bool
-        Whether offsets are missing inside v2 batches, or between two adjacent batches.
-    spacing : Spacing or None
-        Distances between the entries of the offset index, in bytes of the `.log`; None if not measured.
-    epochs : int64[n, 2]
-        Leader epoch and first offset, one row for each change of the epoch.
-    """
-
-    path: str
-    base_offset: int
-    last_offset: int
-    size_in_bytes: int
-    n_batches: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    n_more_findings: int = 0
-    has_aborted: bool = False
-    has_gaps: bool = False
-    spacing: Spacing | None = None
-    epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
-
-    @property
-    def ok(self) -> bool:
-        """Whether no finding is damage."""
-        return not any(finding.damage for finding in self.findings)
 
 
 class SegmentCheck:
@@ -246,6 +203,9 @@ class SegmentCheck:
             detail = "a broker serves it as it is; one that recovers the segment cuts it off here"
             error = batch_error(STATUS["CRC_MISMATCH"], batches, row, str(segment.path), detail=detail)
             add(lost_batch(error, batches))
+        for finding in coherence.miscounted(batches[np.flatnonzero(valid)], str(segment.path)):
+            if not self._deep or finding.reason is not Reason.RECORD_COUNT:  # which decoding finds, too
+                add(finding)
         if not self._deep:
             return
         good = window if valid.all() else Window(window.data, window.start, batches[np.flatnonzero(valid)])

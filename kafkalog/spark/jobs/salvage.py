@@ -23,7 +23,6 @@ from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.repair.salvaging.report import SalvagedPartition, SalvageReport
 from kafkalog.repair.salvaging.salvage import finish_output, salvage_partition
 from kafkalog.scanning.ordered_pool import OrderedPool
-from kafkalog.spark.jobs.pieces import gather, piece
 from kafkalog.spark.jobs.tables import (
     FINDING,
     PICKLED_RESULTS,
@@ -35,6 +34,7 @@ from kafkalog.spark.jobs.tables import (
     map_tasks,
     run_now,
 )
+from kafkalog.spark.jobs.task_outputs import gather, task_output
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
 _SUMS: Final = (
@@ -182,7 +182,7 @@ def _salvage(
     findings = Findings(DEFAULT_LIMITS.max_findings)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(OrderedPool(0, "kafkalog-salvage"))
-        directory: StagedDirectory | None = None if staged is None else stack.enter_context(piece(staged, number))
+        directory: StagedDirectory | None = None if staged is None else stack.enter_context(task_output(staged, number))
         salvaged, start = salvage_partition(
             partition, only, target, directory, pool, records=records, note=findings.add, limits=limits
         )
