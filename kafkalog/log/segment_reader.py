@@ -161,7 +161,7 @@ class SegmentReader:
         start_at : callable
             Returns the position of a batch of a segment before which nothing is wanted.
         reader_for : callable
-            Returns what reads those batches of a segment with which all is well, None for windows alone.
+            Returns the reader of the good batches of a segment (see `walk_with`); None for windows alone.
         statistics : ScanStatistics, optional
             Its counts are increased.
 
