@@ -161,7 +161,7 @@ class SegmentReader:
         start_at : callable
             Returns the position of a batch of a segment before which nothing is wanted.
         reader_for : callable
-            Returns what reads those batches of a segment with which all is well, None for windows alone.
+            Returns the reader of the good batches of a segment (see `walk_with`); None for windows alone.
         statistics : ScanStatistics, optional
             Its counts are increased.
 
@@ -451,7 +451,7 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
     why = "the log cleaner has not been here, so a segment seems to be missing"
     if is_compacted is None:
         why = "normal in a compacted topic; in others a segment is missing"
-    detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
+    detail = f"offsets {start}..{end} lie between two segments and in neither: {why}"
     return Finding(
         Reason.OFFSET_GAP,
         detail,

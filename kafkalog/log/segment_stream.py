@@ -67,7 +67,7 @@ class SegmentStream:
     checked : bool
         Whether windows have the result of their checksums, and no bytes if all are correct (`walk_checked`).
     reader : BatchReader, optional
-        What reads batches with which all is well (`walk_with`).
+        Reads the good batches (see `walk_with`).
 
     Attributes
     ----------

@@ -277,10 +277,10 @@ class Conversion:
                 least = last + 1
                 continue
             if first < least:
-                reason, detail = Reason.OFFSET_ORDER, f"offsets {first} to {last} come behind {least - 1}"
+                reason, detail = Reason.OFFSET_ORDER, f"offsets {first}..{last + 1} come behind {least - 1}"
             else:
                 reason = Reason.OFFSET_OUTSIDE_SEGMENT
-                detail = f"offsets {first} to {last} reach beyond the next segment, at {end}"
+                detail = f"offsets {first}..{last + 1} reach beyond the next segment, at {end}"
             error = CorruptionError(reason, f"{detail}: the batch is left out", path=path, base_offset=first)
             finding = replace(
                 error.to_finding(), last_offset=last, n_records=max(last - first + 1, 0), certainty="at_most"

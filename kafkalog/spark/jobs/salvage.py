@@ -135,7 +135,7 @@ def run_salvage(
     if not chosen:
         return report, []
     check_paths(opened, chosen, output=output, dry_run=dry_run)
-    target = Path(os.devnull if output is None else output)
+    target = Path() if output is None else Path(output)
     if not dry_run and os.path.lexists(target):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
     with contextlib.ExitStack() as stack:
