@@ -29,6 +29,8 @@ cdef enum:
     MIN_SIZE_V2 = 49
     V2_OVERHEAD = 61
     MIN_RECORD_BYTES = 7
+    LARGE = 4096
+    MANY_SMALL = 32
 
 
 cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
@@ -52,6 +54,7 @@ cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total
         return SIZE_TOO_SMALL
     total[0] = <int64_t>size + ENVELOPE
     magic = p[16]
+    # FileLogInputStream takes magics above 2 for v2 and negative ones for v0: only a checksum refuses them
     if magic > 2:
         return BAD_MAGIC
     if (magic == 1 and size < MIN_SIZE_V1) or (magic == 2 and size < MIN_SIZE_V2):
@@ -68,6 +71,7 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     cdef int64_t delta = 0
     cursor.pointer = start
     cursor.end = end
+    # compaction may leave a control batch without its record
     if count <= 0:
         return NO_CONTROL_RECORD
     if read_varint(&cursor, &n) != OK or cursor.pointer >= cursor.end:
@@ -75,20 +79,21 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     cursor.pointer += 1
     if read_varlong(&cursor, &delta) != OK or read_varint(&cursor, &n) != OK or read_varint(&cursor, &n) != OK:
         return NO_CONTROL_RECORD
+    # a version above 0 is read as 0 (ControlRecordType.parseTypeId)
     if n < 4 or remaining(&cursor) < 4 or <int16_t>load_be16(cursor.pointer) < 0:
         return NO_CONTROL_RECORD
     return <int16_t>load_be16(cursor.pointer + 2)
 
 
 cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end, int64_t window_start,
-                      int64_t* previous_offset, Py_ssize_t* n_rows, int64_t* needed,
+                      int64_t* previous_offset, Py_ssize_t* n_rows, Py_ssize_t capacity, int64_t* needed,
                       int64_t[::1] position, int32_t[::1] size_in_bytes, int64_t[::1] base_offset,
                       int64_t[::1] last_offset, int32_t[::1] leader_epoch, int8_t[::1] magic, uint32_t[::1] crc,
                       int16_t[::1] attributes, int64_t[::1] base_timestamp, int64_t[::1] max_timestamp,
                       int64_t[::1] producer_id, int16_t[::1] producer_epoch, int32_t[::1] base_sequence,
                       int32_t[::1] records_count, int16_t[::1] control_type) noexcept nogil:
-    """Walk from `window[at]` to `end`, adding rows; all pointers are moved on, and the status says why it stopped."""
-    cdef Py_ssize_t capacity = position.shape[0]
+    """Walk from `window[at]` to `end`, adding rows up to `capacity`; all pointers are moved on, and the status says why
+    it stopped."""
     cdef Py_ssize_t row
     cdef const uint8_t* p = NULL
     cdef int64_t first, last
@@ -125,6 +130,7 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
             records_count[row] = <int32_t>load_be32(p + 57)
             if bits & CONTROL_BIT == 0:
                 control_type[row] = NOT_CONTROL
+            # what is compressed is not looked into here; with_markers in state/producers.py does that where it matters
             elif bits & CODEC_MASK:
                 control_type[row] = NO_CONTROL_RECORD
             else:
@@ -145,6 +151,7 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
                 records_count[row] = -1
             else:
                 records_count[row] = 1
+        # of a compressed v0 or v1 message only the last offset is known
         if (first if first >= 0 or version == 2 else last) <= previous_offset[0]:
             return OFFSET_ORDER
         previous_offset[0] = last
@@ -186,9 +193,9 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
         raise ValueError("the window lies outside any file")
     with nogil:
         status = walk_headers(
-            window, &at, end, window_start, &previous_offset, &n_rows, &needed, position, size_in_bytes, base_offset,
-            last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id,
-            producer_epoch, base_sequence, records_count, control_type)
+            window, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, position,
+            size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp,
+            max_timestamp, producer_id, producer_epoch, base_sequence, records_count, control_type)
     return status, n_rows, window_start + at, needed
 
 
@@ -215,26 +222,28 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
                 int16_t[::1] producer_epoch not None, int32_t[::1] base_sequence not None,
                 int32_t[::1] records_count not None, int16_t[::1] control_type not None):
-    """Read a file from a batch boundary on, as long as all is well with its batches; `(n_rows, needed, ending)`.
+    """Read good batches of a file from a batch boundary on; `(n_rows, needed, ending)`.
 
-    With a `filler` their records are filled in, except those of control batches; `n_filled` tells how many of each.
-    Either there is `room` to read bytes into, or the bytes are there: `data`, from `start` on. At most `read_bytes` are
-    read or looked at in one go, few enough to be still in a core's cache. What was looked at is forgotten, unless it is
-    there or views point to it: then the call ends at its end, or where `room` is full. It stops before a batch with a
-    wrong checksum or header, an offset that does not rise, records at offsets below `start_offset` or from `end_offset`
-    on, or more bytes than `max_batch_bytes`; before a control batch, if wished; before one that cannot be filled in, of
-    which `ending` says why; where a batch does not fit `room`, of which `needed` then says the size (else 0); at
-    `stop`, when the columns are full, and where the file ends or cannot be read. Which of these it was has to be found
-    out by one who looks again.
+    Bytes are read into `room`, or are given as `data`, from `start` on; at most `read_bytes` at a time, few enough to
+    stay in a core's cache. `room` is used again for the next bytes, unless views of a `filler` point into it: then the
+    call ends when it is full. A `filler` fills in the records, except those of control batches; `n_filled` has the
+    number of each batch.
+
+    The call ends before a batch with a wrong checksum or header, with an offset that does not rise, with an offset
+    below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a control batch with
+    `stop_at_control`; before a batch that cannot be filled in (`ending` says why); before a batch larger than `room`
+    (`needed` is its size, else 0); at `stop`; when the columns are full; and where the file ends or cannot be read. It
+    does not say which of these it was: the caller reads that batch with `walk_batches`.
     """
     cdef Py_ssize_t n_rows = 0
+    cdef Py_ssize_t capacity = position.shape[0]
     cdef Py_ssize_t row
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t filled = 0
     cdef Py_ssize_t wanted, n_read
     cdef int64_t needed = 0
     cdef int64_t room_start = start
-    cdef int64_t total
+    cdef int64_t total = LARGE
     cdef const uint8_t* p = NULL
     cdef int status = NEED_MORE
     cdef int ending = ALL_DONE
@@ -280,49 +289,54 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 # messages are short: have them in cache before the walk waits for the size of each
                 kl_touch(&window[filled], n_read)
             filled += n_read
-            row = n_rows
-            status = walk_headers(
-                window, &at, filled, room_start, &previous_offset, &n_rows, &needed, position, size_in_bytes,
-                base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp,
-                producer_id, producer_epoch, base_sequence, records_count, control_type)
-            while row < n_rows:
-                total = size_in_bytes[row]
-                p = &window[<Py_ssize_t>(position[row] - room_start)]
-                if total > max_batch_bytes or base_offset[row] < start_offset or last_offset[row] >= end_offset:
-                    good = False
-                elif not check_crc:
-                    pass
-                elif magic[row] >= 2:
-                    good = crc32c(p + 21, total - 21) == crc[row]
-                else:
-                    good = crc32(p + 16, total - 16) == crc[row]
-                if magic[row] >= 2 and attributes[row] & CONTROL_BIT:
-                    good = good and not stop_at_control
-                    if filler is not None:
-                        n_filled[row] = 0
-                elif good and filler is not None:
-                    if magic[row] >= 2:
-                        ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &window[0], &window[0] + filled,
-                                             base_offset[row], base_timestamp[row], max_timestamp[row],
-                                             attributes[row], records_count[row])
-                        n_filled[row] = records_count[row]
+            status = OUTPUT_FULL
+            while good and status == OUTPUT_FULL and n_rows < capacity:
+                # a header is looked at when its turn comes, before that it is not in cache; small ones many at once
+                row = n_rows
+                status = walk_headers(
+                    window, &at, filled, room_start, &previous_offset, &n_rows,
+                    min(row + (1 if total >= LARGE else MANY_SMALL), capacity), &needed, position, size_in_bytes,
+                    base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp,
+                    producer_id, producer_epoch, base_sequence, records_count, control_type)
+                while row < n_rows:
+                    total = size_in_bytes[row]
+                    p = &window[<Py_ssize_t>(position[row] - room_start)]
+                    if total > max_batch_bytes or base_offset[row] < start_offset or last_offset[row] >= end_offset:
+                        good = False
+                    elif not check_crc:
+                        pass
+                    elif magic[row] >= 2:
+                        good = crc32c(p + 21, total - 21) == crc[row]
                     else:
-                        ending = filler.fill_message(p, total, &window[0], &window[0] + filled, magic[row],
-                                                     attributes[row], last_offset[row], max_timestamp[row],
-                                                     &n_filled[row])
-                    good = ending == ALL_DONE
-                if not good:
-                    n_rows = row
-                row += 1
+                        good = crc32(p + 16, total - 16) == crc[row]
+                    if magic[row] >= 2 and attributes[row] & CONTROL_BIT:
+                        good = good and not stop_at_control
+                        if filler is not None:
+                            n_filled[row] = 0
+                    elif good and filler is not None:
+                        if magic[row] >= 2:
+                            ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &window[0],
+                                                 &window[0] + filled, base_offset[row], base_timestamp[row],
+                                                 max_timestamp[row], attributes[row], records_count[row])
+                            n_filled[row] = records_count[row]
+                        else:
+                            ending = filler.fill_message(p, total, &window[0], &window[0] + filled, magic[row],
+                                                         attributes[row], last_offset[row], max_timestamp[row],
+                                                         &n_filled[row])
+                        good = ending == ALL_DONE
+                    # rows behind a batch that is not good are dropped with it: a wrong size field may have led to them
+                    if not good:
+                        n_rows = row
+                    row += 1
     if not good or status != NEED_MORE or at or filled < window.shape[0]:
         needed = 0
     return n_rows, needed, ending
 
 
 def find_boundary(int descriptor, int64_t start, int64_t stop, int64_t n_bytes):
-    """Where a batch seems to begin that lies `n_bytes` or more behind one at `start`, `stop` if none does.
+    """The position of the first batch that begins `n_bytes` or more after the one at `start`; `stop` if there is none.
 
-    Size fields alone lead there, so nothing is known of the batches.
+    Only size fields are followed, so it is a guess: nothing else of the batches is checked.
     """
     cdef uint8_t room[4096]
     cdef int64_t at = start
@@ -352,11 +366,11 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
                    const int8_t[::1] magic not None, const int16_t[::1] attributes not None,
                    const int32_t[::1] records_count not None, int64_t window_start,
                    int64_t[::1] payload_start not None, int64_t[::1] payload_end not None):
-    """What a decoder has to know of batches before it reads one; `(magics, attribute_bits, n_records, n_bytes)`.
+    """Sum up headers for a decoder; `(magics, attribute_bits, n_records, n_bytes)`.
 
-    `magics` has bit m set for each magic m that occurs, `attribute_bits` all attribute bits that do. The payloads, as
-    places in the window, are those of v2 batches; `n_records` is what their counts announce, as far as the bytes can
-    hold it, and `n_bytes` the size of their payloads.
+    `magics` has bit m set for each magic m that occurs, `attribute_bits` all attribute bits that occur. Payloads are
+    those of v2 batches, as positions in the window. `n_records` is the sum of their counts, each limited to what the
+    payload can hold; `n_bytes` is the size of the payloads.
     """
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t row

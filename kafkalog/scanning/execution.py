@@ -40,7 +40,9 @@ from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 
 _MIN_WINDOW_BYTES: Final = 2**20
-_READ_BYTES: Final = 2**24  # of all windows together; with small ones, each call's work in Python is felt
+# of all windows together; with small ones, each call's work in Python is felt, and with large ones the pool of memory
+# does not hold what two windows and a part of one need: then each pass takes fresh pages
+_READ_BYTES: Final = 3 * 2**22
 _SHOWN_OFFSETS: Final = 5
 
 
@@ -261,7 +263,7 @@ class Pass:
         form: Form,
         segment: Segment,
     ) -> RecordReader | None:
-        """What reads and decodes the batches of a segment that are wanted whole."""
+        """The reader of a segment; None if records of its batches have to be selected one by one."""
         query, selection = self.query, selections[segment]
         if not names or not selection.is_by_batch or selection.include_control:
             return None
@@ -399,7 +401,7 @@ def _is_done(event: _Event) -> bool:
 
 
 def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:
-    """Hand a call to the pool; what waits for its result."""
+    """Hand a call to the pool, and return the function that waits for its result."""
     return pool.submit(call).result
 
 
