@@ -90,6 +90,9 @@ def preflight(
     count as replicated), and whether an index outgrows `log.index.size.max.bytes`. Settings of topics and of the
     cluster in its metadata come before those of the file.
 
+    Batches are read by their headers. Not foretold is what a broker dies of inside of one: it decompresses v0 and v1
+    messages, and reads control batches, where it looks up offsets and replays producers, with or without a checksum.
+
     Source: LogManager.loadLogs, LogLoader.load, Kafka 4.3 and 2.8.
 
     Examples
