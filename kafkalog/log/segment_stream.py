@@ -253,8 +253,11 @@ class SegmentStream:
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
         first, last = first_offset(batch), int(batch.last_offset[0])
         if original is not None:
-            detail = f"a copy of the batch at position {original}; it is given once"
             self._next_original = original + behind - where
+        # as many offsets are missing here as it has: then its own may be what is damaged, and it is no copy
+        is_missing = bool(following) and following[0] - self.previous - 1 == last - first + 1
+        if original is not None and not is_missing:
+            detail = f"a copy of the batch at position {original}; it is given once"
             self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
             return behind
         # if most of the next batches lie below the last offset as well, that one was wrong, not theirs
@@ -272,7 +275,7 @@ class SegmentStream:
             base_offset=self.previous + 1,
             last_offset=end - 1,
             n_records=n if n >= 0 else end - self.previous - 1,
-            certainty="exact" if n >= 0 else "at_most",
+            certainty="exact" if n >= 0 and original is None else "at_most",
         )
         self.report(lost)
         return behind
