@@ -137,7 +137,7 @@ class Resumption(ABC):
             raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
         first = partition.log_start_offset
         if first > start:
-            detail = f"offsets {start} to {first - 1} were deleted from the log before they were exported"
+            detail = f"offsets {start}..{first} were deleted from the log before they were exported"
             self.findings.append(
                 Finding(
                     Reason.OFFSET_GAP,

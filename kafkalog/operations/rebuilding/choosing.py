@@ -41,8 +41,7 @@ def choose(
         yield _named(opened.path.parent, [opened])
         return
     if isinstance(opened, Partition):
-        for finding in opened.findings if report is not None and opened.is_whole else ():
-            report(finding)
+        _report_left_out(opened, report)
         yield Chosen(opened, None) if opened.is_whole else _named(opened.path, opened.segments)
         return
     if report is not None:
@@ -58,9 +57,15 @@ def choose(
                 raise
             report(error.to_finding())
         else:
-            for finding in partition.findings if report is not None and partition.is_whole else ():
-                report(finding)
+            _report_left_out(partition, report)
             yield one
+
+
+def _report_left_out(partition: Partition, report: Callable[[Finding], object] | None) -> None:
+    """Report the files of a partition that are no segments of it."""
+    if report is not None and partition.is_whole:
+        for finding in partition.findings:
+            report(finding)
 
 
 def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:

@@ -259,7 +259,7 @@ def _check_empty(
 
 
 def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequence[str]) -> Finding:
-    detail = f"offsets {start} to {end - 1} are gone" if end > start else "all segments are gone"
+    detail = f"offsets {start}..{end} are gone" if end > start else "all segments are gone"
     shown = ", ".join(proofs[:_SHOWN]) + (f" and {len(proofs) - _SHOWN} more" if len(proofs) > _SHOWN else "")
     return Finding(
         Reason.SEGMENT_MISSING,
@@ -293,7 +293,7 @@ def _proof_of_end(gap: OffsetGap, segments: Sequence[VerifiedSegment]) -> str:
 
 
 def _missing_end(partition: Partition, gap: OffsetGap, proof: str) -> Finding:
-    detail = f"offsets {gap.start} to {gap.end - 1} are gone: the end of a .log is missing, as {proof} proves"
+    detail = f"offsets {gap.start}..{gap.end} are gone: the end of a .log is missing, as {proof} proves"
     return Finding(
         Reason.LOG_END_MISSING,
         detail,
