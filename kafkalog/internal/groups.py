@@ -31,67 +31,44 @@ _STABLE: Final = {"consumer": 0, "streams": 1}
 
 @dataclass(slots=True)
 class GroupOffset:
-    """Where a group stands in a partition.
-
-    Attributes
-    ----------
-    topic : str
-        The topic id if its name is not known here (share groups store the id alone).
-    partition : int
-    offset : int
-        The next offset that the group wants; of a share group, the first that is not done with. -1 for none.
-    leader_epoch : int
-        Of the last consumed record; -1 for none.
-    metadata : str
-        What the client added to the commit.
-    commit_timestamp : int or None
-        In ms.
-    log_end_offset, lag : int or None
-        None if the partition is not in this log dir.
-    deliveries : list of Delivery
-        Of a share group: records at and behind `offset` that were delivered, and in which state they are.
-    """
+    """Where a group stands in a partition."""
 
     topic: str
+    """The topic id if its name is not known here (share groups store the id alone)."""
     partition: int
     offset: int
+    """The next offset that the group wants; of a share group, the first that is not done with. -1 for none."""
     leader_epoch: int = -1
+    """Of the last consumed record; -1 for none."""
     metadata: str = ""
+    """What the client added to the commit."""
     commit_timestamp: int | None = None
+    """In ms."""
     log_end_offset: int | None = None
     lag: int | None = None
+    """None if the partition is not in this log dir."""
     deliveries: list[Delivery] = field(default_factory=list)
+    """Of a share group: records at and behind `offset` that were delivered, and in which state they are."""
 
 
 @dataclass(slots=True)
 class GroupMember:
-    """A member of a group.
-
-    Attributes
-    ----------
-    member_id : str
-    client_id, client_host, instance_id : str or None
-    subscribed : list of str
-        Topics; a regular expression has a ``~`` in front.
-    assigned : dict of str to list of int
-        Partitions by topic; by the topic id if its name is not known here; of a streams group, by subtopology.
-    epoch : int
-        Group epoch up to which the member has followed; -1 in classic groups.
-    assignor : str or None
-        Server-side assignor that a member of a consumer group asks for.
-    is_stable : bool
-        False while partitions move to or from the member.
-    """
+    """A member of a group."""
 
     member_id: str
     client_id: str | None = None
     client_host: str | None = None
     instance_id: str | None = None
     subscribed: list[str] = field(default_factory=list)
+    """Topics; a regular expression has a ``~`` in front."""
     assigned: dict[str, list[int]] = field(default_factory=dict)
+    """Partitions by topic; by the topic id if its name is not known here; of a streams group, by subtopology."""
     epoch: int = -1
+    """Group epoch up to which the member has followed; -1 in classic groups."""
     assignor: str | None = None
+    """Server-side assignor that a member of a consumer group asks for."""
     is_stable: bool = True
+    """False while partitions move to or from the member."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON; the state of the group says whether all members are stable."""
@@ -104,33 +81,27 @@ class Group:
 
     Attributes
     ----------
-    name : str
-    type : {'classic', 'consumer', 'share', 'streams'}
     state : {'Empty', 'Stable', 'Assigning', 'Reconciling', 'NotReady'}
         As a broker has it after it loaded the topic.
-    epoch : int
-        Group epoch; of a classic group its generation. -1 if only offsets are known.
-    assignment_epoch : int
-        Group epoch that the target assignment was made for; -1 in classic groups.
-    protocol : str or None
-        Assignor of a classic group; of a consumer group the one that most members ask for, None for the broker's
-        default.
-    topology_epoch, validated_topology_epoch : int
-        Of a streams group; -1 for none.
-    members : list of GroupMember
-    offsets : list of GroupOffset
-        Sorted by topic and partition.
     """
 
     name: str
     type: str = "classic"
+    """One of 'classic', 'consumer', 'share', 'streams'."""
     epoch: int = -1
+    """Group epoch; of a classic group its generation. -1 if only offsets are known."""
     assignment_epoch: int = -1
+    """Group epoch that the target assignment was made for; -1 in classic groups."""
     protocol: str | None = None
+    """Assignor of a classic group; of a consumer group the one that most members ask for, None for the broker's
+    default.
+    """
     topology_epoch: int = -1
     validated_topology_epoch: int = -1
+    """Of a streams group; -1 for none."""
     members: list[GroupMember] = field(default_factory=list)
     offsets: list[GroupOffset] = field(default_factory=list)
+    """Sorted by topic and partition."""
 
     @property
     def state(self) -> str:

@@ -26,27 +26,7 @@ from kafkalog.parsing import Time, name_matcher
 
 @dataclass(slots=True)
 class RemoteSegment:
-    """A segment in remote storage.
-
-    Attributes
-    ----------
-    topic, topic_id : str
-    partition : int
-    segment_id : str
-    start_offset, end_offset : int
-        First and last offset.
-    broker_id : int
-        The broker that changed it last.
-    max_timestamp, event_timestamp : int
-        Of the records, and of the last change, in ms.
-    size_in_bytes : int
-    leader_epochs : dict of int to int
-        Start offset by leader epoch.
-    state : str
-        ``COPY_SEGMENT_STARTED``, ``COPY_SEGMENT_FINISHED`` or ``DELETE_SEGMENT_STARTED``.
-    custom_metadata : str or None
-        What the storage plugin keeps, in base64.
-    """
+    """A segment in remote storage."""
 
     topic: str
     topic_id: str
@@ -54,13 +34,19 @@ class RemoteSegment:
     segment_id: str
     start_offset: int
     end_offset: int
+    """First and last offset."""
     broker_id: int
+    """The broker that changed it last."""
     max_timestamp: int
     event_timestamp: int
+    """Of the records, and of the last change, in ms."""
     size_in_bytes: int
     leader_epochs: dict[int, int] = field(default_factory=dict)
+    """Start offset by leader epoch."""
     state: str = ""
+    """``COPY_SEGMENT_STARTED``, ``COPY_SEGMENT_FINISHED`` or ``DELETE_SEGMENT_STARTED``."""
     custom_metadata: str | None = None
+    """What the storage plugin keeps, in base64."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

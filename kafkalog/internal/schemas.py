@@ -53,41 +53,27 @@ class SchemaReference(NamedTuple):
 
 @dataclass(slots=True)
 class Schema:
-    """A version of a subject.
-
-    Attributes
-    ----------
-    subject : str
-        With the context in front if it is not the default one: ``:.context:subject``.
-    version, id : int
-    type : str
-        ``AVRO``, ``JSON``, ``PROTOBUF``, or what else a registry's plugin names.
-    schema : str
-        The text.
-    references : list of SchemaReference
-    guid : str
-    metadata, rule_set : dict or None
-        Tags, properties and rules, as they are in the record.
-    deleted : {'soft', 'hard'} or None
-        ``'soft'``: the registry can restore it. ``'hard'``: only these files have it.
-    offset : int
-        Of the record that registered it.
-    timestamp : int
-        Of the record, in ms; -1 for none.
-    """
+    """A version of a subject."""
 
     subject: str
+    """With the context in front if it is not the default one: ``:.context:subject``."""
     version: int
     id: int
     type: SchemaType
+    """``AVRO``, ``JSON``, ``PROTOBUF``, or what else a registry's plugin names."""
     schema: str
+    """The text."""
     references: list[SchemaReference] = field(default_factory=list)
     guid: str = ""
     metadata: dict[str, Any] | None = None
     rule_set: dict[str, Any] | None = None
+    """Tags, properties and rules, as they are in the record."""
     deleted: Literal["soft", "hard"] | None = None
+    """``'soft'``: the registry can restore it. ``'hard'``: only these files have it."""
     offset: int = -1
+    """Of the record that registered it."""
     timestamp: int = -1
+    """Of the record, in ms; -1 for none."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

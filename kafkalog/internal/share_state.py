@@ -24,22 +24,15 @@ _STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived
 
 @dataclass(frozen=True, slots=True, order=True)
 class Delivery:
-    """Records of a share group that were delivered.
-
-    Attributes
-    ----------
-    first_offset, last_offset : int
-        Both ends included.
-    state : str
-        ``available``, ``acquired``, ``acknowledged`` or ``archived``.
-    delivery_count : int
-        How often they were delivered.
-    """
+    """Records of a share group that were delivered."""
 
     first_offset: int
     last_offset: int
+    """Both ends included."""
     state: str
+    """``available``, ``acquired``, ``acknowledged`` or ``archived``."""
     delivery_count: int
+    """How often they were delivered."""
 
 
 @dataclass(slots=True)

@@ -39,43 +39,31 @@ class ReplicaBatch:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDiff:
-    """How two replicas of a partition differ.
-
-    Attributes
-    ----------
-    a, b : str
-        Their paths.
-    start_offset : int
-        The first offset that both have.
-    end_offset_a, end_offset_b : int
-        Their log end offsets. One may be behind the other; that is no difference.
-    n_batches : int
-        Batches that are the same.
-    offset : int or None
-        The first offset from which on they differ; None if they do not.
-    batch_a, batch_b : ReplicaBatch or None
-        The first batches that differ.
-    leader : {"a", "b"} or None
-        The one with the later leader epoch, or, of two with the same, the longer one; None if that decides nothing.
-    truncate_to : int or None
-        The offset to which the other would truncate before it fetched from the leader; None if it would keep all.
-    is_kept : bool
-        Whether a difference would stay, since the leader epochs do not show it: one of the two is damaged, or was
-        written by something else than a broker.
-    """
+    """How two replicas of a partition differ."""
 
     a: str
     b: str
+    """Their paths."""
     start_offset: int
+    """The first offset that both have."""
     end_offset_a: int
     end_offset_b: int
+    """Their log end offsets. One may be behind the other; that is no difference."""
     n_batches: int
+    """Batches that are the same."""
     offset: int | None = None
+    """The first offset from which on they differ; None if they do not."""
     batch_a: ReplicaBatch | None = None
     batch_b: ReplicaBatch | None = None
+    """The first batches that differ."""
     leader: Side | None = None
+    """The one with the later leader epoch, or, of two with the same, the longer one; None if that decides nothing."""
     truncate_to: int | None = None
+    """The offset to which the other would truncate before it fetched from the leader; None if it would keep all."""
     is_kept: bool = False
+    """Whether a difference would stay, since the leader epochs do not show it: one of the two is damaged, or was
+    written by something else than a broker.
+    """
 
     @property
     def ok(self) -> bool:

@@ -18,18 +18,12 @@ _SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 
 
 class Schema(NamedTuple):
-    """A schema as a registry keeps it.
-
-    Attributes
-    ----------
-    type : {"AVRO", "PROTOBUF", "JSON"}
-    schema : str
-        The text.
-    references : sequence of SchemaReference
-    """
+    """A schema as a registry keeps it."""
 
     type: str
+    """One of "AVRO", "PROTOBUF", "JSON"."""
     schema: str
+    """The text."""
     references: Sequence[SchemaReference] = ()
 
 

@@ -63,20 +63,13 @@ class ConvertedPartition:
 
 @dataclass(slots=True)
 class ConversionReport(HtmlReport):
-    """What `kafkalog.convert` did.
-
-    Attributes
-    ----------
-    partitions : list of ConvertedPartition
-    findings : Findings
-        Damage that was skipped or that ended a partition, and remarks.
-    is_written : bool
-        False after a dry run.
-    """
+    """What `kafkalog.convert` did."""
 
     partitions: list[ConvertedPartition] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Damage that was skipped or that ended a partition, and remarks."""
     is_written: bool = False
+    """False after a dry run."""
 
     def __repr__(self) -> str:
         n = counted(len(self.partitions), "partition")

@@ -64,39 +64,26 @@ _SIDECARS: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_
 
 @dataclass(slots=True)
 class InstallReport(HtmlReport):
-    """What was installed.
-
-    Attributes
-    ----------
-    path : str
-        The partition's new directory.
-    topic_partition : TopicPartition
-    topic_id : str or None
-        The id by which the broker knows the topic; None if the log dir has no topic ids.
-    log_start_offset, log_end_offset : int
-    n_segments, n_bytes : int
-        Number of `.log` files, and their bytes.
-    is_replaced : bool
-        Whether the partition's directory existed before.
-    is_rebuilt : bool
-        Whether indexes or snapshots were missing or wrong, and were rebuilt.
-    checkpoints : list of str
-        Names of the log dir's checkpoints from which a line about the partition was removed.
-    findings : list of Finding
-        Remarks, for example that leader epochs are newer than the cluster's.
-    """
+    """What was installed."""
 
     path: str
+    """The partition's new directory."""
     topic_partition: kf.TopicPartition
     topic_id: str | None
+    """The id by which the broker knows the topic; None if the log dir has no topic ids."""
     log_start_offset: int
     log_end_offset: int
     n_segments: int
     n_bytes: int
+    """Number of `.log` files, and their bytes."""
     is_replaced: bool = False
+    """Whether the partition's directory existed before."""
     is_rebuilt: bool = False
+    """Whether indexes or snapshots were missing or wrong, and were rebuilt."""
     checkpoints: list[str] = field(default_factory=list)
+    """Names of the log dir's checkpoints from which a line about the partition was removed."""
     findings: list[Finding] = field(default_factory=list)
+    """Remarks, for example that leader epochs are newer than the cluster's."""
 
 
 def install(

@@ -44,30 +44,19 @@ _TICK: Final = 0.1
 
 @dataclass(slots=True)
 class VerifiedPartition:
-    """The result of checking one partition.
-
-    Attributes
-    ----------
-    path : str
-    topic_partition : TopicPartition or None
-    kind : str or None
-        `"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix.
-    segments : list of VerifiedSegment
-    findings : list of Finding
-        Issues of the directory, its snapshots and checkpoints. Issues of a segment and its indexes are in `segments`.
-    n_more_findings : int
-        Number of findings beyond `Limits.max_findings`, segments included, which are counted but not kept.
-    gaps : list of OffsetGap
-        Gaps between segments, including those that compaction left.
-    """
+    """The result of checking one partition."""
 
     path: str
     topic_partition: kf.TopicPartition | None
     kind: str | None
+    """`"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix."""
     segments: list[VerifiedSegment]
     findings: list[Finding] = field(default_factory=list)
+    """Issues of the directory, its snapshots and checkpoints. Issues of a segment and its indexes are in `segments`."""
     n_more_findings: int = 0
+    """Number of findings beyond `Limits.max_findings`, segments included, which are counted but not kept."""
     gaps: list[OffsetGap] = field(default_factory=list)
+    """Gaps between segments, including those that compaction left."""
 
     def all_findings(self) -> Iterator[Finding]:
         """Yield the findings about the segments, then those about the directory."""
@@ -91,17 +80,11 @@ class VerifiedPartition:
 
 @dataclass(slots=True)
 class Verification(HtmlReport):
-    """The result of `verify`.
-
-    Attributes
-    ----------
-    partitions : list of VerifiedPartition
-    findings : list of Finding
-        Issues of the log dirs themselves.
-    """
+    """The result of `verify`."""
 
     partitions: list[VerifiedPartition] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    """Issues of the log dirs themselves."""
 
     def all_findings(self) -> Iterator[Finding]:
         """Yield the findings of all partitions, then those of the log dirs."""

@@ -80,21 +80,15 @@ class MergedPartition:
 
 @dataclass(slots=True)
 class MergeReport(HtmlReport):
-    """What `merge` took from where.
-
-    Attributes
-    ----------
-    partitions : list of MergedPartition
-    findings : Findings
-        Offsets that no copy has, copies that differ although their leader epochs agree, leader epochs that may be
-        wrong, and files that could not be read.
-    is_written : bool
-        False after a dry run.
-    """
+    """What `merge` took from where."""
 
     partitions: list[MergedPartition] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Offsets that no copy has, copies that differ although their leader epochs agree, leader epochs that may be wrong,
+    and files that could not be read.
+    """
     is_written: bool = False
+    """False after a dry run."""
 
     def __repr__(self) -> str:
         n_missing = sum(len(partition.missing) for partition in self.partitions)

@@ -174,20 +174,13 @@ class SalvagedPartition:
 
 @dataclass(slots=True)
 class SalvageReport(HtmlReport):
-    """What `salvage` kept and lost.
-
-    Attributes
-    ----------
-    partitions : list of SalvagedPartition
-    findings : Findings
-        Each hole, and files that could not be read.
-    is_written : bool
-        False after a dry run.
-    """
+    """What `salvage` kept and lost."""
 
     partitions: list[SalvagedPartition] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Each hole, and files that could not be read."""
     is_written: bool = False
+    """False after a dry run."""
 
     def __repr__(self) -> str:
         kept, lost = self.total("n_batches_kept"), self.total("n_bytes_lost")

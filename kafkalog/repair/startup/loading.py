@@ -24,27 +24,19 @@ _INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 @dataclass(slots=True)
 class PartitionLoading:
-    """The load of one partition.
-
-    Parameters
-    ----------
-    broker : {"4.3", "2.8"}
-    is_whole_dir : bool
-        Whether the log dir was named, so that directories of other topics are looked for.
-    now_ms : int
-        For retention.
-    findings : Findings
-        Gets the damage.
-    progress : callable
-    """
+    """The load of one partition."""
 
     plan: LoadPlan
     cluster: Cluster
     broker: str
+    """One of "4.3", "2.8"."""
     is_whole_dir: bool
+    """Whether the log dir was named, so that directories of other topics are looked for."""
     index_interval_bytes: int | None
     now_ms: int
+    """For retention."""
     findings: Findings
+    """Gets the damage."""
     progress: Callable[[int], object]
     row: PartitionForecast = field(init=False)
     _split_end: int = 0

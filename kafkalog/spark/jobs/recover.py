@@ -77,25 +77,16 @@ SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What both passes have to know of a partition.
-
-    Attributes
-    ----------
-    number : int
-    interval : int
-        Its `index.interval.bytes`.
-    offsets : RootOffsets
-        The checkpointed offsets of this partition.
-    unflushed_from : int or None
-    lone : frozenset of int
-        See `LoadPlan`.
-    """
+    """What both passes have to know of a partition."""
 
     number: int
     interval: int
+    """Its `index.interval.bytes`."""
     offsets: RootOffsets
+    """The checkpointed offsets of this partition."""
     unflushed_from: int | None
     lone: frozenset[int]
+    """See `LoadPlan`."""
 
     def reads(self, segment: Segment) -> bool:
         """Whether a segment is recovered."""
