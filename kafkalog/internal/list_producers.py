@@ -91,7 +91,6 @@ def list_producers(
 
     Parameters
     ----------
-    partition : Partition
     now_ms : int, optional
         The current time, from which `idle_ms` is computed; default: the system clock.
     transaction_max_timeout_ms : int

@@ -74,9 +74,6 @@ def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iter
 
     Parameters
     ----------
-    log_dir : LogDir
-    topic : str
-    as_of : AsOf
     report : callable
         Called with each finding.
     """

@@ -156,7 +156,6 @@ class Clusters:
     ----------
     roots : iterable of Path
         Log dirs. One without a metadata log belongs to the cluster of the first that has one.
-    limits : Limits
     """
 
     def __init__(self, roots: Iterable[Path], limits: Limits) -> None:

@@ -125,7 +125,6 @@ class SchemaColumn:
     Parameters
     ----------
     column : {"key", "value"}
-    how : ColumnFormat
     source : SchemaSource or None
         Where the schemas are that values name. With a schema in `how`, that one counts instead.
     """

@@ -47,7 +47,6 @@ def read_frames(
 
     Parameters
     ----------
-    payloads : Payloads
     headers : pyarrow.Array or None
         The headers of the same records.
     header_name : str

@@ -203,9 +203,6 @@ class RecoveryRun(Target):
         Rows and findings are added to it.
     make_output : callable
         Returns the output of a partition.
-    index_interval_bytes : int or None
-    now_ms : int or None
-    limits : Limits
     read : callable, optional
         ``read(segment, index_interval_bytes, with_producers)`` returns what a segment holds. Default: read it.
     """

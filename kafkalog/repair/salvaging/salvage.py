@@ -163,14 +163,12 @@ def salvage_partition(
 
     Parameters
     ----------
-    partition : Partition
     only : frozenset of int or None
         Base offsets of the segments to save; all if None.
     target : Path
         The output, as it is named in the report.
     staged : StagedDirectory or None
         Where the partition is written; None in a dry run.
-    pool : OrderedPool
     threads, records, progress, limits
         See `salvage`.
     note : callable
@@ -207,14 +205,10 @@ class _PartitionSalvage:
 
     Parameters
     ----------
-    partition : Partition
     segments : list of Segment
         Those to save.
-    report : SalvagedPartition
     note : callable
         Called with each finding.
-    records : bool
-    limits : Limits
     """
 
     def __init__(

@@ -47,7 +47,6 @@ def parse_schema(text: str, referred: Iterable[str] = ()) -> AvroType:
 
     Parameters
     ----------
-    text : str
     referred : iterable of str
         Schemas whose names it uses.
 

@@ -90,13 +90,11 @@ class ProgramValues:
 
     Parameters
     ----------
-    columns : Columns
     arguments : sequence
         Of the kernel's `decode`, up to the values.
 
     Attributes
     ----------
-    type : pyarrow.DataType
     kernel : module
         Of the class: one with `decode` and `FAILURES`.
     """
