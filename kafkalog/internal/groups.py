@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
-from kafkalog.internal.reading import AsOf
+from kafkalog.internal.reading import AsOf, StateList
 from kafkalog.internal.replay import load_topic
 from kafkalog.internal.share_state import Delivery, ShareState, read_share_state
 from kafkalog.log.log_dir import LogDir
@@ -137,18 +137,8 @@ class Group:
         }
 
 
-class Groups(list[Group]):
-    """Groups, sorted by name.
-
-    Attributes
-    ----------
-    findings : list of Finding
-        Damage, and records that could not be decoded.
-    """
-
-    def __init__(self, groups: Iterable[Group] = (), findings: Iterable[Finding] = ()) -> None:
-        super().__init__(groups)
-        self.findings = list(findings)
+class Groups(StateList[Group]):
+    """Groups, sorted by name."""
 
     def to_arrow(self) -> pa.Table:
         """Committed offsets as a table: group, type, topic, partition, offset, ..., log_end_offset, lag."""
@@ -222,7 +212,9 @@ def groups(
         loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)
     loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
     is_wanted = name_matcher(groups)
-    return Groups([one for one in loader.finished() if is_wanted(one.name)], loader.findings)
+    found = Groups(one for one in loader.finished() if is_wanted(one.name))
+    found.findings = loader.findings
+    return found
 
 
 class _Loader:

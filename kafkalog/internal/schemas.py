@@ -31,9 +31,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import SCHEMAS_TOPIC, TopicPartition
-from kafkalog.internal.reading import AsOf, KeyedRecord, read_records
+from kafkalog.internal.reading import AsOf, KeyedRecord, StateList, read_records
 from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
@@ -80,7 +80,7 @@ class Schema:
         return {**asdict(self), "references": [one._asdict() for one in self.references]}
 
 
-class Schemas(list[Schema]):
+class Schemas(StateList[Schema]):
     """Schemas, sorted by subject and version.
 
     Attributes
@@ -89,15 +89,12 @@ class Schemas(list[Schema]):
         By subject; an empty one for the registry's default: ``compatibilityLevel``, ``alias``, ``normalize`` and so on.
     modes : dict of str to str
         By subject.
-    findings : list of Finding
-        Damage, and records that are not a registry's.
     """
 
-    def __init__(self, schemas: Iterable[Schema] = ()) -> None:
-        super().__init__(schemas)
+    def __init__(self) -> None:
+        super().__init__()
         self.configs: dict[str, dict[str, Any]] = {}
         self.modes: dict[str, str] = {}
-        self.findings: list[Finding] = []
         self._by_id: dict[int, list[Schema]] = {}
         self._n_known = 0
 

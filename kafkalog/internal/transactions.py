@@ -17,7 +17,7 @@ import pyarrow as pa
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, Producer, list_producers
-from kafkalog.internal.reading import AsOf
+from kafkalog.internal.reading import AsOf, StateList, name_of
 from kafkalog.internal.replay import LastRecord, load_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
@@ -110,18 +110,8 @@ class Transaction:
 _UNENDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
-class Transactions(list[Transaction]):
-    """Transactions, sorted by transactional id; those without one are the last.
-
-    Attributes
-    ----------
-    findings : list of Finding
-        Damage, and records that could not be decoded.
-    """
-
-    def __init__(self, transactions: Iterable[Transaction] = (), findings: Iterable[Finding] = ()) -> None:
-        super().__init__(transactions)
-        self.findings = list(findings)
+class Transactions(StateList[Transaction]):
+    """Transactions, sorted by transactional id; those without one are the last."""
 
     @property
     def hanging(self) -> list[OpenTransaction]:
@@ -234,10 +224,10 @@ def transactions(
 def _known(record: InternalRecord, last: LastRecord) -> Transaction:
     """What the coordinator knows."""
     key, value = record.key or {}, record.value or {}
-    state, start = value["transactionStatus"], value["transactionStartTimestampMs"]
+    start = value["transactionStartTimestampMs"]
     return Transaction(
         key["transactionalId"],
-        TRANSACTION_STATES.get(state, f"unknown({state})"),
+        name_of(TRANSACTION_STATES, value["transactionStatus"]),
         value["producerId"],
         value["producerEpoch"],
         value["transactionTimeoutMs"],
