@@ -20,7 +20,8 @@ call `register`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.spark.repartition import prepare
 
@@ -37,21 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = ["batches", "export", "prepare", "recover", "register", "reindex", "salvage", "scan", "verify"]
 
+_MODULES: Final = {"batches": "scan", "reindex": "rebuild"}
+"""The modules of jobs whose names differ from theirs."""
+
 
 def __getattr__(name: str) -> Any:
     """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
-        from kafkalog.spark.jobs import export as exporting
-        from kafkalog.spark.jobs import rebuild as rebuilding
-        from kafkalog.spark.jobs import recover as recovering
-        from kafkalog.spark.jobs import salvage as salvaging
-        from kafkalog.spark.jobs import scan as reading
-        from kafkalog.spark.jobs import verify as verifying
-
-        for module in (reading, verifying, rebuilding, recovering, salvaging, exporting):
-            found = module.__dict__.get(name)
-            if found is not None and found.__module__ == module.__name__:
-                return found
+        return getattr(importlib.import_module(f"kafkalog.spark.jobs.{_MODULES.get(name, name)}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -60,18 +60,10 @@ class TaskReader:
 
     def batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task in Spark's types."""
-        options, decoding = self._options, self._decoding
+        decoding = self._decoding
         n_lost = 0
-        stream = read_task(
-            task,
-            report=self._report,
-            on_data_loss="raise" if options.fail_on_data_loss else "skip",
-            columns=types.record_columns(self._columns) if decoding is None else decoding.record_columns,
-            filters=options.filters,
-            check_crcs=options.check_crcs,
-            latest=options.latest,
-        )
-        for raw in stream:
+        columns = types.record_columns(self._columns) if decoding is None else decoding.record_columns
+        for raw in read_task(task, report=self._report, columns=columns, **_reading(self._options)):
             batch = raw if decoding is None else decoding.decode(raw, task.parts[0].path, decoding.schema())
             n_lost += types.n_overflows(batch)
             yield from types.split(types.to_spark(batch, self._schema))
@@ -81,6 +73,12 @@ class TaskReader:
             warnings.warn(
                 f"{n_lost} timestamps are beyond what Spark can hold and read as null", RuntimeWarning, stacklevel=1
             )
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """Yield the records of a task; for an empty plan Spark calls this once without a task."""
+        if partition is None or partition.value is None:
+            return iter(())
+        return self.batches(partition.value)
 
     def _report(self, finding: Finding) -> None:
         # the scan warns of damage itself, but not of files that disappeared or changed
@@ -99,11 +97,27 @@ class KafkaLogReader(TaskReader, DataSourceReader):
                 warnings.warn(str(finding), CorruptionWarning, stacklevel=1)
         return [InputPartition(task) for task in made.tasks]
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """Yield the records of a task; for an empty plan Spark calls this once without a task."""
-        if partition is None or partition.value is None:
-            return iter(())
-        return self.batches(partition.value)
+
+def planning(options: SourceOptions) -> dict[str, Any]:
+    """Return the options of `kafkalog.plan`, but for the partitions and their offsets."""
+    return {
+        "isolation_level": options.isolation_level,
+        "on_corruption": options.on_corruption,
+        "task_bytes": options.task_bytes,
+        "min_tasks": options.min_partitions,
+        "max_records": options.max_records_per_partition,
+    }
+
+
+def _reading(options: SourceOptions) -> dict[str, Any]:
+    """Return the options of `read_task`, but for the columns."""
+    on_data_loss = "raise" if options.fail_on_data_loss else "skip"
+    return {
+        "on_data_loss": on_data_loss,
+        "filters": options.filters,
+        "check_crcs": options.check_crcs,
+        "latest": options.latest,
+    }
 
 
 def _planned(options: SourceOptions) -> Plan:
@@ -115,11 +129,7 @@ def _planned(options: SourceOptions) -> Plan:
         topic_partitions=keys,
         start_offset=ranges.start,
         end_offset=ranges.end,
-        isolation_level=options.isolation_level,
-        on_corruption=options.on_corruption,
-        task_bytes=options.task_bytes,
-        min_tasks=options.min_partitions,
-        max_records=options.max_records_per_partition,
+        **planning(options),
         **plan_limits({"filters": options.filters, "latest": options.latest}),
     )
 
@@ -144,13 +154,6 @@ def learned(options: SourceOptions, columns: Sequence[str]) -> Decoding:
         decoding.learn(
             batch
             for task in _planned(options).tasks
-            for batch in read_task(
-                task,
-                on_data_loss="raise" if options.fail_on_data_loss else "skip",
-                columns=decoding.record_columns,
-                filters=options.filters,
-                check_crcs=options.check_crcs,
-                latest=options.latest,
-            )
+            for batch in read_task(task, columns=decoding.record_columns, **_reading(options))
         )
     return decoding

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator
 from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -27,7 +26,7 @@ from kafkalog.errors import CorruptionWarning
 from kafkalog.log.tail import LogTail
 from kafkalog.scanning.planning import plan
 from kafkalog.spark.offsets import DataLossError, open_paths, starting_offsets, wanted_partitions
-from kafkalog.spark.reader import TaskReader
+from kafkalog.spark.reader import TaskReader, planning
 from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 
 Offsets = dict[kf.TopicPartition, int]
@@ -123,20 +122,10 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
             topic_partitions=ranges.keys(),
             start_offset={key: first for key, (first, _) in ranges.items() if first is not None},
             end_offset={key: stop for key, (_, stop) in ranges.items()},
-            isolation_level=options.isolation_level,
-            on_corruption=options.on_corruption,
-            task_bytes=options.task_bytes,
-            min_tasks=options.min_partitions,
-            max_records=options.max_records_per_partition,
+            **planning(options),
             outcomes=self._followed().outcomes,
         )
         return [InputPartition(task) for task in made.tasks]
-
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """Yield the records of a task."""
-        if partition is None or partition.value is None:
-            return iter(())
-        return self.batches(partition.value)
 
     def commit(self, end: JsonOffsets) -> None:
         """Discard the state that only finished batches needed."""
