@@ -56,14 +56,12 @@ class PlainColumn:
         """See `ColumnDecoder`."""
 
     def full_type(self) -> pa.DataType:
-        """See `ColumnDecoder`."""
         return TYPES[self._name]
 
     def narrow(self, paths: list[Path] | None) -> None:
         """See `ColumnDecoder`."""
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """See `ColumnDecoder`."""
         return decode_plain(self._name, payloads)
 
 
@@ -85,7 +83,6 @@ class JsonColumn:
             self._values.common.add(schema_type(how.schema))
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """See `ColumnDecoder`."""
         if self._header_name is not None and self._source is not None:
             for group in read_frames(payloads, headers, self._header_name)[0]:
                 self._learn_schema(group.key, self._source)
@@ -101,15 +98,12 @@ class JsonColumn:
                 self._values.common.add(schema_type(schema.schema))
 
     def full_type(self) -> pa.DataType:
-        """See `ColumnDecoder`."""
         return self._values.common.type
 
     def narrow(self, paths: list[Path] | None) -> None:
-        """See `ColumnDecoder`."""
         self._paths = paths
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """See `ColumnDecoder`."""
         inner, failures = self._stripped(payloads, headers)
         decoded = self._values.decode(inner, self._paths)
         decoded.failures |= failures
@@ -146,7 +140,6 @@ class SchemaColumn:
                 self._common.add(given.type)
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """See `ColumnDecoder`."""
         for group in self._groups(payloads, headers)[0]:
             known = len(self._readers)
             reader = self._reader(group)
@@ -154,17 +147,14 @@ class SchemaColumn:
                 self._common.add(reader.type)
 
     def full_type(self) -> pa.DataType:
-        """See `ColumnDecoder`."""
         return self._common.type
 
     def narrow(self, paths: list[Path] | None) -> None:
-        """See `ColumnDecoder`."""
         if paths is not None and not self._common.as_text:
             self._paths, self._readers = paths, {}
             self._common.type = narrow_type(self._common.type, paths)
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """See `ColumnDecoder`."""
         n = len(payloads)
         groups, failures = self._groups(payloads, headers)
         arrays, order = [pa.nulls(1, self._common.type)], np.zeros(n, np.int64)

@@ -69,15 +69,12 @@ class KnownSchemas:
         self._by_key, self._by_version = by_key, by_version
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """See `SchemaSource`."""
         return self._by_key.get(schema_id)
 
     def by_guid(self, guid: str) -> Schema | None:
-        """See `SchemaSource`."""
         return self._by_key.get(guid)
 
     def find(self, subject: str, version: int) -> Schema | None:
-        """See `SchemaSource`."""
         return self._by_version.get((subject, version))
 
 
@@ -94,11 +91,9 @@ class DirectorySchemas:
             raise ValueError(f"schemas: {self._directory} is no directory")
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """See `SchemaSource`."""
         return self.named(str(schema_id))
 
     def by_guid(self, guid: str) -> Schema | None:
-        """See `SchemaSource`."""
         return self.named(guid)
 
     def find(self, subject: str, version: int) -> Schema | None:
