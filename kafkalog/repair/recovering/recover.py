@@ -190,10 +190,6 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
 ReadSegment = Callable[[Segment, int, bool], RecoveredSegment]
 
 
-def _read_segment(segment: Segment, index_interval_bytes: int, with_producers: bool) -> RecoveredSegment:
-    return recover_segment(segment, index_interval_bytes, with_producers=with_producers)
-
-
 class RecoveryRun(Target):
     """Recovers partitions one after the other, while segments are read ahead.
 
@@ -285,7 +281,10 @@ class RecoveryRun(Target):
             if segment not in plan.recovered:
                 end = bases[-1]
                 continue
-            found = (self._read or _read_segment)(segment, interval, False)
+            if self._read is not None:
+                found = self._read(segment, interval, False)
+            else:
+                found = recover_segment(segment, interval, with_producers=False)
             end = found.next_offset
             if (found.is_cut and segment.base_offset not in plan.cut_before) or found.is_emptied:
                 break
