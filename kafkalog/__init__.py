@@ -311,7 +311,11 @@ _OTHER_NAMES = {
     "load_files": "load",
     "write": "write_table",
     "write_pandas": "write_table",
-    "find": "lookup",
+    "find": "lookup, or read_table(path, filters=...)",
+    "compare": "diff",
+    "restore": "install",
+    "latest": "read_table(path, latest='key')",
+    "compact": "read_table(path, latest='key')",
     "index_statistics": "index_stats",
 }
 _PUBLIC_MODULES = ("errors", "format", "functions", "spark")

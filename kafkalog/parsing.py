@@ -224,6 +224,7 @@ def optional_integer(
 def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
     """The value, if it is one of some words; raises ValueError otherwise."""
     if value not in allowed:
-        words = [repr(word) for word in allowed]
-        raise ValueError(f"{name} must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
+        *others, last = [repr(word) for word in allowed]
+        either = f"{', '.join(others)} or " if others else ""
+        raise ValueError(f"{name} must be {either}{last}, not {value!r}")
     return value

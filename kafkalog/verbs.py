@@ -43,6 +43,7 @@ _OTHER_NAMES: Final = {
     "read_pandas": "to_pandas()",
     "to_arrow": "to_table()",
     "to_df": "to_pandas()",
+    "partitions": "topics, values()",
     "partition": "log_dir[topic, number]",
     "topic": "topic_partition",
     "index": "offset_index",
@@ -51,6 +52,15 @@ _OTHER_NAMES: Final = {
     "check": "verify()",
     "index_stats": "index_statistics(), or kafkalog.index_stats(...)",
 }
+
+
+def no_attribute(of: object, name: str, other_names: Mapping[str, str]) -> Any:
+    """Raise AttributeError from ``__getattr__``, with the right name where it is known."""
+    meant = other_names.get(name)
+    if meant is None or hasattr(type(of), name):
+        return object.__getattribute__(of, name)  # raises what it raised before
+    kind = type(of).__name__
+    raise AttributeError(f"{kind!r} object has no attribute {name!r}; did you mean {meant}?", name=name, obj=of)
 
 
 class PlanOptions(TypedDict, total=False):
@@ -181,10 +191,4 @@ class Verbs:
 
         def __getattr__(self, name: str) -> Any:
             """Raise AttributeError, with the right name where it is known."""
-            meant = _OTHER_NAMES.get(name)
-            if meant is None or hasattr(type(self), name):
-                return object.__getattribute__(self, name)  # raises what it raised before
-            kind = type(self).__name__
-            raise AttributeError(
-                f"{kind!r} object has no attribute {name!r}; did you mean {meant}?", name=name, obj=self
-            )
+            return no_attribute(self, name, _OTHER_NAMES)

@@ -70,6 +70,16 @@ next(iter(kafkalog.cat(p))).value
 next(iter(kafkalog.records(p))).value
 kafkalog.count(d) -> count_rows
 isinstance(kafkalog.verify(p), kafkalog.Verification)
+kafkalog.scan(d).count() -> count_rows
+kafkalog.scan(d).filter("key == k") -> filters=
+kafkalog.scan(d).select(["key"]) -> columns=
+kafkalog.scan(d).to_arrow() -> to_table
+kafkalog.scan(d).to_parquet(out / "y") -> kafkalog.export
+kafkalog.open(d).partitions -> values()
+kafkalog.read_table(d, latest=True) -> latest must be 'key', not True
+kafkalog.read_table(d, filters="key == k and offset >= 1") -> each condition on its own
+kafkalog.diff(d, d) -> orders-0
+kafkalog.compare(p, p) -> diff
 """
 COMMANDS = """
 kafkalog --version
@@ -97,6 +107,17 @@ kafkalog export D x.parquet -> -o/--output
 kafkalog lookup P --offset 1
 kafkalog index_stats P -> index-stats
 kafkalog rebuild-indexes P -> reindex
+kafkalog ls D -t 'order*,payments'
+kafkalog ls D -t 'ordre*' -> no topic matches
+kafkalog cat D --filter 'key == k and offset >= 1' -> each condition on its own
+kafkalog cat D --filter 'key == "k and offset >= 1"'
+kafkalog compare P P -> diff
+kafkalog diff D D -> orders-0
+kafkalog restore D -> load --install
+kafkalog drop P --offset 1 -> convert --drop
+kafkalog compact P -> cat --latest key
+kafkalog offsets D -> groups
+kafkalog version -> --version
 """
 SPARK_OPTIONS: tuple[tuple[dict[str, str], str], ...] = (
     ({"subscribe": "orders"}, ""),

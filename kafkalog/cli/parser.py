@@ -42,27 +42,37 @@ _MOST_EXAMPLES: Final = 3
 
 _OTHER_COMMANDS: Final = {
     "COMMAND --help": ("help",),
-    "ls": ("list", "topics", "describe"),
-    "ls, or cat --json | wc -l": ("count",),
-    "cat": ("read", "consume", "print", "records"),
+    "ls": ("list", "topics", "describe", "info"),
     "cat -n N": ("head",),
     "cat --tail N": ("tail",),
+    "cat": ("read", "consume", "print", "records"),
     "cat --filter 'value contains ...'": ("grep",),
-    "lookup": ("find", "seek"),
+    "ls, or cat --json | wc -l": ("count",),
+    "lookup, or cat --filter 'key == ...'": ("find",),
+    "lookup": ("seek",),
     "verify": ("check", "fsck"),
     "recover": ("repair",),
     "reindex": ("rebuild", "rebuild-indexes"),
     "load": ("import", "write"),
-    "load --install": ("install",),
     "export -o FILE.parquet": ("to-parquet", "parquet"),
     "index-stats": ("indexes", "stats"),
+    "load --install": ("install", "restore"),
+    "diff": ("compare",),
+    "groups": ("offsets", "consumer-groups"),
+    "convert --drop, trim or truncate": ("delete",),
+    "convert --drop": ("drop",),
+    "convert --compression zstd": ("shrink",),
+    "convert --compression CODEC": ("compress", "recompress"),
+    "cat --latest key": ("compact", "latest"),
+    "cat --filter 'key == ...'": ("search", "query"),
+    "--version": ("version",),
+    "--completion SHELL": ("completion",),
 }
 """What a command is called here, and what else one might call it."""
 
 _OTHER_OPTIONS: Final = {
     "--topics": ("--topic",),
     "--topic": ("--topic",),
-    "--topic and --only-topics": ("-t",),
     "--partitions": ("--partition",),
     "--exclude-topics": ("--exclude", "--exclude-topic"),
     "--start-timestamp": ("--since", "--from", "--start-time"),
@@ -77,6 +87,7 @@ _OTHER_OPTIONS: Final = {
     "--overwrite": ("--force",),
     "--indexes-only": ("--indexes",),
     "--on-corruption": ("--skip-corrupt",),
+    "--topic and --only-topics": ("-t",),
 }
 """What an option is called here, where a command has it, and what else one might call it; the first one counts."""
 

@@ -144,7 +144,11 @@ def diff(
 def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Partition:
     opened = path if isinstance(path, Partition) else open_path(path, limits=limits)
     if not isinstance(opened, Partition):
-        raise NotKafkaError(Reason.NOT_KAFKA, "it is not a partition directory", path=os.fspath(str(path)))
+        raise NotKafkaError(
+            Reason.NOT_KAFKA,
+            "it is not a partition directory: name one, such as orders-0 in a log dir",
+            path=os.fspath(str(path)),
+        )
     return opened
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -28,7 +29,24 @@ from kafkalog.values.conditions import Groups, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode
 from kafkalog.values.schemas import SchemaSource
-from kafkalog.verbs import ScanOptions
+from kafkalog.verbs import ScanOptions, no_attribute
+
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("count", "num_rows", "n_records"), "count_rows()"),
+    **dict.fromkeys(("filter", "where"), "scan(..., filters=...)"),
+    **dict.fromkeys(("select", "project"), "scan(..., columns=...)"),
+    "limit": "head(n), scan(..., limit=n)",
+    **dict.fromkeys(("show", "take", "first"), "head(n)"),
+    "last": "tail(n)",
+    **dict.fromkeys(("to_arrow", "collect", "read", "to_pyarrow"), "to_table()"),
+    **dict.fromkeys(("to_df", "df", "toPandas"), "to_pandas()"),
+    "pl": "to_polars()",
+    **dict.fromkeys(("records", "to_pylist", "rows"), "kafkalog.cat(...)"),
+    **dict.fromkeys(
+        ("to_parquet", "write_parquet", "to_csv", "write_csv", "to_json", "write"), "kafkalog.export(scan, output)"
+    ),
+    "to_duckdb": 'duckdb.sql("select ... from scan")',
+}
 
 
 class DecodedScan(ArrowStream):
@@ -58,6 +76,12 @@ class DecodedScan(ArrowStream):
     @abstractmethod
     def _raw_batches(self, one: Pass) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Record batches before anything is decoded, with the path of the segment."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, with the right name where it is known."""
+            return no_attribute(self, name, _OTHER_NAMES)
 
     @property
     def schema(self) -> pa.Schema:

@@ -615,6 +615,17 @@ def test_exit_code_3_when_it_cannot_be_read(run_lines: Any, log_dir: Path, tmp_p
     assert (code, len(out), err.count("\n")) == (3, 12, 1)
 
 
+def test_quiet_verify_shows_nothing_unless_something_is_damaged(run_lines: Any, log_dir_copy: Path) -> None:
+    assert run_lines("verify", "-q", log_dir_copy) == (0, [], "")
+    log = log_dir_copy / "p-multi-1" / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    code, out, err = run_lines("verify", "-q", log_dir_copy)
+    assert code == 1
+    assert err.startswith("kafkalog: lost: ")
+    assert out[0].startswith(f"p-multi-1  {log.name}  ")
+    assert [line.split()[0] for line in out] == ["p-multi-1", "!", "total:"]
+
+
 @pytest.mark.parametrize(
     "command",
     ["ls", "verify", "producers", "cat --on-corruption skip", "batches --on-corruption skip", "reindex --dry-run"],

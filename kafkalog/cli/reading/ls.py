@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, selected_keys
 from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, table
 
@@ -116,13 +115,11 @@ def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
 def _check_topics(log_dir: LogDir, topics: list[str]) -> None:
     """Raise for a topic that is neither among the partitions nor among the directories set apart."""
     from kafkalog.format import parse_partition_directory
+    from kafkalog.parsing import TopicPatterns
 
     apart = (parse_partition_directory(path.name) for paths in log_dir.set_apart.values() for path in paths)
     known = {*log_dir.topics, *(one.topic_partition.topic for one in apart if one is not None)}
-    for topic in topics:
-        if topic not in known:
-            near = ", ".join(sorted(known)[:8]) + (", ..." if len(known) > 8 else "")
-            raise UsageError(f"no topic {topic!r} here; there are {near or 'none'}")
+    TopicPatterns(topics).check(sorted(known))
 
 
 def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:

@@ -32,7 +32,8 @@ _HELP: Final = HelpText(
     description="""\
 Check everything in log dirs: the checksum of every batch, offset, time and transaction indexes entry by entry against
 the batches, producer snapshots, leader epochs, checkpoints. A line a segment: OK, or what was found and what a broker
-would do with it. The exit code is 0 if nothing is damaged, else 1.
+would do with it. The exit code is 0 if nothing is damaged, else 1. With -q only damaged partitions are shown: nothing
+if all is well, as a job at night wants it.
 
 A broker itself hardly looks at index files: one that is in the wrong order, points to the wrong place, lacks most of
 its entries or ends in zeros is taken as it is, and lookups fail, slow down, or silently pass records over. Such are
@@ -96,12 +97,17 @@ def run(args: argparse.Namespace, console: Console) -> None:
         totals.add(partition)
         console.count_findings(partition.all_findings())
         console.unkept_findings(partition.n_more_findings)
-        console.lines(_json_lines(partition) if args.json else _text_lines(partition, verbose=args.verbose))
+        if args.json:
+            console.lines(_json_lines(partition))
+        elif not args.quiet or not partition.ok:
+            console.lines(_text_lines(partition, verbose=args.verbose))
     if not totals.n_partitions and not selected_keys(log_dir, args):
         console.note("no partition matches" if len(log_dir) else "no partition to verify")
     totals.n_damage += sum(finding.damage for finding in result.findings)
     console.count_findings(result.findings)
     console.progress.close()
+    if args.quiet and not args.json and not totals.n_damage:
+        return
     not_checked = what_was_not_checked(args)
     console.lines(_root_lines(result, log_dir, totals, not_checked, is_json=args.json))
 

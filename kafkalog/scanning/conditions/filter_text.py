@@ -16,10 +16,16 @@ _CONDITION: Final = re.compile(
     \s*(?P<value>.*?)\s*""",
     re.VERBOSE | re.DOTALL,
 )
+_COLUMNS: Final = frozenset(
+    (*FIXED_COLUMNS, *BINARY_COLUMNS, "topic", "partition", "segment", "compression", "headers")
+)
 DECODED_FIELDS: Final = ("key.", "value.")
 """How the names of fields of decoded columns begin."""
 
 _ITEM: Final = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|\Z)""", re.DOTALL)
+_JOINED: Final = re.compile(
+    r"""(?:"[^"]*"|'[^']*'|[^"'].*?)\s+(?P<word>(?i:and|or)|&&|\|\|)\s+(?P<rest>.*)""", re.DOTALL
+)
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
 
@@ -41,6 +47,7 @@ def parse_condition(text: str) -> tuple[Any, ...]:
         raise ValueError(
             f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r}"
         )
+    _check_single(match["value"])
     column = match["column"].replace('"', "")
     operation = match["sign"] or " ".join(match["word"].lower().split())
     if operation.startswith("is "):
@@ -58,6 +65,22 @@ def parse_condition(text: str) -> tuple[Any, ...]:
         negated = " not" if operation == "!=" else ""
         raise ValueError(f"nothing compares with null; write '{column} is{negated} null'")
     return column, operation, _value(column, match["value"])
+
+
+def _check_single(value: str) -> None:
+    """Raise ValueError for a value such as ``a and offset > 5``: as text it would match nothing, without a word."""
+    joined = _JOINED.fullmatch(value)
+    following = None if joined is None else _CONDITION.fullmatch(joined["rest"])
+    if joined is None or following is None:
+        return
+    column = following["column"]
+    if column in _COLUMNS or column.startswith(("headers.", *DECODED_FIELDS)):
+        how = (
+            "give each condition on its own, then all must hold"
+            if joined["word"] in ("and", "AND", "&&")
+            else ("in Python, a list of lists says that one of several must hold")
+        )
+        raise ValueError(f"one condition is expected, not {joined['word']!r}: {how}; a value in quotes is text")
 
 
 def _value(column: str, text: str) -> Any:

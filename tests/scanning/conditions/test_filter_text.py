@@ -39,6 +39,9 @@ from kafkalog.scanning.conditions.filter_text import parse_condition
         ("compression == zstd", ("compression", "==", "zstd")),
         ("topic == 5", ("topic", "==", "5")),
         ("partition == 5", ("partition", "==", 5)),
+        ("value contains salt and pepper", ("value", "contains", "salt and pepper")),
+        ("value contains 'a and key == b'", ("value", "contains", "a and key == b")),
+        ("value contains a and b == c", ("value", "contains", "a and b == c")),
     ],
 )
 def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[Any, ...]) -> None:
@@ -60,6 +63,10 @@ def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[A
         ("is_control == 1", "is_control is true or false, not '1'"),
         ("key == 0x0", "'0x0' is not hex"),
         ("key == base64:a", "'base64:a' is not base64"),
+        ("key == a and offset > 5", "not 'and': give each condition on its own"),
+        ("key == 'a' AND value contains 'b'", "not 'AND': give each condition on its own"),
+        ("key == a or value is null", "not 'or': in Python, a list of lists"),
+        ("offset > 5 && headers has b", "not '&&': give each condition on its own"),
     ],
 )
 def test_what_is_none_is_refused_with_what_was_expected(text: str, message: str) -> None:
