@@ -429,16 +429,7 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
     if is_compacted is None:
         why = "normal in a compacted topic; in others a segment is missing"
     detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
-    return Finding(
-        Reason.OFFSET_GAP,
-        detail,
-        path=path,
-        base_offset=start,
-        last_offset=end - 1,
-        damage=False,
-        n_records=end - start,
-        certainty="at_most",
-    )
+    return Finding.of_offsets(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
 
 
 def overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

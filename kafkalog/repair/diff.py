@@ -14,10 +14,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, NotKafkaError, Reason
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import DEFAULT_LIMITS, Limits, NotKafkaError, Reason
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.records.batch_table import BatchTable, valid_crcs
+from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import LeaderEpochs
 
 Side = Literal["a", "b"]
@@ -200,15 +202,9 @@ class _Batches:
                     batches = window.batches
                     valid = valid_crcs(window)
                     if not valid.all():
-                        row = int(np.argmin(valid))
-                        raise CorruptionError(
-                            Reason.CRC_MISMATCH,
-                            "the checksum in the batch is not that of its bytes; kafkalog salvage saves the others",
-                            path=segment.path,
-                            position=int(batches.position[row]),
-                            base_offset=int(batches.base_offset[row]),
-                            length=int(batches.size_in_bytes[row]),
-                        )
+                        row, path = int(np.argmin(valid)), str(segment.path)
+                        hint = "kafkalog salvage saves the others"
+                        raise batch_error(STATUS["CRC_MISMATCH"], batches, row, path, detail=hint)
                     self._progress(int(batches.size_in_bytes.sum(dtype=np.int64)))
                     source.release(window.data, window.start)
                     yield str(segment.path), batches[batches.last_offset >= self._start]

@@ -138,18 +138,8 @@ class Resumption(ABC):
         first = partition.log_start_offset
         if first > start:
             detail = f"offsets {start} to {first - 1} were deleted from the log before they were exported"
-            self.findings.append(
-                Finding(
-                    Reason.OFFSET_GAP,
-                    detail,
-                    path=str(partition.path),
-                    base_offset=start,
-                    last_offset=first - 1,
-                    damage=False,
-                    n_records=first - start,
-                    certainty="at_most",
-                )
-            )
+            path = str(partition.path)
+            self.findings.append(Finding.of_offsets(Reason.OFFSET_GAP, detail, path, start, first, damage=False))
         return max(start, first)
 
 
