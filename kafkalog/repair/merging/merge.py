@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -34,7 +33,7 @@ from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.salvaging.plan import gather
-from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.repair.salvaging.salvage import write_report
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.staging import staged_directory
 
@@ -154,11 +153,7 @@ def merge(
             if start > merged.report.start_offset:
                 starts[name] = min(start, merged.report.end_offset)
         if staged is not None:
-            with staged.create(REPORT_NAME) as file:
-                file.write((json.dumps(report.as_dict(), indent=1) + "\n").encode())
-            if starts:
-                with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
-                    file.write(encode_offset_checkpoint(starts))
+            write_report(staged, REPORT_NAME, report, starts)
     return report
 
 
