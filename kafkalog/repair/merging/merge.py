@@ -77,9 +77,9 @@ def merge(
     NotKafkaError
         A path is neither, or the directories are no copies of one partition.
     UnsafePathError
-        A broker holds the lock of a log dir; or `to` lies in one.
+        A broker holds the lock of a log dir; or `output` lies in one.
     OutputExistsError
-        `to` exists.
+        `output` exists.
     FileChangedError
         Somebody writes to a copy.
     WriteError
@@ -101,7 +101,7 @@ def merge(
 
     The output has the segments of the leader, with indexes, producer snapshots and leader epochs rebuilt, and the
     largest log start offset that a checkpoint of the copies has. Batches that are not taken are in no file of the
-    output: keep the copies, or `salvage` them, too. A crash leaves `to` absent or complete.
+    output: keep the copies, or `salvage` them, too. A crash leaves `output` absent or complete.
 
     Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor, Kafka 4.3.
 

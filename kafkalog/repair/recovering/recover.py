@@ -23,7 +23,7 @@ from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.outputs import Target
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
-from kafkalog.parsing import parse_milliseconds
+from kafkalog.parsing import optional_integer, parse_milliseconds
 from kafkalog.repair.outputs import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
@@ -98,12 +98,12 @@ def recover(
     UnsafePathError
         A broker holds the lock of the log dir; or the output or the backup would lie in it.
     OutputExistsError
-        `to` or `backup` exists.
+        `output` or `backup` exists.
     WriteError
-        A file could not be written. `to` does not appear. With `in_place`, partitions that were done stay recovered,
-        and others are unchanged; there is no clean-shutdown marker, so a broker recovers the rest itself.
+        A file could not be written. `output` does not appear. With `in_place`, partitions that were done stay
+        recovered, and others are unchanged; there is no clean-shutdown marker, so a broker recovers the rest itself.
     CorruptionError
-        With `to`: the partition cannot be recovered.
+        With `output`: the partition cannot be recovered.
 
     Notes
     -----
@@ -123,8 +123,8 @@ def recover(
     A partition that cannot be recovered (an unreadable segment, offsets too far apart for one segment, which a broker
     splits) is unchanged, or left out of the copy; its `error` says why, and there is no marker.
 
-    A crash leaves `to` absent or complete. With `in_place`, each file is as it was or complete, and a broker or another
-    run comes to the same result from any state in between.
+    A crash leaves `output` absent or complete. With `in_place`, each file is as it was or complete, and a broker or
+    another run comes to the same result from any state in between.
 
     Source: LogManager.loadLogs, LogLoader.load, LogSegment.recover, Kafka 4.3.
 
@@ -135,8 +135,7 @@ def recover(
     """
     root = Path(path)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
+    n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     log_dir = root.absolute().parent if is_partition_directory(root) else root
     refuse_if_locked([log_dir])
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
@@ -154,7 +153,7 @@ def recover(
 
         now_ms = None if now is None else parse_milliseconds("now", now)
         run = RecoveryRun(report, make, index_interval_bytes, now_ms, limits)
-        run.recover(plans, threads or min(os.cpu_count() or 1, 4), progress, on_partition)
+        run.recover(plans, n_threads, progress, on_partition)
         finish_root(root, placed, report)
     return report
 

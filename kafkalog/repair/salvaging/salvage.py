@@ -22,6 +22,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.conversion import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
+from kafkalog.parsing import integer
 from kafkalog.repair.salvaging.output import PartitionOutput, Quarantine
 from kafkalog.repair.salvaging.plan import plan_segment
 from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
@@ -85,9 +86,9 @@ def salvage(
     Raises
     ------
     UnsafePathError
-        A broker holds the lock of the log dir; or `to` lies in it.
+        A broker holds the lock of the log dir; or `output` lies in it.
     OutputExistsError
-        `to` exists.
+        `output` exists.
     FileChangedError
         Somebody writes to the source.
     WriteError
@@ -108,7 +109,7 @@ def salvage(
     record's value can pass if nothing is left of the record around it, and its offsets fit the hole.
 
     Indexes, producer snapshots and leader epochs are rebuilt; the segments begin where those of the source do. Bad
-    sectors are stepped over. A crash leaves `to` absent or complete.
+    sectors are stepped over. A crash leaves `output` absent or complete.
 
     Examples
     --------
@@ -116,8 +117,7 @@ def salvage(
     >>> report.ok, report.total("n_batches_kept"), report.total("n_bytes_lost")
     (True, 24, 0)
     """
-    if isinstance(threads, bool) or threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads!r}")
+    integer("threads", threads, 1)
     report = SalvageReport(is_written=not dry_run)
     opened, chosen, target = begin_salvage(
         path, report, output=output, topics=topics, partitions=partitions, limits=limits
