@@ -33,8 +33,9 @@ from kafkalog.spark.jobs.pieces import gather, piece
 from kafkalog.spark.jobs.rebuild import intervals_of
 from kafkalog.spark.jobs.tables import (
     FILE_FIELDS,
-    FINDING,
+    FOUND_FIELDS,
     PICKLED_RESULTS,
+    PLACE_FIELDS,
     add_findings,
     batch_of,
     error_data,
@@ -46,9 +47,7 @@ from kafkalog.storage.broker_lock import refuse_if_locked
 
 SCHEMA: Final = pa.schema(
     [
-        pa.field("path", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
+        *PLACE_FIELDS,
         pa.field("error", pa.string()),
         pa.field("log_start_offset", pa.int64()),
         pa.field("log_end_offset", pa.int64()),
@@ -69,8 +68,7 @@ SCHEMA: Final = pa.schema(
             ),
         ),
         pa.field("files", pa.list_(pa.struct(FILE_FIELDS))),
-        pa.field("findings", pa.list_(FINDING)),
-        pa.field("seconds", pa.float64()),
+        *FOUND_FIELDS,
     ]
 )
 

@@ -21,8 +21,9 @@ from kafkalog.repair.salvaging.salvage import begin_salvage, finish_output, salv
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.spark.jobs.pieces import gather, piece
 from kafkalog.spark.jobs.tables import (
-    FINDING,
+    FOUND_FIELDS,
     PICKLED_RESULTS,
+    PLACE_FIELDS,
     add_findings,
     batch_of,
     error_data,
@@ -39,9 +40,7 @@ _SUMS: Final = (
 )  # fmt: skip
 SCHEMA: Final = pa.schema(
     [
-        pa.field("path", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
+        *PLACE_FIELDS,
         pa.field("ok", pa.bool_()),
         pa.field("output", pa.string()),
         pa.field("quarantine", pa.string()),
@@ -49,8 +48,7 @@ SCHEMA: Final = pa.schema(
         pa.field("end_offset", pa.int64()),
         *(pa.field(name, pa.int64()) for name in _SUMS),
         pa.field("n_lost", pa.int64()),
-        pa.field("findings", pa.list_(FINDING)),
-        pa.field("seconds", pa.float64()),
+        *FOUND_FIELDS,
     ]
 )
 

@@ -36,6 +36,16 @@ FINDING: Final = pa.struct(
 )
 """The Arrow type of a `Finding`."""
 
+PLACE_FIELDS: Final = (
+    pa.field("path", pa.string()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+)
+"""What a row is about."""
+
+FOUND_FIELDS: Final = (pa.field("findings", pa.list_(FINDING)), pa.field("seconds", pa.float64()))
+"""What was found about it, and how long that took."""
+
 FILE_FIELDS: Final = (
     pa.field("path", pa.string()),
     pa.field("kind", pa.string()),
