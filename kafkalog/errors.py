@@ -303,14 +303,6 @@ class Finding:
     n_records: int | None = None
     certainty: Certainty | None = None
 
-    @classmethod
-    def of_offsets(
-        cls, reason: Reason, detail: str, path: str, start: int, end: int, *, damage: bool = True
-    ) -> Finding:
-        """A finding about offsets from `start` to `end` (excluded), each of which may have been a record."""
-        lost: dict[str, Any] = {"last_offset": end - 1, "n_records": end - start, "certainty": "at_most"}
-        return cls(reason, detail, path, base_offset=start, damage=damage, **lost)
-
     def __str__(self) -> str:
         return _described(self)
 

@@ -20,8 +20,7 @@ call `register`.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.spark.repartition import prepare
 
@@ -38,14 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["batches", "export", "prepare", "recover", "register", "reindex", "salvage", "scan", "verify"]
 
-_MODULES: Final = {"batches": "scan", "reindex": "rebuild"}
-"""The modules of jobs whose names differ from theirs."""
-
 
 def __getattr__(name: str) -> Any:
     """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
-        return getattr(importlib.import_module(f"kafkalog.spark.jobs.{_MODULES.get(name, name)}"), name)
+        from kafkalog.spark.jobs import export, rebuild, recover, salvage, scan, verify
+
+        jobs = {"export": export, "recover": recover, "salvage": salvage, "scan": scan, "verify": verify}
+        return getattr({**jobs, "batches": scan, "reindex": rebuild}[name], name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, KafkalogError, ReadError, Reason, SidecarError, WriteError
 from kafkalog.log.partition import Partition
+from kafkalog.log.segment_reader import offsets_finding
 from kafkalog.scanning.scan import Scan
 
 _NOT_RESULT: Final = frozenset({"batch_size", "limits", "memory_map", "on_corruption", "threads", "window_bytes"})
@@ -139,7 +140,7 @@ class Resumption(ABC):
         if first > start:
             detail = f"offsets {start} to {first - 1} were deleted from the log before they were exported"
             path = str(partition.path)
-            self.findings.append(Finding.of_offsets(Reason.OFFSET_GAP, detail, path, start, first, damage=False))
+            self.findings.append(offsets_finding(Reason.OFFSET_GAP, detail, path, start, first, damage=False))
         return max(start, first)
 
 

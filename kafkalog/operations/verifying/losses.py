@@ -20,7 +20,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_reader import gap_finding, start_finding
+from kafkalog.log.segment_reader import gap_finding, offsets_finding, start_finding
 from kafkalog.operations.verifying.segment import LogDirState, VerifiedSegment
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
@@ -112,7 +112,7 @@ def check_losses(
         said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
         detail = f"the log ends at offset {end}, and these know of more: {said}"
         stop = max(*behind.values(), end + 1)
-        add(Finding.of_offsets(Reason.LOG_END_MISSING, detail, str(partition.path), end, stop))
+        add(offsets_finding(Reason.LOG_END_MISSING, detail, str(partition.path), end, stop))
     return gaps
 
 
@@ -266,7 +266,7 @@ def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequenc
     why, path = f"are gone: a .log is missing, as {shown} proves", str(partition.path)
     if end <= start:
         return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start)
-    return Finding.of_offsets(Reason.SEGMENT_MISSING, f"offsets {start} to {end - 1} {why}", path, start, end)
+    return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start} to {end - 1} {why}", path, start, end)
 
 
 _SHOWN: Final = 4
@@ -291,7 +291,7 @@ def _proof_of_end(gap: OffsetGap, segments: Sequence[VerifiedSegment]) -> str:
 
 def _missing_end(partition: Partition, gap: OffsetGap, proof: str) -> Finding:
     detail = f"offsets {gap.start} to {gap.end - 1} are gone: the end of a .log is missing, as {proof} proves"
-    return Finding.of_offsets(Reason.LOG_END_MISSING, detail, str(partition.path), gap.start, gap.end)
+    return offsets_finding(Reason.LOG_END_MISSING, detail, str(partition.path), gap.start, gap.end)
 
 
 def _checkpointed(partition: Partition, name: str) -> int | None:
