@@ -6,7 +6,7 @@ Turns a `ReadTask` into Arrow record batches of the data source's schema.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -60,10 +60,9 @@ class TaskReader:
 
     def batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task in Spark's types."""
-        decoding = self._decoding
-        n_lost = 0
+        decoding, n_lost = self._decoding, 0
         columns = types.record_columns(self._columns) if decoding is None else decoding.record_columns
-        for raw in read_task(task, report=self._report, columns=columns, **_reading(self._options)):
+        for raw in _records(self._options, task, columns, self._report):
             batch = raw if decoding is None else decoding.decode(raw, task.parts[0].path, decoding.schema())
             n_lost += types.n_overflows(batch)
             yield from types.split(types.to_spark(batch, self._schema))
@@ -109,17 +108,6 @@ def planning(options: SourceOptions) -> dict[str, Any]:
     }
 
 
-def _reading(options: SourceOptions) -> dict[str, Any]:
-    """Return the options of `read_task`, but for the columns."""
-    on_data_loss = "raise" if options.fail_on_data_loss else "skip"
-    return {
-        "on_data_loss": on_data_loss,
-        "filters": options.filters,
-        "check_crcs": options.check_crcs,
-        "latest": options.latest,
-    }
-
-
 def _planned(options: SourceOptions) -> Plan:
     log_dir = open_paths(options.paths)
     keys = wanted_partitions(log_dir, options)
@@ -131,6 +119,25 @@ def _planned(options: SourceOptions) -> Plan:
         end_offset=ranges.end,
         **planning(options),
         **plan_limits({"filters": options.filters, "latest": options.latest}),
+    )
+
+
+def _records(
+    options: SourceOptions,
+    task: ReadTask,
+    columns: Sequence[str],
+    report: Callable[[Finding], object] = lambda finding: None,
+) -> Iterator[pa.RecordBatch]:
+    """Record batches of a task, before they are decoded."""
+    return read_task(
+        task,
+        report=report,
+        on_data_loss="raise" if options.fail_on_data_loss else "skip",
+        columns=columns,
+        filters=options.filters,
+        check_crcs=options.check_crcs,
+        use_time_index=options.use_time_index,
+        latest=options.latest,
     )
 
 
@@ -152,8 +159,6 @@ def learned(options: SourceOptions, columns: Sequence[str]) -> Decoding:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)  # of which the tasks warn
         decoding.learn(
-            batch
-            for task in _planned(options).tasks
-            for batch in read_task(task, columns=decoding.record_columns, **_reading(options))
+            batch for task in _planned(options).tasks for batch in _records(options, task, decoding.record_columns)
         )
     return decoding

@@ -60,6 +60,7 @@ _SUPPORTED: Final = (
     "taskBytes",
     "highWatermark",
     "latest",
+    "useTimeIndex",
     *DECODE_OPTIONS,
 )
 _NO_BROKER = "this source reads files and asks no broker"
@@ -160,6 +161,7 @@ class SourceOptions:
     filters: Any
     on_corruption: OnCorruption
     check_crcs: bool
+    use_time_index: bool
     task_bytes: int
     high_watermark: Literal["ignore", "checkpoint"]
     latest: Literal["key"] | None
@@ -255,6 +257,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         filters=filters,
         on_corruption=cast(OnCorruption, on_corruption),
         check_crcs=_boolean(given, "checkCrcs", True),
+        use_time_index=_boolean(given, "useTimeIndex", False),
         task_bytes=_bytes(given.get("taskbytes", str(TASK_BYTES))),
         high_watermark=cast(Literal["ignore", "checkpoint"], high_watermark),
         latest=_latest(given),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import builder
 import pytest
 
+import kafkalog
 from kafkalog import format as kf
+from kafkalog.errors import CorruptionError
 from kafkalog.scanning.planning import plan
-
-if TYPE_CHECKING:
-    pass
+from kafkalog.spark.source import KafkaLogSource
 
 pytestmark = pytest.mark.spark
 
@@ -57,3 +57,29 @@ def test_damage_in_one_segment_names_it_and_leaves_the_others_alone(source: Any,
     counts = source(root, onCorruption="stop").groupBy("partition").count().collect()
     assert {row["partition"]: row["count"] for row in counts} == {0: 1000, 1: 1000, 2: 800, 3: 1000}
     assert source(root, filters='[["partition", "!=", 2]]').count() == 3000
+
+
+def test_with_use_time_index_a_task_begins_where_the_index_says(log: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(log, tmp_path / "log"))
+    kafkalog.reindex(root, in_place=True)
+    path = root / "t-2" / kf.segment_file_name(500)
+    data = bytearray(path.read_bytes())
+    position, _ = builder.batch_positions(bytes(data))[3]
+    data[position + 16] = 9  # no such magic: headers cannot be walked
+    path.write_bytes(data)
+    options = {
+        "path": str(root),
+        "filters": f'[["partition", "==", 2], ["timestamp", ">=", {10**12 + 900_000}]]',
+        "columns": "offset",
+    }
+
+    def offsets(**more: str) -> list[int]:
+        source = KafkaLogSource({**options, **more})
+        reader = source.reader(source.schema())
+        return [
+            offset for task in reader.partitions() for batch in reader.read(task) for offset in batch[0].to_pylist()
+        ]
+
+    assert offsets(useTimeIndex="true") == list(range(900, 1000))
+    with pytest.raises(CorruptionError, match=str(path)):
+        offsets()

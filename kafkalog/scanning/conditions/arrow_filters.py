@@ -10,7 +10,7 @@ A filter may match more records than its expression, never fewer. What is not un
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -227,9 +227,9 @@ class _Translator:
         if not isinstance(constant, Constant):
             raise _NotUnderstoodError
         column, literal = self._column(node), constant.scalar
+        kind = self._comparable(column, literal.type)
         if not literal.is_valid:
             return _NONE
-        kind = self._kind(column)
         if kind in ("bool", "codec") and operation not in ("==", "!="):
             raise _NotUnderstoodError
         value = _value(kind, literal)
@@ -243,11 +243,12 @@ class _Translator:
 
     def _membership(self, node: Node, options: dict[str, Any], negated: bool) -> Translation:
         column = self._column(node)
-        kind, behavior = self._kind(column), options["null_matching_behavior"].as_py()
+        behavior, listed = options["null_matching_behavior"].as_py(), options["value_set"].values
+        kind = self._comparable(column, listed.type)
         if kind in ("bool", "codec") or behavior not in (_MATCH, _SKIP, _EMIT_NULL):
             raise _NotUnderstoodError
         values: list[Any] = []
-        for one in options["value_set"].values:
+        for one in listed:
             value = _value(kind, one) if one.is_valid else None
             if kind == "time" and value is not None:
                 if value[1]:
@@ -286,6 +287,13 @@ class _Translator:
         if (kind is not None and found != kind) or (target is not None and not self._keeps(node.name, target)):
             raise _NotUnderstoodError
         return node.name
+
+    def _comparable(self, column: str, other: pa.DataType) -> str:
+        """The kind of a column that is compared with values of a type."""
+        kind = self._kind(column)
+        if not (pa.types.is_null(other) or _OF_KIND[kind](other)):
+            raise _NotUnderstoodError
+        return kind
 
     def _keeps(self, column: str, target: pa.DataType) -> bool:
         """Whether a cast of a column keeps all values and their order."""
@@ -346,25 +354,29 @@ def _folded(node: Node) -> Node:
     return node
 
 
+_OF_KIND: Final[dict[str, Callable[[pa.DataType], bool]]] = {
+    "int": pa.types.is_integer,
+    "time": pa.types.is_timestamp,
+    "bytes": lambda kind: _is_bytes(kind) or _is_text(kind),
+    "text": _is_text,
+    "codec": _is_text,
+    "bool": pa.types.is_boolean,
+}
+"""Which types of literals a kind of columns is compared with."""
+
+
 def _value(kind: str, literal: Any) -> Any:
     """A literal in the type of a column; for timestamps milliseconds, and what is left below one."""
-    own = literal.type
-    if kind == "int" and pa.types.is_integer(own) and -(2**63) <= literal.as_py() < 2**63:
-        return literal.as_py()
-    if kind == "time" and pa.types.is_timestamp(own):
-        if own.unit == "s":
+    if kind == "time":
+        if literal.type.unit == "s":
             return literal.value * 1000, 0
-        return divmod(literal.value, _PER_MILLISECOND[own.unit])
-    if kind == "bytes" and (_is_bytes(own) or _is_text(own)):
-        value = literal.as_py()
-        return value.encode() if isinstance(value, str) else value
-    if kind == "text" and _is_text(own):
-        return literal.as_py()
-    if kind == "codec" and _is_text(own) and literal.as_py() in kf.CODEC_NAMES[:5]:
-        return kf.CODEC_NAMES.index(literal.as_py())
-    if kind == "bool" and pa.types.is_boolean(own):
-        return literal.as_py()
-    raise _NotUnderstoodError
+        return divmod(literal.value, _PER_MILLISECOND[literal.type.unit])
+    value = literal.as_py()
+    if (kind == "int" and not -(2**63) <= value < 2**63) or (kind == "codec" and value not in kf.CODEC_NAMES[:5]):
+        raise _NotUnderstoodError
+    if kind == "codec":
+        return kf.CODEC_NAMES.index(value)
+    return value.encode() if kind == "bytes" and isinstance(value, str) else value
 
 
 def _one(term: Term) -> Translation:

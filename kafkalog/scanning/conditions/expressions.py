@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafkalog.interchange.arrow_buffers import no_rows
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, columns_needed, extend_schema, record_schema
-from kafkalog.scanning.conditions.arrow_filters import both, translate
+from kafkalog.scanning.conditions.arrow_filters import both, columns_read, translate
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
 from kafkalog.scanning.conditions.filters import Filter
 
@@ -64,15 +64,13 @@ def narrowed(
 ) -> tuple[Filter | None, Residual | None]:
     """A filter and a residual narrowed by an expression; see `conditions_of`."""
     schema = extend_schema(record_schema(ALL_COLUMNS), derived)
-    mine = Residual(expression, schema)
     translation = translate(expression, schema)
     joined, is_whole = both(condition or Filter(((),), frozenset(derived)), translation)
-    mine.is_needed = not (translation.is_exact and is_whole)
+    is_needed = not (translation.is_exact and is_whole)
     if residual is not None and not residual.expression.equals(expression):
-        is_needed = mine.is_needed or residual.is_needed
-        mine = Residual(residual.expression & expression, schema)
-        mine.is_needed = is_needed
-    return None if joined.groups == ((),) else joined, mine
+        is_needed = is_needed or residual.is_needed
+        expression = residual.expression & expression
+    return None if joined.groups == ((),) else joined, Residual(expression, schema, is_needed=is_needed)
 
 
 class Residual:
@@ -83,13 +81,13 @@ class Residual:
     expression : pyarrow.compute.Expression
     schema : pyarrow.Schema
         Schema of all columns that exist.
+    is_needed : bool
+        Whether it has to be applied: no filter says all that it says.
 
     Attributes
     ----------
     schema : pyarrow.Schema
-        Schema of the columns that the expression reads.
-    is_needed : bool
-        Whether it has to be applied: no filter says all that it says.
+        Schema of the columns that the expression reads; empty if it is not needed.
 
     Raises
     ------
@@ -97,11 +95,17 @@ class Residual:
         The expression names a column that does not exist, or has no boolean result.
     """
 
-    def __init__(self, expression: pc.Expression, schema: pa.Schema) -> None:
-        self.expression, self.is_needed = expression, True
-        # Expressions do not list their fields: apply this one to no rows, and add each field that Arrow misses.
-        names: list[str] = []
+    def __init__(self, expression: pc.Expression, schema: pa.Schema, *, is_needed: bool = True) -> None:
+        self.expression, self.is_needed, self.schema = expression, is_needed, pa.schema([])
+        if not is_needed:
+            return
+        # Arrow does not list the fields of an expression. Where its form is not known, it is applied to no rows, and
+        # each field that Arrow misses is added.
+        names = sorted(columns_read(expression) or ())
         while True:
+            for name in names:
+                if name not in schema.names:
+                    raise ValueError(f"no column {name!r} to filter by; there are {', '.join(schema.names)}")
             self.schema = pa.schema([schema.field(name) for name in names])
             try:
                 self.rows(no_rows(self.schema), 0)
@@ -109,9 +113,6 @@ class Residual:
                 missing = _FIELD.search(str(error))
                 if missing is None or missing[1] in names:
                     raise ValueError(f"the filter {expression} cannot be applied: {error}") from error
-                if missing[1] not in schema.names:
-                    known = ", ".join(schema.names)
-                    raise ValueError(f"no column {missing[1]!r} to filter by; there are {known}") from None
                 names.append(missing[1])
             else:
                 return

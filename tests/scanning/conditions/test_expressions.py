@@ -51,6 +51,8 @@ def test_expressions_are_judged_as_pyarrow_judges_tables(log_dir: Path) -> None:
         (lambda pc: pc.field("offset") + 1, "cannot be applied"),
         (lambda pc: pc.field("offset") == b"a", "cannot be applied"),
         (lambda pc: pc.field("key") == 3, "cannot be applied"),
+        (lambda pc: pc.field("offset").isin(["a"]) & (pc.field("key") == b"k"), "cannot be applied"),
+        (lambda pc: pc.field("offset") == pa.scalar(None, pa.string()), "cannot be applied"),
     ],
 )
 def test_an_expression_that_says_nothing_of_a_record_is_refused(log_dir: Path, make: Any, message: str) -> None:
