@@ -78,35 +78,35 @@ cdef class LastRows:
 
     Attributes
     ----------
-    n_keys : int
+    n_keys, n_bytes : int
     """
 
     cdef readonly int64_t n_keys
     cdef int64_t n_parts
-    cdef int64_t n_bytes
+    cdef readonly int64_t n_bytes
     cdef int64_t room
     cdef int64_t room_of_keys
     cdef uint64_t n_places
     cdef uint64_t seed
     cdef uint64_t other
     cdef uint8_t* bytes
-    cdef Key* keys
+    cdef Key* table
     cdef Place* places
 
     def __cinit__(self, uint64_t seed, uint64_t other):
-        self.bytes, self.keys, self.places = NULL, NULL, NULL
+        self.bytes, self.table, self.places = NULL, NULL, NULL
         self.n_keys, self.n_parts, self.n_bytes = 0, 0, 0
         self.room, self.room_of_keys, self.n_places = FIRST_KEYS * 16, FIRST_KEYS, FIRST_PLACES
         self.seed, self.other = seed, other
         self.bytes = <uint8_t*>malloc(self.room)
-        self.keys = <Key*>malloc(self.room_of_keys * sizeof(Key))
+        self.table = <Key*>malloc(self.room_of_keys * sizeof(Key))
         self.places = <Place*>calloc(self.n_places, sizeof(Place))
-        if self.bytes == NULL or self.keys == NULL or self.places == NULL:
+        if self.bytes == NULL or self.table == NULL or self.places == NULL:
             raise MemoryError()
 
     def __dealloc__(self):
         free(self.bytes)
-        free(self.keys)
+        free(self.table)
         free(self.places)
 
     def feed(self, const int64_t[::1] offsets not None, const uint8_t[::1] data not None,
@@ -150,22 +150,33 @@ cdef class LastRows:
                         number = self.add(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
                         if number < 0:
                             break
-                    if self.keys[number].part != self.n_parts:
-                        self.keys[number].part = self.n_parts
-                        self.keys[number].at = n_found
+                    if self.table[number].part != self.n_parts:
+                        self.table[number].part = self.n_parts
+                        self.table[number].at = n_found
                         numbers[n_found] = number
                         n_found += 1
-                    rows[self.keys[number].at] = row
+                    rows[self.table[number].at] = row
                 first += n_group
         if number < 0:
             raise MemoryError()
         return n_found
 
+    def copy_keys(self, int64_t[::1] offsets not None, uint8_t[::1] data not None):
+        """Copy all keys, one behind the other, and where each begins and the last one ends."""
+        cdef int64_t number
+        if offsets.shape[0] != self.n_keys + 1 or data.shape[0] != self.n_bytes:
+            raise ValueError("columns of another length")
+        for number in range(self.n_keys):
+            offsets[number] = self.table[number].start
+        offsets[self.n_keys] = self.n_bytes
+        if self.n_bytes:
+            memcpy(&data[0], self.bytes, <size_t>self.n_bytes)
+
     def key(self, int64_t number):
         """The bytes of a key."""
         if not 0 <= number < self.n_keys:
             raise IndexError("there is no such key")
-        return (<const char*>self.bytes + self.keys[number].start)[:self.keys[number].size]
+        return (<const char*>self.bytes + self.table[number].start)[:self.table[number].size]
 
     cdef inline int64_t number_of(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
         """The number of a key; -1 if it is new."""
@@ -173,7 +184,7 @@ cdef class LastRows:
         cdef Key* known
         while self.places[at].number != 0:
             if self.places[at].tag == <uint32_t>(h >> 32):
-                known = self.keys + (self.places[at].number - 1)
+                known = self.table + (self.places[at].number - 1)
                 if known.size == size and same(self.bytes + known.start, key, size):
                     return self.places[at].number - 1
             at = (at + 1) & (self.n_places - 1)
@@ -184,7 +195,7 @@ cdef class LastRows:
         cdef Key* made
         if not self.make_room(size) or (<uint64_t>(2 * self.n_keys) >= self.n_places and not self.spread()):
             return -1
-        made = self.keys + self.n_keys
+        made = self.table + self.n_keys
         made.start, made.size, made.part, made.at = self.n_bytes, size, 0, 0
         memcpy(self.bytes + self.n_bytes, key, <size_t>size)
         self.n_bytes += size
@@ -205,10 +216,10 @@ cdef class LastRows:
         if self.n_keys >= MAX_KEYS:
             return False
         if self.n_keys == self.room_of_keys:
-            grown = realloc(self.keys, 2 * self.room_of_keys * sizeof(Key))
+            grown = realloc(self.table, 2 * self.room_of_keys * sizeof(Key))
             if grown == NULL:
                 return False
-            self.keys = <Key*>grown
+            self.table = <Key*>grown
             self.room_of_keys *= 2
         if size > self.room - self.n_bytes:
             more = 2 * self.room if size <= self.room else self.room + size
@@ -228,7 +239,7 @@ cdef class LastRows:
         if places == NULL:
             return False
         for number in range(self.n_keys):
-            h = hashed(self.bytes + self.keys[number].start, self.keys[number].size, self.seed, self.other)
+            h = hashed(self.bytes + self.table[number].start, self.table[number].size, self.seed, self.other)
             self.take_place(places, n_places, h, number + 1)
         free(self.places)
         self.places, self.n_places = places, n_places

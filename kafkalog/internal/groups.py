@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
+from kafkalog.internal.commits import read_commits
 from kafkalog.internal.reading import AsOf, StateList
 from kafkalog.internal.replay import load_topic
 from kafkalog.internal.share_state import Delivery, ShareState, read_share_state
@@ -23,6 +27,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.messages.decoder import MessageError
 from kafkalog.messages.members import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.parsing import Time, name_matcher
+from kafkalog.records.columns import BinaryColumn
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 _STABLE: Final = {"consumer": 0, "streams": 1}
@@ -142,8 +147,16 @@ class Groups(StateList[Group]):
 
     def to_arrow(self) -> pa.Table:
         """Committed offsets as a table: group, type, topic, partition, offset, ..., log_end_offset, lag."""
-        rows = [{"group": group.name, "type": group.type, **asdict(one)} for group in self for one in group.offsets]
-        return pa.Table.from_pylist(rows, schema=_SCHEMA)
+        offsets = [one for group in self for one in group.offsets]
+        columns: dict[str, list[Any]] = {
+            "group": [group.name for group in self for _ in group.offsets],
+            "type": [group.type for group in self for _ in group.offsets],
+            **{name: [*map(attrgetter(name), offsets)] for name in _SCHEMA.names[2:]},
+        }
+        columns["deliveries"] = [
+            [asdict(delivery) for delivery in some] if some else [] for some in columns["deliveries"]
+        ]
+        return pa.Table.from_pydict(columns, schema=_SCHEMA)
 
 
 _SCHEMA: Final = pa.schema(
@@ -208,7 +221,7 @@ def groups(
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(end_offset, end_timestamp)
     loader = _Loader(log_dir)
-    for record, last in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append):
+    for record, last in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append, loader.take):
         loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)
     loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
     is_wanted = name_matcher(groups)
@@ -232,12 +245,22 @@ class _Loader:
                 self.findings += metadata.findings
                 self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}
 
-    def apply(self, kind: str, key: dict[str, Any], value: dict[str, Any], *, is_pending: bool) -> None:
-        """Apply a record of `__consumer_offsets`; of one that is pending only the group counts."""
-        name = key["group"] if "group" in key else key["groupId"]
+    def take(self, keys: BinaryColumn, values: BinaryColumn) -> npt.NDArray[np.bool_]:
+        """Take the commits among some records; which of them these are."""
+        is_commit, commits = read_commits(keys, values)
+        for name, offset in zip(commits.group, map(GroupOffset, *commits[1:]), strict=True):
+            self._group(name).offsets.append(offset)
+        return is_commit
+
+    def _group(self, name: str) -> Group:
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = Group(name)
+        return group
+
+    def apply(self, kind: str, key: dict[str, Any], value: dict[str, Any], *, is_pending: bool) -> None:
+        """Apply a record of `__consumer_offsets`; of one that is pending only the group counts."""
+        group = self._group(key["group"] if "group" in key else key["groupId"])
         if is_pending:
             return
         if kind.endswith("OffsetCommit"):
@@ -266,17 +289,17 @@ class _Loader:
 
     def finished(self) -> Iterable[Group]:
         """The groups, with their lags."""
-        ends: dict[TopicPartition, int | None] = {}
+        ends: dict[tuple[str, int], int | None] = {}
         for name in sorted(self._groups):
             group = self._groups[name]
             if group.type == "consumer":
                 asked = Counter(member.assignor for member in group.members if member.assignor)
                 group.protocol = asked.most_common(1)[0][0] if asked else None
-            group.offsets.sort(key=lambda one: (one.topic, one.partition))
+            group.offsets.sort(key=attrgetter("topic", "partition"))
             for one in group.offsets:
-                where = TopicPartition(one.topic, one.partition)
+                where = one.topic, one.partition
                 if where not in ends:
-                    ends[where] = self._log_end(where)
+                    ends[where] = self._log_end(TopicPartition(*where))
                 one.log_end_offset = ends[where]
                 if one.log_end_offset is not None and one.offset >= 0:
                     one.lag = max(one.log_end_offset - one.offset, 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
@@ -32,6 +32,7 @@ _LEAST_DROPPED: Final = 2**16
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Take = Callable[[BinaryColumn, BinaryColumn], Mask]
 
 
 class LastRecord(NamedTuple):
@@ -73,10 +74,20 @@ class LastRecords:
                 counted = self._counted(partition, columns) if "is_control" in columns else None
                 self._set(self._keep(partition, columns, counted))
 
-    def records(self) -> Iterator[tuple[bytes, LastRecord]]:
-        """Each key with its record, tombstones included, in the order in which keys first appear; then pending ones."""
+    def records(self, take: Take | None = None) -> Iterator[tuple[bytes, LastRecord]]:
+        """Each key with its record, tombstones included, in the order in which keys first appear; then pending ones.
+
+        `take` gets the keys and values of those that count, all at once, and says which of them it has taken.
+        """
         self._drop_replaced()
         numbers = np.flatnonzero(self._at >= 0)
+        if take is not None and numbers.size:
+            (part,) = self._kept
+            values: BinaryColumn = part["value"]  # type: ignore[assignment]
+            keys = BinaryColumn(np.empty(self._keys.n_keys + 1, np.int64), np.empty(self._keys.n_bytes, np.uint8))
+            self._keys.copy_keys(keys.offsets, keys.data)
+            taken = take(keys.take(numbers), values.take(self._at[numbers]))
+            numbers = numbers[~taken]
         yield from self._records(numbers, self._at[numbers], is_pending=False)
         for last in chain.from_iterable(self._pending.values()):
             yield from self._records(last.numbers, last.kept, is_pending=True)
@@ -176,17 +187,19 @@ class _Last(NamedTuple):
     offsets: Rows
 
 
-def load_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[tuple[InternalRecord, LastRecord]]:
+def load_topic(
+    log_dir: LogDir, topic: str, as_of: AsOf, report: Report, take: Take | None = None
+) -> Iterator[tuple[InternalRecord, LastRecord]]:
     """Read a topic of a log dir, and decode the last record of each key; tombstones are left out.
 
-    Records whose transaction is open come last.
+    Records whose transaction is open come last; those that `take` has taken are left out, see `LastRecords.records`.
     Records that cannot be decoded are reported, and are no damage.
     """
     if topic not in log_dir.topics:
         return
     last = LastRecords()
     last.feed(read_topic(log_dir, topic, as_of, report))
-    for key, record in last.records():
+    for key, record in last.records(take):
         if record.value is None:
             continue
         try:

@@ -65,8 +65,12 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
         Directories that a broker has renamed with a suffix, by kind: `"delete"`, `"future"`, `"stray"`. They are not
         among the partitions.
     findings : list of Finding
-        Partitions found twice (the first one counts), links that lead out of a log dir or in a circle, malformed
-        checkpoints.
+        Partitions found twice, links that lead out of a log dir or in a circle, malformed checkpoints.
+
+    Notes
+    -----
+    Of a partition that is found twice, as in the log dirs of several brokers, the copy with the latest leader epoch
+    counts; of these the one with the highest log end offset, of these the first one.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
         self.limits = limits
         self._options: dict[str, Any] = {"memory_map": memory_map, "limits": limits}
         self._found: dict[kf.TopicPartition, PartitionPath] = {}
+        self._copies: dict[kf.TopicPartition, list[PartitionPath]] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
         self._brokers: dict[Path, str | None] = {}
         self._topic: str | None = None
@@ -109,14 +114,31 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
             return self._of_topic(key)
         key = self._key(key)
         if key not in self._opened:
-            found = self._found[key]
-            # a .log that the caller named is read whole: no log start offset applies to it
-            start = None if found.segments is None else 0
-            partition = Partition(
-                found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options
-            )
-            self._opened[key] = partition
+            self._opened[key] = self._open(self._chosen(key))
         return self._opened[key]
+
+    def _open(self, found: PartitionPath) -> Partition:
+        # a .log that the caller named is read whole: no log start offset applies to it
+        start = None if found.segments is None else 0
+        return Partition(
+            found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options
+        )
+
+    def _chosen(self, key: kf.TopicPartition) -> PartitionPath:
+        """The copy of a partition that counts. Copies are compared once it is asked for."""
+        copies = self._copies.get(key, [])
+        if len(copies) > 1:
+            copies[:] = [max(copies, key=self._progress)]
+        return copies[0] if copies else self._found[key]
+
+    def _progress(self, found: PartitionPath) -> tuple[int, int]:
+        """Latest leader epoch and log end offset of a copy; low ones if it cannot be read."""
+        try:
+            one = self._open(found)
+            epochs = one.epoch_cache.entries
+            return int(epochs["epoch"][-1]) if epochs.size else -1, one.log_end_offset
+        except KafkalogError:
+            return -2, -1
 
     def _of_topic(self, topic: str) -> LogDir:
         """The partitions of one topic, which is named by this even if it is an internal one."""
@@ -167,8 +189,8 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
         return found.segments is not None or found.path in self.paths or key.topic == self._topic
 
     def path_of(self, key: kf.TopicPartition) -> PartitionPath:
-        """Where a partition is. Does not open it."""
-        return self._found[key]
+        """Where a partition is. Opens it only if there are several copies of it."""
+        return self._chosen(key)
 
     def __iter__(self) -> Iterator[kf.TopicPartition]:
         return iter(self._found)
@@ -287,16 +309,21 @@ class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
         """`starts` and `watermarks` come from the checkpoints of the log dir; None if these were not read."""
         directory = kf.parse_partition_directory(path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
+        known = None if starts is None or watermarks is None else Known(starts.get(key, 0), watermarks.get(key))
+        found = PartitionPath(path, segments, known)
         if key in self._found:
             first = self._found[key].path
             brokers = {self._broker_of(one.absolute().parent) for one in (first, path)}
             is_replica = len(brokers) > 1 and None not in brokers
             why = "it is another broker's replica" if is_replica else "a broker would not start on both"
-            detail = f"{key} is at {first} too, which counts; {why}"
+            detail = (
+                f"{key} is at {first} too; {why}. The copy with the latest leader epoch, or else with the higher log"
+                " end offset, counts"
+            )
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path), damage=not is_replica))
+            self._copies.setdefault(key, [self._found[key]]).append(found)
             return
-        known = None if starts is None or watermarks is None else Known(starts.get(key, 0), watermarks.get(key))
-        self._found[key] = PartitionPath(path, segments, known)
+        self._found[key] = found
 
 
 _SIDECARS: Final = frozenset(

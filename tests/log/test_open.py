@@ -75,3 +75,24 @@ def test_one_that_cannot_be_opened_hides_no_other(log_dir_copy: Path) -> None:
     target.rename(log_dir_copy.parent / "moved")
     found = list(partitions_of(opened, "p-multi"))
     assert [isinstance(one, KafkalogError) for one in found] == [False, True, False]
+
+
+def test_of_several_replicas_the_one_that_leads_counts(tmp_path: Path) -> None:
+    roots = [tmp_path / f"broker{number}" for number in range(4)]
+    for root in roots:
+        root.mkdir()
+    for number, (epoch, n) in enumerate([(3, 50), (4, 10), (4, 12), (4, 11)]):
+        for partition in (0, 1):
+            with kafkalog.PartitionWriter(roots[number] / f"t-{partition}", leader_epoch=epoch) as writer:
+                writer.append({"value": [b"x"] * n})
+        (roots[number] / "meta.properties").write_text(f"version=1\nnode.id={number}\n")
+    for order in (roots, roots[::-1]):
+        found = open_log_dir(order)
+        assert found["t"]["t-0"].path == found["t", 0].path == found.path_of(next(iter(found))).path
+        assert found["t", 0].path.parent == roots[2]
+        assert len(found.findings) == 6
+        assert not any(one.damage for one in found.findings)
+        assert "another broker's replica. The copy with the latest leader epoch" in str(found.findings[0])
+    (path,) = (roots[2] / "t-1").glob("*.log")
+    path.write_bytes(b"x" * 100)
+    assert open_log_dir(roots)["t", 1].path.parent == roots[3]

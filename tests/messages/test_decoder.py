@@ -83,7 +83,7 @@ def test_mutated_messages_end_in_fields_or_in_an_error_of_ours() -> None:
     rng = random.Random(180)
     names = sorted(messages())
     n_refused = n_read = 0
-    for _ in range(fuzz_inputs() // 3):
+    for _ in range(fuzz_inputs(3)):
         message = messages()[rng.choice(names)]
         version = rng.randint(message.versions.first, message.versions.last)
         values = made_up(message.fields, version, rng)

@@ -1,0 +1,104 @@
+"""Commits that are read in columns are those that are decoded one by one."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import numpy as np
+from effort import fuzz_inputs
+from message_bytes import encoded, made_up
+
+from kafkalog.format import CONSUMER_OFFSETS
+from kafkalog.internal.commits import Commits, read_commits
+from kafkalog.messages.decoder import MessageError
+from kafkalog.messages.definitions import messages
+from kafkalog.messages.framing import decode_record
+from kafkalog.records.columns import BinaryColumn
+
+
+def column(parts: list[bytes | None]) -> BinaryColumn:
+    texts = [part or b"" for part in parts]
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    valid = np.array([part is not None for part in parts], np.bool_)
+    return BinaryColumn(offsets, np.frombuffer(b"".join(texts), np.uint8), valid)
+
+
+def one_by_one(keys: list[bytes], values: list[bytes | None]) -> list[tuple[object, ...] | None]:
+    rows: list[tuple[object, ...] | None] = []
+    for key, value in zip(keys, values, strict=True):
+        try:
+            one = decode_record(CONSUMER_OFFSETS, key, value)
+        except MessageError:
+            rows.append(None)
+            continue
+        if value is None or not one.type.endswith("OffsetCommit"):
+            rows.append(None)
+            continue
+        key_fields, fields = one.key or {}, one.value or {}
+        told = (fields["offset"], fields.get("leaderEpoch", -1), fields["metadata"], fields["commitTimestamp"])
+        rows.append((key_fields["group"], key_fields["topic"], key_fields["partition"], *told))
+    return rows
+
+
+def in_columns(keys: list[bytes], values: list[bytes | None]) -> list[tuple[object, ...] | None]:
+    is_commit, commits = read_commits(column([*keys]), column(values))
+    found: list[tuple[object, ...] | None] = [None] * len(keys)
+    for row, one in zip(np.flatnonzero(is_commit).tolist(), zip(*commits, strict=True), strict=True):
+        found[row] = one
+    return found
+
+
+def part(name: str, version: int, rng: random.Random) -> bytes:
+    message = messages()[name]
+    number = version if name.endswith("Value") else message.key
+    fields = made_up(message.fields, version, rng)
+    return struct.pack(">h", number) + encoded(message.fields, fields, version, version in message.flexible)
+
+
+def test_commits_of_all_versions_are_read_in_columns() -> None:
+    rng = random.Random(18)
+    keys: list[bytes] = []
+    values: list[bytes | None] = []
+    for kind, versions in (("LegacyOffsetCommit", range(1)), ("OffsetCommit", range(5)), ("GroupMetadata", range(4))):
+        for version in versions:
+            keys += [part(f"{kind}Key", 0, rng) for _ in range(20)]
+            values += [part(f"{kind}Value", version, rng) for _ in range(20)]
+    found, expected = in_columns(keys, values), one_by_one(keys, values)
+    assert len([one for one in found if one]) > 110
+    assert [one for row, one in enumerate(found) if one] == [expected[row] for row, one in enumerate(found) if one]
+    assert in_columns(keys, [value and value + b"more" for value in values]) == found, "bytes behind are passed over"
+    assert in_columns([], []) == []
+
+
+def test_whatever_is_read_in_columns_is_read_one_by_one() -> None:
+    rng = random.Random(180)
+    for _ in range(max(fuzz_inputs() // 1000, 1)):
+        keys: list[bytes] = []
+        values: list[bytes | None] = []
+        for _ in range(1000):
+            kind = rng.choice(["LegacyOffsetCommit", "OffsetCommit"])
+            version = 0 if kind[0] == "L" else rng.randrange(5)
+            pair = [bytearray(part(f"{kind}Key", 0, rng)), bytearray(part(f"{kind}Value", version, rng))]
+            for data in pair:
+                if rng.random() < 0.4:
+                    data[rng.randrange(len(data))] = rng.choice([0, 1, 3, 0x20, 0x7F])
+                if rng.random() < 0.2:
+                    del data[rng.randrange(len(data)) :]
+            keys.append(bytes(pair[0]))
+            values.append(None if rng.random() < 0.05 else bytes(pair[1]))
+        found = in_columns(keys, values)
+        expected = one_by_one(keys, values)
+        assert any(found)
+        assert [one for row, one in enumerate(found) if one] == [expected[row] for row, one in enumerate(found) if one]
+        # what is left to the other: versions with tagged fields, and text that is long
+        assert sum(one is not None for one in expected) - sum(one is not None for one in found) < 150
+
+
+def test_text_that_is_not_utf_8_is_left_to_the_decoder_of_one() -> None:
+    key = b"\0\1\0\1\xff\0\1t\0\0\0\0"
+    value = b"\0\3" + struct.pack(">qihq", 5, 1, 0, 7)
+    good = ("g", "t", 0, 5, 1, "", 7)
+    keys = [key.replace(b"\xff", b"g"), key, key.replace(b"\xff", b"g")]
+    assert in_columns(keys, [value] * 3) == [good, None, good]
+    assert read_commits(column([key]), column([value]))[1] == Commits(*([] for _ in Commits._fields))
