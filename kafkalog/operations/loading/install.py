@@ -31,6 +31,7 @@ from kafkalog.errors import (
 )
 from kafkalog.html import HtmlReport
 from kafkalog.log.partition import Partition
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.rebuild import reindex
 from kafkalog.operations.rebuilding.rebuilder import KINDS
@@ -59,7 +60,6 @@ CHECKPOINTS: Final = (
     kf.HIGH_WATERMARK_CHECKPOINT,
     kf.CLEANER_OFFSET_CHECKPOINT,
 )
-_SIDECARS: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -363,7 +363,7 @@ def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int
     bases = {segment.base_offset for segment in partition.segments}
     for segment in partition.segments:
         copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress=progress)
-        for suffix in _SIDECARS:
+        for suffix in INDEX_SUFFIXES:
             path = segment.sidecar_path(suffix)
             if path.is_file():
                 copy_file(path, staged, kf.segment_file_name(segment.base_offset, suffix))
@@ -391,7 +391,7 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
 
 def _lacks_files(partition: Partition, path: Path) -> bool:
     for segment in partition.segments:
-        for suffix in _SIDECARS[:2]:
+        for suffix in INDEX_SUFFIXES[:2]:
             if not (path / kf.segment_file_name(segment.base_offset, suffix)).exists():
                 return True
     end = partition.log_end_offset

@@ -12,6 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.outputs import old_content
 from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.report import RebuiltFile
@@ -20,8 +21,6 @@ from kafkalog.repair.recovering.report import Action, RecoveredPartition, Segmen
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-
-_INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -80,7 +79,7 @@ class PartitionRecovery:
             report.segments.append(_row(segment, "deleted", 0))
             self._remove_segment(segment)
         report.log_start_offset = report.log_end_offset = start
-        for suffix in (kf.LOG_SUFFIX, *_INDEXES[:2]):
+        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES[:2]):
             self.output.write(kf.segment_file_name(start, suffix), b"")
         for name in self.plan.files.names:
             if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
@@ -156,7 +155,7 @@ class PartitionRecovery:
 
     def _remove_segment(self, segment: Segment) -> None:
         there = set(self.plan.files.names)
-        for suffix in (kf.LOG_SUFFIX, *_INDEXES):
+        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES):
             name = segment.path.name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if name in there:
                 self.output.remove(name)

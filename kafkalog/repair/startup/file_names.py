@@ -14,8 +14,8 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 
-_INDEXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 _RAFT_SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
@@ -70,7 +70,7 @@ def file_names(directory: Path) -> FileNames:
     _complete_swaps(directory, found, swaps)
     there = found.after()
     for name in names:
-        if name.endswith(_INDEXES) and name not in found.removed:
+        if name.endswith(INDEX_SUFFIXES) and name not in found.removed:
             log = _stem(name) + kf.LOG_SUFFIX
             if log not in there:
                 found.removed[name] = "an index without its .log"

@@ -12,14 +12,13 @@ from kafkalog import format as kf
 from kafkalog.errors import Findings, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, SegmentForecast
 from kafkalog.repair.startup.load_plan import LoadPlan, why_recovered
 from kafkalog.repair.startup.log_end import CorruptRecord, is_walkable, next_offset
 from kafkalog.repair.startup.settings import Cluster, expire
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import read_snapshot
-
-_INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -157,7 +156,7 @@ class PartitionLoading:
     def _recover(self, segment: Segment, row: SegmentForecast, *, is_first_pass: bool) -> None:
         """Source: LogLoader.recoverSegment, LogSegment.recover, Kafka 4.3."""
         found = self._recovered(segment)
-        row.indexes = dict.fromkeys(_INDEXES[:2], "rebuilt")
+        row.indexes = dict.fromkeys(INDEX_SUFFIXES[:2], "rebuilt")
         if segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists():
             row.indexes[kf.TRANSACTION_INDEX_SUFFIX] = "rebuilt"
         row.action, row.finding = "recovered", found.finding
