@@ -62,21 +62,21 @@ if TYPE_CHECKING:
     from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
     from kafkalog.log.partition import Partition
     from kafkalog.log.segment import Segment
+    from kafkalog.operations.cat import Record, cat
     from kafkalog.operations.converting.convert import convert
     from kafkalog.operations.converting.report import ConversionReport
     from kafkalog.operations.dumping.dump import Dump, dump
     from kafkalog.operations.exporting.export import ExportResult, export
+    from kafkalog.operations.inspecting import PartitionEpochs, epochs, index_stats, lookup, ls, producers
     from kafkalog.operations.listing import PartitionSummary, SegmentSummary
     from kafkalog.operations.loading.install import InstallReport, install
     from kafkalog.operations.loading.load import load, write_table
     from kafkalog.operations.loading.report import LoadResult
-    from kafkalog.operations.partition_facts import PartitionEpochs, epochs, index_stats, lookup, ls, producers
-    from kafkalog.operations.rebuilding.rebuild import reindex
+    from kafkalog.operations.rebuilding.reindex import reindex
     from kafkalog.operations.rebuilding.report import RebuildReport
-    from kafkalog.operations.records import Record, cat
     from kafkalog.operations.trace_lookup import Trace
-    from kafkalog.operations.verifying.segment import VerifiedSegment
-    from kafkalog.operations.verifying.verify import Verification, VerifiedPartition, verify
+    from kafkalog.operations.verifying.report import Verification, VerifiedPartition, VerifiedSegment
+    from kafkalog.operations.verifying.verify import verify
     from kafkalog.records.batch_table import BatchTable
     from kafkalog.records.codecs import Compression
     from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
@@ -129,13 +129,13 @@ _HOMES = {
     "operations.loading.install": ("InstallReport", "install"),
     "operations.loading.load": ("load", "write_table"),
     "operations.loading.report": ("LoadResult",),
-    "operations.partition_facts": ("PartitionEpochs", "epochs", "index_stats", "lookup", "ls", "producers"),
-    "operations.rebuilding.rebuild": ("reindex",),
+    "operations.inspecting": ("PartitionEpochs", "epochs", "index_stats", "lookup", "ls", "producers"),
+    "operations.rebuilding.reindex": ("reindex",),
     "operations.rebuilding.report": ("RebuildReport",),
-    "operations.records": ("Record", "cat"),
+    "operations.cat": ("Record", "cat"),
     "operations.trace_lookup": ("Trace",),
-    "operations.verifying.segment": ("VerifiedSegment",),
-    "operations.verifying.verify": ("Verification", "VerifiedPartition", "verify"),
+    "operations.verifying.report": ("Verification", "VerifiedPartition", "VerifiedSegment"),
+    "operations.verifying.verify": ("verify",),
     "records.batch_table": ("BatchTable",),
     "records.codecs": ("Compression",),
     "records.columns": ("BinaryColumn", "HeadersColumn", "RecordColumns"),

@@ -23,8 +23,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("_kernels",),
     ("format", "functions", "html", "text"),
     ("errors",),
-    ("parsing", "verbs"),
-    ("storage", "messages"),
+    ("parsing", "read_methods"),
+    ("storage", "protocol"),
     ("records",),
     ("state", "interchange"),
     ("indexes",),
@@ -79,7 +79,7 @@ WITH_CODE_IN_INIT = {"", "spark", "spark.pyspark_kafkalog", "cli"}
 IMPORT_BY_NAME = {"__init__", "cli.app"}
 """Modules that import others out of a list of their own."""
 
-VERBS = "verbs"
+READ_METHODS = "read_methods"
 """The one module whose imports point upwards: for types, and to `kafkalog` itself when a method is called."""
 
 # what a kernel may have of Python all the same: memory is handed out as objects
@@ -202,10 +202,10 @@ def _problems(module: str, item: Import) -> Iterator[str]:
         other = package_of(item.target.removeprefix("kafkalog").removeprefix(".") or "__init__")
         front_door = module == "__init__" and item.for_types  # it names, for type checkers, what it imports lazily
         # methods of the log's classes that are the functions of `kafkalog`
-        front_door |= module == VERBS and (item.for_types or (item.target == "kafkalog" and bool(item.where)))
+        front_door |= module == READ_METHODS and (item.for_types or (item.target == "kafkalog" and bool(item.where)))
         if other != package and RANKS[other] >= RANKS[package] and not front_door:
             yield f"imports {item.target} of {other}, which is not before {package}"
-        elif package == "cli" and other == "spark" and not module.startswith("cli.writing.spark"):
+        elif package == "cli" and other == "spark" and not module.startswith("cli.spark."):
             yield f"imports {item.target}: only the command `kafkalog spark` may"
     elif top == "pyarrow":
         if package not in ARROW_IN and not item.for_types and (module, item.where) not in LAZY_ARROW:
@@ -457,7 +457,7 @@ def test_a_module_against_the_rules_is_caught(module: str, source: str, problem:
         ("records.batch_table", "class BatchTable:\n    def to_arrow(self):\n        import pyarrow as pa"),
         ("cli.console", "from kafkalog import __version__\nfrom kafkalog.cli import text\ndef bar():\n    import tqdm"),
         ("scanning.scan", "import pyarrow as pa\ndef to_pandas():\n    import pandas"),
-        ("cli.writing.spark", "def run():\n    from kafkalog.spark import scan"),
+        ("cli.spark.spark", "def run():\n    from kafkalog.spark import scan"),
     ],
 )
 def test_a_module_within_the_rules_passes(module: str, source: str) -> None:

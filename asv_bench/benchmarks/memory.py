@@ -29,7 +29,7 @@ path, threads, memory_map = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 for _ in kafkalog.scan(path, threads=threads, memory_map=memory_map).to_reader():
     pass
 """
-_REPAIR_IMPORTS = "import kafkalog.operations.rebuilding.rebuild, kafkalog.operations.verifying.verify"
+_REPAIR_IMPORTS = "import kafkalog.operations.rebuilding.reindex, kafkalog.operations.verifying.verify"
 _REPAIRS = {
     "rebuild": """
 kafkalog.reindex(

@@ -13,7 +13,7 @@ from peers import compare, timed
 from peers.java import JavaPeer, JavaUnavailableError, require_java
 
 import kafkalog
-import kafkalog.operations.rebuilding.rebuild
+import kafkalog.operations.rebuilding.reindex
 
 from .common import CpuTimed, Segments
 

@@ -32,7 +32,7 @@ _COMMANDS: Final = {
     "writing.reindex": "rebuild indexes from .log files",
     "writing.convert": "convert a log: v0 and v1 to v2, another codec, other sizes, records dropped or redacted",
     "writing.load": "write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",
-    "writing.spark": "the same over a cluster, or all processors: scan, batches, verify, reindex, export",
+    "spark.spark": "the same over a cluster, or all processors: scan, batches, verify, reindex, export",
 }
 """The module of each command, and one sentence about it, for the help."""
 

@@ -12,5 +12,5 @@
     `metadata`        the cluster's topics, brokers, settings and so on
     `history`         every record, decoded
 
-`kafkalog.messages` decodes the records of Kafka's own topics.
+`kafkalog.protocol` decodes the records of Kafka's own topics.
 """

@@ -1,6 +1,6 @@
 """Committed offsets out of many records of `__consumer_offsets` at once, a column at a time.
 
-`kafkalog.messages` decodes such a record alone, of any version, and says what is wrong with it. A topic has as many of
+`kafkalog.protocol` decodes such a record alone, of any version, and says what is wrong with it. A topic has as many of
 them as groups have partitions, so the versions that brokers write are read here in columns; other records, and those
 that break off, are left to it.
 """

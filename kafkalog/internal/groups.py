@@ -24,9 +24,9 @@ from kafkalog.internal.replay import load_topic
 from kafkalog.internal.share_state import Delivery, ShareState, read_share_state
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.members import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.parsing import Time, name_matcher
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.members import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.columns import BinaryColumn
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 

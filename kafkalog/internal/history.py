@@ -18,11 +18,11 @@ from kafkalog.format import INTERNAL_TOPICS, SCHEMAS_TOPIC, ControlRecordType
 from kafkalog.internal.reading import AsOf, read_records
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.framing import KEYED, decode_record
-from kafkalog.messages.json_form import json_form
-from kafkalog.messages.members import with_members
 from kafkalog.parsing import Time
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.framing import KEYED, decode_record
+from kafkalog.protocol.json_form import json_form
+from kafkalog.protocol.members import with_members
 
 _SECRETS: Final = ("salt", "storedKey", "serverKey")
 

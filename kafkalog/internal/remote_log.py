@@ -18,8 +18,8 @@ from kafkalog.internal.reading import AsOf, StateList, name_of
 from kafkalog.internal.replay import decoded_records
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.messages.printed import DELETE_STATES, SEGMENT_STATES
 from kafkalog.parsing import Time, name_matcher
+from kafkalog.protocol.printed import DELETE_STATES, SEGMENT_STATES
 
 
 @dataclass(slots=True)

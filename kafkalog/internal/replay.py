@@ -22,8 +22,8 @@ from kafkalog.errors import Finding, Reason
 from kafkalog.format import TopicPartition
 from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_records, read_topic
 from kafkalog.log.log_dir import LogDir
-from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.framing import InternalRecord, decode_record
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.framing import InternalRecord, decode_record
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 
 _COMMIT: Final = 1

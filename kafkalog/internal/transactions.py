@@ -21,9 +21,9 @@ from kafkalog.internal.reading import AsOf, StateList, name_of
 from kafkalog.internal.replay import LastRecord, load_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.messages.framing import InternalRecord
-from kafkalog.messages.printed import TRANSACTION_STATES
 from kafkalog.parsing import Time, name_matcher, parse_milliseconds
+from kafkalog.protocol.framing import InternalRecord
+from kafkalog.protocol.printed import TRANSACTION_STATES
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.parsing import TopicPatterns
+from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.text import counted
-from kafkalog.verbs import Verbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PartitionPath:
     """None if the checkpoints were not read."""
 
 
-class LogDir(Verbs, Mapping[kf.TopicPartition, Partition]):
+class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     """The partitions of one or several log dirs, sorted by topic and number. Each is opened on first access.
 
     Parameters

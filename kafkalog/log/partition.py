@@ -23,16 +23,16 @@ from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, gap_finding, overlapping, start_finding
+from kafkalog.read_methods import ReadMethods
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.transaction_outcomes import TransactionOutcomes
 from kafkalog.text import counted
-from kafkalog.verbs import Verbs
 
 
-class Partition(Verbs):
+class Partition(ReadMethods):
     """A directory of segments.
 
     Parameters

@@ -33,12 +33,12 @@ from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.log.timestamp_search import TimestampSearch
+from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.source import ByteSource, open_source, size_of
 from kafkalog.text import counted
-from kafkalog.verbs import Verbs
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex, TransactionIndex)
 
@@ -49,7 +49,7 @@ _SUFFIXES: Final = {
 }
 
 
-class Segment(Verbs):
+class Segment(ReadMethods):
     """One `.log` file and its indexes.
 
     Parameters

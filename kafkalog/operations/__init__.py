@@ -1,8 +1,8 @@
 """Operations: each module or package takes a log and options, and returns a result or a report.
 
     `exporting`       writes a scan to files, directories and tables
-    `records`         records one by one
-    `partition_facts` a result for each partition: `ls`, `lookup`, `index_stats`, `producers`, `epochs`
+    `cat`             records one by one
+    `inspecting`      a result for each partition: `ls`, `lookup`, `index_stats`, `producers`, `epochs`
     `listing`         sums up the batch headers of a partition
     `trace_lookup`    shows a lookup step by step
     `verifying`       checks whether a broker can use everything

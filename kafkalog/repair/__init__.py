@@ -1,7 +1,7 @@
 """Repair: what a broker would do with a log that is damaged, and what kafkalog does about it before the broker starts.
 
     `startup`     what a broker does with a partition's files when it starts
-    `outputs`     where changes go, and changed partitions: as copies, or in place with a backup
+    `placement`   where changes go, and changed partitions: as copies, or in place with a backup
     `recovering`  a broker's recovery, done offline
     `cutting`     the end or the start of a log, removed offline
     `diff`        the first batch in which two replicas differ

@@ -21,6 +21,7 @@ from kafkalog.log.open import open_log_dir
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
+from kafkalog.read_methods import ScanOptions, no_attribute
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.execution import Pass
@@ -29,7 +30,6 @@ from kafkalog.values.conditions import Groups, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode
 from kafkalog.values.schemas import SchemaSource
-from kafkalog.verbs import ScanOptions, no_attribute
 
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("count", "num_rows", "n_records"), "count_rows()"),

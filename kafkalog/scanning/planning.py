@@ -31,13 +31,13 @@ from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, log_position_of
 from kafkalog.log.segment import Segment
+from kafkalog.read_methods import Offsets
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
 from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.query import check_options, larger, offset_of, smaller
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import TransactionOutcomes
 from kafkalog.storage.source import ByteSource
-from kafkalog.verbs import Offsets
 
 TASK_BYTES: Final = 2**26
 """Bytes of `.log` files per task: many compared with the cost of starting a task, few enough to balance the load."""

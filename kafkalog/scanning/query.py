@@ -23,12 +23,12 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optional_integer, parse_milliseconds, some
+from kafkalog.read_methods import Offsets, PlanOptions, RecordOptions, ScanOptions, TaskOptions
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.conditions.expressions import Residual, conditions_of
 from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.verbs import Offsets, PlanOptions, RecordOptions, ScanOptions, TaskOptions
 
 if TYPE_CHECKING:
     pass

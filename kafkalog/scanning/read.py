@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Unpack
 import pyarrow as pa
 
 from kafkalog.log.open import Paths
+from kafkalog.read_methods import ScanOptions
 from kafkalog.records.columns import RecordColumns
 from kafkalog.scanning.query import Opened
 from kafkalog.scanning.scan import Scan
-from kafkalog.verbs import ScanOptions
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -33,6 +33,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
+from kafkalog.read_methods import ScanOptions
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import narrowed
 from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_beside
@@ -42,7 +43,6 @@ from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, Target, offset_of
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.registry import schema_source
-from kafkalog.verbs import ScanOptions
 
 if TYPE_CHECKING:
     import pandas as pd

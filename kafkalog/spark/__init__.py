@@ -1,6 +1,6 @@
 """Kafka's log on Spark: a data source, and jobs for a cluster or one machine; needs ``kafkalog[spark]``.
 
-    `source`          the data source "kafkalog", for `spark.read` and `readStream`
+    `data_source`     the data source "kafkalog", for `spark.read` and `readStream`
     `source_options`  its options
     `decoded`         decoded keys and values: options, and their types in Spark
     `offsets`         topics, offsets and timestamps in options to offset ranges
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog.spark.jobs.export import export as export
-    from kafkalog.spark.jobs.rebuild import reindex as reindex
     from kafkalog.spark.jobs.recover import recover as recover
+    from kafkalog.spark.jobs.reindex import reindex as reindex
     from kafkalog.spark.jobs.salvage import salvage as salvage
     from kafkalog.spark.jobs.scan import batches as batches
     from kafkalog.spark.jobs.scan import scan as scan
@@ -41,10 +41,10 @@ __all__ = ["batches", "export", "prepare", "recover", "register", "reindex", "sa
 def __getattr__(name: str) -> Any:
     """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
-        from kafkalog.spark.jobs import export, rebuild, recover, salvage, scan, verify
+        from kafkalog.spark.jobs import export, recover, reindex, salvage, scan, verify
 
-        jobs = {"export": export, "recover": recover, "salvage": salvage, "scan": scan, "verify": verify}
-        return getattr({**jobs, "batches": scan, "reindex": rebuild}[name], name)
+        jobs = {"export": export, "recover": recover, "reindex": reindex, "salvage": salvage, "verify": verify}
+        return getattr(jobs.get(name, scan), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -55,6 +55,6 @@ def register(spark: SparkSession) -> None:
     ----------
     spark : pyspark.sql.SparkSession
     """
-    from kafkalog.spark.source import KafkaLogSource
+    from kafkalog.spark.data_source import KafkaLogSource
 
     spark.dataSource.register(KafkaLogSource)

@@ -1,8 +1,9 @@
 """``df.writeStream.format("kafkalog")``: writes each micro-batch of a query exactly once, also after a restart.
 
 A batch is identified by its query and its number. Both are recorded in the same step that publishes its records
-(`kafkalog.writing.staging_area`). If Spark dies before it notes the commit in its checkpoint, it runs the batch again,
-and the sink skips it. Tasks get query and number from their context; the driver gets them from the tasks' messages.
+(`kafkalog.writing.job_directories`). If Spark dies before it notes the commit in its checkpoint, it runs the batch
+again, and the sink skips it. Tasks get query and number from their context; the driver gets them from the tasks'
+messages.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyspark.sql.types import StructType
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.writer import SinkMessage, SinkWriter, abandon, staged_by
 from kafkalog.writing.job_commit import commit
-from kafkalog.writing.staging_area import create_job, remove_job
+from kafkalog.writing.job_directories import create_job, remove_job
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"

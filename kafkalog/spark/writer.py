@@ -37,9 +37,9 @@ from kafkalog.writing.job_commit import (
     commit,
     recover,
 )
+from kafkalog.writing.job_directories import StagingArea, create_job, remove_job, this_owner
 from kafkalog.writing.partition_writer import PartitionWriter
 from kafkalog.writing.routing import Router, WaitingRecords
-from kafkalog.writing.staging_area import StagingArea, create_job, remove_job, this_owner
 
 
 @dataclass
@@ -50,7 +50,7 @@ class SinkMessage(WriterCommitMessage):
     """Directory of the job."""
     partitions: list[StagedPartition] = field(default_factory=list)
     record: dict[str, Any] | None = None
-    """The entry for the commit log, if only tasks know it: see `kafkalog.writing.staging_area.CommitLog.has`."""
+    """The entry for the commit log, if only tasks know it: see `kafkalog.writing.job_directories.CommitLog.has`."""
 
 
 class SinkWriter:

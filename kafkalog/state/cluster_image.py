@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import ConfigWarning, Finding
-from kafkalog.messages.decoder import decode_message
-from kafkalog.messages.framing import decode_record
+from kafkalog.protocol.decoder import decode_message
+from kafkalog.protocol.framing import decode_record
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig
 

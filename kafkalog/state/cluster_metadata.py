@@ -1,7 +1,7 @@
 """Read the state of a cluster from `__cluster_metadata-0` of a log dir: topics, settings, brokers, features and so on.
 
 The metadata log is an ordinary log. Its records, and those of its newest snapshot (`OFFSET-EPOCH.checkpoint`, in the
-same format), are decoded by `kafkalog.records.decode` and `kafkalog.messages`, and applied by
+same format), are decoded by `kafkalog.records.decode` and `kafkalog.protocol`, and applied by
 `kafkalog.state.cluster_image`.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
-from kafkalog.messages.decoder import MessageError, decode_message
+from kafkalog.protocol.decoder import MessageError, decode_message
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection

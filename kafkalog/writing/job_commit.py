@@ -32,10 +32,10 @@ from kafkalog.storage.moves import Move, Undo, move_groups
 from kafkalog.storage.output_paths import copy_ownership
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
-from kafkalog.writing.destination import segment_moves
+from kafkalog.writing.job_directories import StagingArea, is_dead, remove_job
 from kafkalog.writing.log_end import log_stamp, read_log_end
+from kafkalog.writing.partition_staging import segment_moves
 from kafkalog.writing.partition_writer import PartitionWriter
-from kafkalog.writing.staging_area import StagingArea, is_dead, remove_job
 
 INTENT_FILE: Final = "commit.json"
 _MAX_INTENT_BYTES: Final = 2**28

@@ -1,7 +1,7 @@
 """Writes the files of a partition: segments, rolled as a broker rolls them, and producer snapshots.
 
 Takes whole batches that have their offsets. Mirrors the append path of `UnifiedLog` after offsets are assigned. This
-module does not choose the staging directory and does not move files into place: see `destination`.
+module does not choose the staging directory and does not move files into place: see `partition_staging`.
 """
 
 from __future__ import annotations

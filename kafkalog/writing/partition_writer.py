@@ -1,8 +1,8 @@
 """Writes a partition: records or whole batches become a partition directory that a broker serves.
 
 `PartitionWriter` combines three classes: `BatchBuilder` encodes records into batches, `PartitionFiles` writes and rolls
-segments as a broker does, and `Destination` moves the files into place. Mirrors the append and close of `UnifiedLog`,
-and a producer where it fills batches and ends transactions. It does not choose partitions: see `routing`.
+segments as a broker does, and `PartitionStaging` moves the files into place. Mirrors the append and close of
+`UnifiedLog`, and a producer where it fills batches and ends transactions. It does not choose partitions: see `routing`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, ProducerState
 from kafkalog.text import counted
 from kafkalog.writing.batch_builder import BatchBuilder, check_producer, now_ms
-from kafkalog.writing.destination import Destination
 from kafkalog.writing.log_end import LogEnd
 from kafkalog.writing.options import (
     LAST_OFFSET,
@@ -38,6 +37,7 @@ from kafkalog.writing.options import (
     chosen_timestamp_type,
 )
 from kafkalog.writing.partition_files import PartitionFiles
+from kafkalog.writing.partition_staging import PartitionStaging
 
 _INT64_MAX: Final = 2**63 - 1
 
@@ -202,7 +202,7 @@ class PartitionWriter:
         self._failure: BaseException | None = None
         self._is_closed = True  # until set-up is done: `__del__` aborts only an open writer
         self._has_records = False
-        self._destination = Destination(
+        self._staging = PartitionStaging(
             self.path,
             stage_in=stage_in,
             index_interval_bytes=config.index_interval_bytes,
@@ -210,23 +210,23 @@ class PartitionWriter:
             limits=limits,
         )
         try:
-            existing = self._destination.existing
+            existing = self._staging.existing
             self.is_new = existing is None
             next_offset, producers = start_offset, ProducerState(producer_snapshot, limits=limits)
             if existing is not None:
                 next_offset, producers = self._continue(existing, start_offset), existing.producers
             self._builder.leader_epoch = self._choose_epoch(leader_epoch)
             self._files = PartitionFiles(
-                self._destination.staged,
+                self._staging.staged,
                 config,
                 next_offset=next_offset,
                 producers=producers,
                 seed=seed,
                 limits=limits,
             )
-            self._destination.keep_state(self._files)
+            self._staging.keep_state(self._files)
         except BaseException as error:
-            self._destination.abandon(error)
+            self._staging.abandon(error)
             raise
         self._is_closed = False
 
@@ -243,7 +243,7 @@ class PartitionWriter:
         return start_offset if existing.last is None and not existing.next_offset else existing.next_offset
 
     def _choose_epoch(self, given: int | None) -> int:
-        existing = self._destination.existing
+        existing = self._staging.existing
         latest = kf.NO_EPOCH if existing is None else existing.latest_epoch
         latest = max([latest, *(epoch for epoch, _ in self._leader_epochs)])
         epoch = max(latest, 0) if given is None else given
@@ -421,7 +421,7 @@ class PartitionWriter:
             self._abandon(error)
             raise error from self._failure
         try:
-            self._destination.finish(
+            self._staging.finish(
                 self._files,
                 leader_epochs=self._leader_epochs,
                 topic_id=self._topic_id,
@@ -431,7 +431,7 @@ class PartitionWriter:
             self._abandon(error)
             raise
         self._is_closed = True
-        self._destination.close()
+        self._staging.close()
         if self._has_records:
             self._warn_of_open_transactions()
 
@@ -443,7 +443,7 @@ class PartitionWriter:
         if not self._is_closed:
             self._is_closed = True
             with contextlib.suppress(_Aborted):
-                self._destination.abandon(error)
+                self._staging.abandon(error)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -482,7 +482,7 @@ class PartitionWriter:
         if timestamp is not None:
             timestamp = integer("timestamp", timestamp, kf.NO_TIMESTAMP, _INT64_MAX)
         else:
-            existing = self._destination.existing
+            existing = self._staging.existing
             earlier = kf.NO_TIMESTAMP if existing is None else existing.max_timestamp
             timestamp = max(self._files.max_timestamp, earlier)
             timestamp = now_ms() if timestamp < 0 else timestamp

@@ -18,8 +18,8 @@ from conformance.test_rebuild import QUIET, bare_copy, derived_files, epochs_bel
 
 import kafkalog
 from kafkalog.errors import Reason
-from kafkalog.operations.rebuilding.rebuild import RebuildReport
 from kafkalog.operations.rebuilding.rebuilder import KINDS
+from kafkalog.operations.rebuilding.reindex import RebuildReport
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

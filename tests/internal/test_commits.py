@@ -11,9 +11,9 @@ from message_bytes import encoded, made_up
 
 from kafkalog.format import CONSUMER_OFFSETS
 from kafkalog.internal.commits import Commits, read_commits
-from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.definitions import messages
-from kafkalog.messages.framing import decode_record
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.framing import decode_record
 from kafkalog.records.columns import BinaryColumn
 
 

@@ -15,7 +15,7 @@ from message_bytes import encoded
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.cli import main
-from kafkalog.messages.definitions import messages
+from kafkalog.protocol.definitions import messages
 
 
 @pytest.fixture(scope="module")

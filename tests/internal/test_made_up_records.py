@@ -14,7 +14,7 @@ from message_bytes import encoded, made_up
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from kafkalog.messages.definitions import messages
+from kafkalog.protocol.definitions import messages
 
 
 def made_up_part(name: str, rng: random.Random) -> bytes:

@@ -11,7 +11,7 @@ from message_bytes import encoded, made_up, uvarint
 
 import kafkalog
 from kafkalog import PartitionWriter, TopicPartition
-from kafkalog.messages.definitions import messages
+from kafkalog.protocol.definitions import messages
 
 IDS = ["RxLbS2aoRLmJ9xc1exUYuQ", "SxLbS2aoRLmJ9xc1exUYuQ", "TxLbS2aoRLmJ9xc1exUYuQ"]
 OF = {"name": "orders", "id": IDS[0], "partition": 2}

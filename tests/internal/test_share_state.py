@@ -11,7 +11,7 @@ from message_bytes import encoded
 import kafkalog
 from kafkalog import Delivery, PartitionWriter
 from kafkalog.internal.share_state import _combined
-from kafkalog.messages.definitions import messages
+from kafkalog.protocol.definitions import messages
 
 TOPIC_ID = "RxLbS2aoRLmJ9xc1exUYuQ"
 

@@ -24,7 +24,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.searching.choosing import choose
-from kafkalog.log.searching.inside_links import with_batches_inside_links
+from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.codecs import Arena, Compression, decompress_into
@@ -48,7 +48,7 @@ def codecs(data: bytes, number: int, folder: Path) -> None:
 def search(data: bytes, number: int, folder: Path) -> None:
     source = BufferSource(guarded(data))
     found = Found.concatenate([part.joined() for part in find_batches(source)])
-    found = with_batches_inside_links(source, found, base_offset=0, limits=DEFAULT_LIMITS)
+    found = with_skipped_batches(source, found, base_offset=0, limits=DEFAULT_LIMITS)
     choice = choose(source, found, base_offset=0, end_offset=2**31, epochs=[(0, 0)])
     assert (choice.kept.first_offset[1:] > choice.kept.last_offset[:-1]).all()
     assert (np.diff(choice.places) >= 0).all()

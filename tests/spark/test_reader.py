@@ -13,7 +13,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError
 from kafkalog.scanning.planning import plan
-from kafkalog.spark.source import KafkaLogSource
+from kafkalog.spark.data_source import KafkaLogSource
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sink_rows import fails_at, frame, hidden, rows, save
 
-from kafkalog.writing.staging_area import StagingArea, create_job, this_owner
+from kafkalog.writing.job_directories import StagingArea, create_job, this_owner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

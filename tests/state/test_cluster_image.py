@@ -13,7 +13,7 @@ from effort import fuzz_inputs
 from message_bytes import encoded, made_up, uvarint
 
 import kafkalog
-from kafkalog.messages.definitions import messages
+from kafkalog.protocol.definitions import messages
 from kafkalog.state.cluster_image import ClusterMetadata
 
 NAMES = {message.name for message in messages().values() if message.topic == "__cluster_metadata"}

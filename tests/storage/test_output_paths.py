@@ -11,7 +11,7 @@ import kafkalog
 from kafkalog.errors import UnsafePathError
 from kafkalog.storage.output_paths import check_outside, check_stage_in
 from kafkalog.storage.staging import staged_directory
-from kafkalog.writing.staging_area import StagingArea
+from kafkalog.writing.job_directories import StagingArea
 
 
 def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 import struct
 from typing import Any
 
-from kafkalog.messages.definitions import Field, Versions
+from kafkalog.protocol.definitions import Field, Versions
 
 NONE = Versions(0, -1)
 

@@ -1,6 +1,6 @@
-"""Makes `kafkalog/messages/definitions.json` out of the message definitions in Kafka's jars.
+"""Makes `kafkalog/protocol/definitions.json` out of the message definitions in Kafka's jars.
 
-`python tests/support/message_definitions.py CLASSPATH >kafkalog/messages/definitions.json` writes it; a test compares
+`python tests/support/message_definitions.py CLASSPATH >kafkalog/protocol/definitions.json` writes it; a test compares
 it with the jars.
 """
 

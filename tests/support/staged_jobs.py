@@ -10,7 +10,7 @@ from writing import columns_of, draw
 from kafkalog import LogConfig, PartitionWriter
 from kafkalog import format as kf
 from kafkalog.writing.job_commit import StagedPartition, StagedWriter
-from kafkalog.writing.staging_area import StagingArea, create_job, this_owner
+from kafkalog.writing.job_directories import StagingArea, create_job, this_owner
 
 SMALL = LogConfig(segment_bytes=2000)
 

@@ -20,8 +20,8 @@ from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.staging import staged_directory, staged_file
 from kafkalog.writing import job_commit
 from kafkalog.writing.job_commit import StagedWriter, commit
+from kafkalog.writing.job_directories import StagingArea, create_job, this_owner
 from kafkalog.writing.partition_writer import PartitionWriter
-from kafkalog.writing.staging_area import StagingArea, create_job, this_owner
 
 Step = tuple[str, ...]
 

@@ -22,7 +22,7 @@ from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
 from kafkalog.writing import job_commit
 from kafkalog.writing.job_commit import StagedWriter, commit, recover
-from kafkalog.writing.staging_area import StagingArea, create_job, remove_job, this_owner
+from kafkalog.writing.job_directories import StagingArea, create_job, remove_job, this_owner
 
 
 class Killed(BaseException):

@@ -22,7 +22,7 @@ from kafkalog.cli.options import (
     names,
 )
 from kafkalog.cli.scan_options import usage_errors
-from kafkalog.messages.framing import TOPIC_DECODERS
+from kafkalog.protocol.framing import TOPIC_DECODERS
 
 if TYPE_CHECKING:
     from kafkalog.operations.dumping.dump import Dump

@@ -68,7 +68,7 @@ def _follower(text: str) -> tuple[int, int]:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the answers for each partition."""
-    from kafkalog.operations.partition_facts import partition_epochs
+    from kafkalog.operations.inspecting import partition_epochs
 
     for partition in open_selected(args, console)[0]:
         try:

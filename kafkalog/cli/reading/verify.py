@@ -26,7 +26,7 @@ from kafkalog.cli.text import counted, human_bytes
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
     from kafkalog.log.log_dir import LogDir
-    from kafkalog.operations.verifying.verify import Verification, VerifiedPartition
+    from kafkalog.operations.verifying.report import Verification, VerifiedPartition
 
 _HELP: Final = HelpText(
     description="""\
@@ -79,7 +79,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.errors import KafkalogError
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import partitions_of
-    from kafkalog.operations.verifying.verify import Verification, iter_verify
+    from kafkalog.operations.verifying.report import Verification
+    from kafkalog.operations.verifying.verify import iter_verify
 
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
     if log_dir.is_live:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import add_limits, chosen
-from kafkalog.cli.repairing.destination import add_destination, destination
+from kafkalog.cli.repairing.output_options import add_output_options, output_options
 from kafkalog.cli.scan_options import usage_errors
 from kafkalog.cli.text import counted
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """Add the options after the place of the cut."""
-    add_destination(parser)
+    add_output_options(parser)
     parser.add_argument("--json", action="store_true", help="an object a line for each partition")
     add_limits(parser)
 
@@ -33,7 +33,7 @@ def run_cut(
     places : tuple of str
         The parameters that tell the place of the cut.
     """
-    options = destination(args) | chosen(args, *places, "limits")
+    options = output_options(args) | chosen(args, *places, "limits")
     with usage_errors():
         report = cut(args.paths[0], **options)
     _show(report, args, console)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_index_interval, add_limits, add_threads, chosen
-from kafkalog.cli.repairing.destination import PATH
+from kafkalog.cli.repairing.output_options import PATH
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kafkalog.cli.options import (
     chosen,
     timestamp,
 )
-from kafkalog.cli.repairing.destination import PATH, add_destination, destination
+from kafkalog.cli.repairing.output_options import PATH, add_output_options, output_options
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ of the copy; then there is no marker.""",
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "recover", _HELP, run, paths=PATH)
-    add_destination(parser)
+    add_output_options(parser)
     how = parser.add_argument_group("how")
     how.add_argument("--all", action="store_true", help="recover all segments, as without a recovery point")
     add_index_interval(how, " (default: from the cluster's metadata, else from existing indexes)")
@@ -64,7 +64,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Recover, and print what became of each partition."""
-    options = destination(args)
+    options = output_options(args)
     from kafkalog.repair.recovering.recover import recover
 
     def show(row: RecoveredPartition) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import HelpText, add_command, offset, timestamp
 from kafkalog.cli.repairing.cutting import add_shared, run_cut
-from kafkalog.cli.repairing.destination import PATH
+from kafkalog.cli.repairing.output_options import PATH
 
 _HELP: Final = HelpText(
     description="""\

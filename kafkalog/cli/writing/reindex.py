@@ -151,7 +151,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Rebuild, and print what became of each file."""
     options = options_of(args)
     from kafkalog.log.open import open as open_path
-    from kafkalog.operations.rebuilding.rebuild import reindex
+    from kafkalog.operations.rebuilding.reindex import reindex
 
     opened = open_path(path_of(args), limits=args.limits)
     console.start_progress(selected_bytes(opened, args), "indexes")

@@ -1,11 +1,11 @@
 """Searches a damaged segment for the batches that are intact, and chooses those that are the log's own.
 
-    `resync`        finds every intact batch of a file, in linear time
-    `inside_links`  those over which the size field of a damaged batch leads by chance
-    `wrappers`      where the offsets of compressed v0 and v1 messages begin
-    `choosing`      which of them are the log's own
-    `copies`        those that are left only in a second copy of a piece of the log
-    `resume`        where reading goes on behind damage
+    `resync`           finds every intact batch of a file, in linear time
+    `damaged_sizes`    intact batches over which the size field of a damaged batch leads by chance
+    `wrapper_offsets`  where the offsets of compressed v0 and v1 messages begin
+    `choosing`         which batches are the log's own
+    `copies`           batches that are left only in a second copy of a piece of the log
+    `resume`           where reading goes on behind damage
 
 Readers that skip damage go on where this finds a batch, and salvage keeps what it finds. Nothing here knows segments or
 partitions: it is given bytes, and the offsets that bound them.

@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log.searching.copies import are_same, find_copies
 from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches, heaviest_rising
-from kafkalog.log.searching.wrappers import read_wrappers
+from kafkalog.log.searching.wrapper_offsets import read_wrappers
 from kafkalog.records.header_walk import LINKED
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource

@@ -16,7 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Limits, ReadError
 from kafkalog.indexes.odd_offsets import first_offset
 from kafkalog.log.searching.choosing import choose
-from kafkalog.log.searching.inside_links import with_batches_inside_links
+from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import intact_batch_at, window_of
@@ -135,7 +135,7 @@ class Resynchroniser:
             return False
         limits = self._limits
         found = Found.concatenate(parts)
-        found = with_batches_inside_links(self._source, found, base_offset=self._lowest, limits=limits)
+        found = with_skipped_batches(self._source, found, base_offset=self._lowest, limits=limits)
         bounds = {"base_offset": self._lowest, "end_offset": self._end_offset}
         choice = choose(self._source, found, **bounds, epochs=[], limits=limits)
         own = choice.kept[choice.places == choice.kept.start]  # others stand elsewhere: reading goes forward only

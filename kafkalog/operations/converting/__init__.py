@@ -3,7 +3,7 @@
     `convert`         `convert`, for log dirs, partitions and segments
     `rules`           decides which records are kept, dropped or redacted
     `needed_batches`  finds batches that producers and transactions need
-    `conversion`      converts one partition: plans, rewrites and writes windows in order
+    `partition`       converts one partition: plans, rewrites and writes windows in order
     `rewrite`         turns a window of batches into a window of batches
     `redaction`       sets parts of records to null or replaces them by hashes
     `recut`           cuts records into batches again

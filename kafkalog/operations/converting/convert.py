@@ -31,7 +31,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Conversion, Sink
+from kafkalog.operations.converting.partition import Conversion, Sink
 from kafkalog.operations.converting.redaction import Redaction
 from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings

@@ -16,7 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Sink
+from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.records.batch_table import Window
 from kafkalog.state.checkpoints import parse_topic_id

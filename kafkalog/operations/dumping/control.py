@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import ControlRecordType
-from kafkalog.messages.decoder import MessageError, decode_message
-from kafkalog.messages.json_form import java_json, json_form
+from kafkalog.protocol.decoder import MessageError, decode_message
+from kafkalog.protocol.json_form import java_json, json_form
 
 _MESSAGES: Final = {
     ControlRecordType.LEADER_CHANGE: ("LeaderChangeMessage", " LeaderChange: "),

@@ -21,11 +21,11 @@ from kafkalog._kernels import dump_text as kernels
 from kafkalog._kernels.dump_walk import STATUSES
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import CorruptionError, NotKafkaError, Reason
-from kafkalog.messages.printed import printed_record
 from kafkalog.operations.dumping.control import describe
 from kafkalog.operations.dumping.dump_walk import LogWalk, Step, error_at
 from kafkalog.operations.dumping.files import start_offset
 from kafkalog.operations.dumping.options import DumpOptions
+from kafkalog.protocol.printed import printed_record
 
 OUT_BYTES: Final = 2**18
 """Bytes of text given at a time."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from kafkalog._kernels import dump_text as kernels
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.messages.framing import TOPIC_DECODERS
-from kafkalog.messages.printed import DECODED_2_8
+from kafkalog.protocol.framing import TOPIC_DECODERS
+from kafkalog.protocol.printed import DECODED_2_8
 
 DIALECTS: Final = ("4.3", "2.8")
 """Releases of Kafka whose output format is available; the first is the default."""

@@ -20,12 +20,12 @@ from kafkalog._kernels.dump_walk import STATUSES
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import CorruptionError
 from kafkalog.interchange.arrow_output import java_string
-from kafkalog.messages.decoder import MessageError
-from kafkalog.messages.printed import shown_record
 from kafkalog.operations.dumping import control
 from kafkalog.operations.dumping.dump_walk import LogWalk, Step, error_at, is_known
 from kafkalog.operations.dumping.options import DECODERS, DumpOptions
 from kafkalog.operations.dumping.report import Report
+from kafkalog.protocol.decoder import MessageError
+from kafkalog.protocol.printed import shown_record
 
 Row = dict[str, Any]
 

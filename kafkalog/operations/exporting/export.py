@@ -23,14 +23,14 @@ from kafkalog.interchange.record_writers import OutputFormat
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.operations.exporting.directory import ResumedDirectory
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
-from kafkalog.operations.exporting.resumed_directory import ResumedDirectory
 from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
+from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.scan import Scan
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
-from kafkalog.verbs import ScanOptions
 
 PARTITION_KEYS: Final = ("topic", "partition", "date")
 TABLE_FORMATS: Final = ("delta", "iceberg")
@@ -351,7 +351,7 @@ def export(
         Replace a file, or a directory that an export made.
     resume : bool
         Add to a directory or table what is new in each partition since the last export into it, exactly once. A
-        directory has a manifest, `kafkalog.operations.exporting.resumed_directory.MANIFEST`; tables keep it in their
+        directory has a manifest, `kafkalog.operations.exporting.directory.MANIFEST`; tables keep it in their
         log. The first export makes both. The other options must be the same each time. If an export is killed, the next
         one finishes or repeats it.
     columns, topics, start_offset, on_corruption, threads, ...

@@ -33,8 +33,8 @@ from kafkalog.html import HtmlReport
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.index_interval import index_interval
-from kafkalog.operations.rebuilding.rebuild import reindex
 from kafkalog.operations.rebuilding.rebuilder import KINDS
+from kafkalog.operations.rebuilding.reindex import reindex
 from kafkalog.operations.verifying.verify import verify as verify_path
 from kafkalog.state.checkpoints import (
     encode_offset_checkpoint,

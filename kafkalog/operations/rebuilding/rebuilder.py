@@ -29,9 +29,9 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
-from kafkalog.operations.rebuilding.outputs import Target, old_content
 from kafkalog.operations.rebuilding.report import Change, Damaged, Kind, RebuildReport, RebuiltFile, Skipped
 from kafkalog.operations.rebuilding.snapshots import ProducerReplay
+from kafkalog.operations.rebuilding.target import Target, old_content
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs

@@ -5,6 +5,7 @@
     `partition`       checks across segments, and the snapshots and checkpoints
     `losses`          missing segments and offsets, as other files prove them
     `record_headers`  whether batch headers agree with the records in the batch
+    `report`          the result
 
 Verify writes nothing.
 """

@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,8 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_reader import gap_finding, offsets_finding, start_finding
-from kafkalog.operations.verifying.segment import LogDirState, VerifiedSegment
+from kafkalog.operations.verifying.report import OffsetGap, VerifiedSegment
+from kafkalog.operations.verifying.segment import LogDirState
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -35,19 +35,6 @@ _REMOTE_METADATA: Final = "__remote_log_metadata-"
 _END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
 
 Add = Callable[[Finding], None]
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetGap:
-    """A range of offsets between two existing segments that neither of them holds."""
-
-    start: int
-    end: int
-    """The range; `end` is exclusive."""
-    is_compacted: bool
-    """Whether the log cleaner explains the gap: its checkpoint is past it, or, without a checkpoint, segments of the
-    partition have gaps inside.
-    """
 
 
 def check_losses(

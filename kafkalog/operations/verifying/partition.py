@@ -26,8 +26,9 @@ from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
-from kafkalog.operations.verifying.losses import OffsetGap, check_losses
-from kafkalog.operations.verifying.segment import LogDirState, VerifiedSegment, open_index
+from kafkalog.operations.verifying.losses import check_losses
+from kafkalog.operations.verifying.report import OffsetGap, VerifiedSegment
+from kafkalog.operations.verifying.segment import LogDirState, open_index
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error

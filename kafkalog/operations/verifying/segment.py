@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -27,11 +27,11 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
-from kafkalog.indexes.spacing import Spacing
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
+from kafkalog.operations.verifying.report import VerifiedSegment
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
 from kafkalog.records.decode import decode
 from kafkalog.records.selection import Selection
@@ -63,36 +63,6 @@ class LogDirState:
         # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
         is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
         return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
-
-
-@dataclass(slots=True)
-class VerifiedSegment:
-    """The result of checking one segment."""
-
-    path: str
-    """Path of the `.log`."""
-    base_offset: int
-    last_offset: int
-    """If there is no batch, `last_offset` is `base_offset - 1`."""
-    size_in_bytes: int
-    n_batches: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    """Issues of the `.log` and its indexes."""
-    n_more_findings: int = 0
-    """Number of findings beyond `Limits.max_findings`, which are counted but not kept."""
-    has_aborted: bool = False
-    """Whether there is an abort marker, or a control batch whose type cannot be read."""
-    has_gaps: bool = False
-    """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
-    spacing: Spacing | None = None
-    """Distances between the entries of the offset index, in bytes of the `.log`; None if not measured."""
-    epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    """int64[n, 2]: leader epoch and first offset, one row for each change of the epoch."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether no finding is damage."""
-        return not any(finding.damage for finding in self.findings)
 
 
 class SegmentCheck:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -22,86 +22,20 @@ from kafkalog.errors import (
     Finding,
     Findings,
     Limits,
-    Loss,
     Reason,
-    add_loss,
 )
-from kafkalog.html import HtmlReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import partitions_of
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.verifying.losses import OffsetGap
 from kafkalog.operations.verifying.partition import check_partition, check_root
-from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck, VerifiedSegment
+from kafkalog.operations.verifying.report import Verification, VerifiedPartition, VerifiedSegment
+from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
-from kafkalog.text import counted
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
-
-
-@dataclass(slots=True)
-class VerifiedPartition:
-    """The result of checking one partition."""
-
-    path: str
-    topic_partition: kf.TopicPartition | None
-    kind: str | None
-    """`"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix."""
-    segments: list[VerifiedSegment]
-    findings: list[Finding] = field(default_factory=list)
-    """Issues of the directory, its snapshots and checkpoints. Issues of a segment and its indexes are in `segments`."""
-    n_more_findings: int = 0
-    """Number of findings beyond `Limits.max_findings`, segments included, which are counted but not kept."""
-    gaps: list[OffsetGap] = field(default_factory=list)
-    """Gaps between segments, including those that compaction left."""
-
-    def all_findings(self) -> Iterator[Finding]:
-        """Yield the findings about the segments, then those about the directory."""
-        for segment in self.segments:
-            yield from segment.findings
-        yield from self.findings
-
-    @property
-    def loss(self) -> Loss:
-        """The records lost, according to the findings that are kept."""
-        losses: dict[str, Loss] = {}
-        for finding in self.all_findings():
-            add_loss(losses, finding)
-        return losses.get(self.path, Loss())
-
-    @property
-    def ok(self) -> bool:
-        """Whether no finding is damage; a torn tail, for example, is normal and is not damage."""
-        return not any(finding.damage for finding in self.all_findings())
-
-
-@dataclass(slots=True)
-class Verification(HtmlReport):
-    """The result of `verify`."""
-
-    partitions: list[VerifiedPartition] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    """Issues of the log dirs themselves."""
-
-    def all_findings(self) -> Iterator[Finding]:
-        """Yield the findings of all partitions, then those of the log dirs."""
-        for partition in self.partitions:
-            yield from partition.all_findings()
-        yield from self.findings
-
-    @property
-    def ok(self) -> bool:
-        """Whether no finding is damage."""
-        return not any(finding.damage for finding in self.all_findings())
-
-    def __repr__(self) -> str:
-        n_segments = sum(len(partition.segments) for partition in self.partitions)
-        n_damage = sum(finding.damage for finding in self.all_findings())
-        state = "OK" if self.ok else f"{counted(n_damage, 'finding')} of damage"
-        return f"Verification({counted(len(self.partitions), 'partition')}, {counted(n_segments, 'segment')}, {state})"
 
 
 Subject = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment

@@ -1,9 +1,9 @@
 """Cutting: the end or the start of a log removed offline, with all that is derived kept right.
 
-    `truncate`      removes everything from an offset, an epoch or a time on
-    `trim`          removes everything before an offset or a time, as DeleteRecords does
-    `destinations`  opens the partitions, and places the changed files and checkpoints
-    `prefix`        the first bytes of a segment, as a segment
+    `truncate`    removes everything from an offset, an epoch or a time on
+    `trim`        removes everything before an offset or a time, as DeleteRecords does
+    `partitions`  opens the partitions, and places the changed files and checkpoints
+    `prefix`      the first bytes of a segment, as a segment
 
-The rest is `repair.recovering` and `repair.outputs`.
+The rest is `repair.recovering` and `repair.placement`.
 """

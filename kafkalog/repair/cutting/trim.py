@@ -12,8 +12,8 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.parsing import parse_milliseconds
-from kafkalog.repair.cutting.destinations import Destinations
-from kafkalog.repair.outputs import PartitionOutput, Placement
+from kafkalog.repair.cutting.partitions import CutPartitions
+from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs
@@ -77,9 +77,9 @@ def trim(
         raise ValueError("say where: one of before_offset= and before_timestamp=")
     stamp = None if before_timestamp is None else parse_milliseconds("before_timestamp", before_timestamp)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
-    destinations = Destinations(path, placement, removes_last_first=False, limits=limits)
-    starts = {plan: _start(plan, before_offset, stamp) for plan in destinations.plans}
-    with destinations.open() as make:
+    cut = CutPartitions(path, placement, removes_last_first=False, limits=limits)
+    starts = {plan: _start(plan, before_offset, stamp) for plan in cut.plans}
+    with cut.open() as make:
 
         def raise_starts(offsets: dict[kf.TopicPartition, int]) -> None:
             for plan, start in starts.items():
@@ -88,12 +88,12 @@ def trim(
                     offsets[key] = start
 
         # first, so that no crash leaves records that are gone below a log start that does not say so
-        destinations.put_checkpoint(kf.LOG_START_OFFSET_CHECKPOINT, raise_starts)
-        for plan in destinations.plans:
-            destinations.report.add(_trim(plan, make(plan), starts[plan]))
-        destinations.check()
-        destinations.copy_rest()
-    return destinations.report
+        cut.put_checkpoint(kf.LOG_START_OFFSET_CHECKPOINT, raise_starts)
+        for plan in cut.plans:
+            cut.report.add(_trim(plan, make(plan), starts[plan]))
+        cut.check()
+        cut.copy_rest()
+    return cut.report
 
 
 def _start(plan: LoadPlan, offset: int | None, timestamp: int | None) -> int:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.operations.rebuilding.outputs import Target
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import RebuildReport
+from kafkalog.operations.rebuilding.target import Target
 from kafkalog.parsing import parse_milliseconds
-from kafkalog.repair.cutting.destinations import Destinations
+from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
-from kafkalog.repair.outputs import PartitionOutput, Placement
+from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan
@@ -89,23 +89,23 @@ def truncate(
         raise ValueError("say where: one of to_offset=, to_epoch= and to_timestamp=")
     stamp = None if to_timestamp is None else parse_milliseconds("to_timestamp", to_timestamp)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
-    destinations = Destinations(path, placement, removes_last_first=True, limits=limits)
-    ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in destinations.plans}
-    with destinations.open() as make:
-        for plan in destinations.plans:
-            row = _Truncation(plan, make(plan), destinations.report, index_interval_bytes, limits).run(ends[plan])
-            destinations.report.add(row)
-        destinations.check()
+    cut = CutPartitions(path, placement, removes_last_first=True, limits=limits)
+    ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in cut.plans}
+    with cut.open() as make:
+        for plan in cut.plans:
+            row = _Truncation(plan, make(plan), cut.report, index_interval_bytes, limits).run(ends[plan])
+            cut.report.add(row)
+        cut.check()
 
         def clamp(offsets: dict[kf.TopicPartition, int]) -> None:
-            for row in destinations.report.partitions:
+            for row in cut.report.partitions:
                 if row.topic_partition in offsets and row.error is None:
                     offsets[row.topic_partition] = min(offsets[row.topic_partition], row.log_end_offset)
 
         for name in (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT, kf.CLEANER_OFFSET_CHECKPOINT):
-            destinations.put_checkpoint(name, clamp)
-        destinations.copy_rest()
-    return destinations.report
+            cut.put_checkpoint(name, clamp)
+        cut.copy_rest()
+    return cut.report
 
 
 def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int | None) -> int | None:

@@ -5,5 +5,5 @@
     `log_dir`    the checkpoints and the clean-shutdown marker of the log dir
     `report`     the result
 
-Reading segments and building their derived files is `operations.rebuilding`'s work; `repair.outputs` places the files.
+Reading segments and building what is derived is `operations.rebuilding`'s work; `repair.placement` places the files.
 """

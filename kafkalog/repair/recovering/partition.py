@@ -13,10 +13,10 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.operations.rebuilding.outputs import old_content
 from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.report import RebuiltFile
-from kafkalog.repair.outputs import PartitionOutput
+from kafkalog.operations.rebuilding.target import old_content
+from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs

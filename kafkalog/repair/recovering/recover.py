@@ -20,11 +20,11 @@ from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval
-from kafkalog.operations.rebuilding.outputs import Target
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
+from kafkalog.operations.rebuilding.target import Target
 from kafkalog.parsing import optional_integer, parse_milliseconds
-from kafkalog.repair.outputs import PartitionOutput, Placed, Placement
+from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport

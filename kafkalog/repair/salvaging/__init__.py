@@ -3,7 +3,7 @@
     `plan`            which bytes of a segment are kept, lost, suspect and padding
     `single_records`  what is left of damaged batches, for a file of its own
     `report`          what was kept and lost
-    `output`          writes the batches, and describes the holes
+    `partition`       writes the batches of a partition, and describes the holes
     `salvage`         the public function
 
 The batches are found by `kafkalog.log.searching`. Nothing here knows the command line.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Limits, Reason
 from kafkalog.log.searching.choosing import Choice, choose
-from kafkalog.log.searching.inside_links import with_batches_inside_links
+from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.records.header_walk import LINKED
@@ -77,7 +77,7 @@ def plan_segment(
     progress(source.size - done)
     found = Found.concatenate(parts)
     del parts
-    found = with_batches_inside_links(source, found, base_offset=segment.base_offset, limits=limits)
+    found = with_skipped_batches(source, found, base_offset=segment.base_offset, limits=limits)
     end_offset = segment.base_offset + kf.MAX_RELATIVE_OFFSET + 1
     choice = choose(
         source,

@@ -1,6 +1,6 @@
 """Saves every intact batch of damaged logs into new partitions that a broker starts on.
 
-`plan_segment` searches and chooses, `PartitionOutput` writes. The source is never modified.
+`plan_segment` searches and chooses, `PartitionSalvage` writes. The source is never modified.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.converting.conversion import Sink
+from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
 from kafkalog.parsing import integer
-from kafkalog.repair.salvaging.output import PartitionOutput, Quarantine
+from kafkalog.repair.salvaging.partition import PartitionSalvage, Quarantine
 from kafkalog.repair.salvaging.plan import plan_segment
 from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
 from kafkalog.repair.salvaging.single_records import SingleRecords
@@ -264,7 +264,7 @@ class _PartitionSalvage:
                 directory = staged.path / name
                 sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
             known_end = self._partition.high_watermark
-            output = PartitionOutput(report, sink, quarantine, self._note, singles.add, known_end, limits)
+            output = PartitionSalvage(report, sink, quarantine, self._note, singles.add, known_end, limits)
             epochs = self._epochs()
             plans = ((segment, source, pool.submit(partial(
                 plan_segment, segment, source, self._next_base(segment), epochs, limits, progress

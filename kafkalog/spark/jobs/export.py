@@ -43,10 +43,11 @@ from kafkalog.operations.exporting.export import (
     check_replaceable,
 )
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
+from kafkalog.read_methods import RecordOptions, TaskOptions
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
-from kafkalog.spark.jobs.ledger import Ledger, job_directory, key_of
+from kafkalog.spark.jobs.finished_tasks import FinishedTasks, job_directory, key_of
 from kafkalog.spark.jobs.scan import warn_of
 from kafkalog.spark.jobs.tables import (
     FOUND_FIELDS,
@@ -61,7 +62,6 @@ from kafkalog.spark.jobs.tables import (
 )
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
-from kafkalog.verbs import RecordOptions, TaskOptions
 
 SCHEMA: Final = pa.schema(
     [
@@ -93,7 +93,7 @@ class _Numbered:
 class _Writing:
     """The options of all tasks."""
 
-    ledger: Ledger
+    finished: FinishedTasks
     columns: tuple[str, ...]
     keys: tuple[str, ...]
     options: OutputFormat
@@ -187,8 +187,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
     warn_of(planned)
     for finding in planned.findings:
         report(finding)
-    ledger = Ledger(str(job_directory(out)))
-    writing = _Writing(ledger, chosen, keys, output_format, reading, limits, resume_key or uuid4().hex)
+    finished = FinishedTasks(str(job_directory(out)))
+    writing = _Writing(finished, chosen, keys, output_format, reading, limits, resume_key or uuid4().hex)
     fingerprint = key_of([writing.key(task) for task in planned.tasks])
     if os.path.lexists(out):
         rows = _present(Path(out), fingerprint)
@@ -210,10 +210,10 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
 
     numbered = [_Numbered(number, task) for number, task in enumerate(planned.tasks)]
     # the tasks' files are removed only after `out` is published: after a crash in between the job can resume
-    with ledger.held():
+    with finished.held():
         found = run_now(map_tasks(spark, numbered, work, _RESULTS)).sort_by("number").to_pylist()
         with staged_directory(out, overwrite=overwrite) as staged:
-            rows = _collect(found, ledger, staged)
+            rows = _collect(found, finished, staged)
             with staged.create(MANIFEST) as file:
                 file.write(json.dumps({"fingerprint": fingerprint, "segments": rows}).encode())
     return frame_of(spark, pa.Table.from_pylist(rows, SCHEMA))
@@ -222,8 +222,8 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
 def _export(task: ReadTask, writing: _Writing) -> tuple[str, dict[str, Any]]:
     """Write the files of a task, unless an earlier run did; return the task's key and result."""
     key = writing.key(task)
-    done: dict[str, Any] | None = writing.ledger.find(key)
-    place = writing.ledger.make_directory(key)
+    done: dict[str, Any] | None = writing.finished.find(key)
+    place = writing.finished.make_directory(key)
     if done is not None and all(_has_size(place / _FILES / name, size) for name, size in done["files"].items()):
         return key, {**done, "status": "resumed"}
     # a second attempt of a task replaces the directory of the first one as a whole
@@ -236,7 +236,7 @@ def _export(task: ReadTask, writing: _Writing) -> tuple[str, dict[str, Any]]:
             if path.is_file()
         }
     result = {"status": "written", "segments": segments, "files": files}
-    writing.ledger.put(key, result)  # after the files: a result means that they are complete
+    writing.finished.put(key, result)  # after the files: a result means that they are complete
     return key, result
 
 
@@ -301,7 +301,7 @@ class _Rows:
         return rows
 
 
-def _collect(found: Sequence[dict[str, Any]], ledger: Ledger, staged: StagedDirectory) -> list[dict[str, Any]]:
+def _collect(found: Sequence[dict[str, Any]], finished: FinishedTasks, staged: StagedDirectory) -> list[dict[str, Any]]:
     """Link the tasks' files into the staged directory; return a row for each segment."""
     rows: dict[str, dict[str, Any]] = {}
     links: list[tuple[Path, Path]] = []
@@ -311,7 +311,7 @@ def _collect(found: Sequence[dict[str, Any]], ledger: Ledger, staged: StagedDire
         for name in result["files"]:
             folder, _, base = name.rpartition("/")
             names[name] = f"{folder}/" * bool(folder) + base.replace("part-", f"part-{one['number']:05d}-", 1)
-            links.append((ledger.make_directory(one["key"]) / _FILES / name, staged.path / names[name]))
+            links.append((finished.make_directory(one["key"]) / _FILES / name, staged.path / names[name]))
         for segment in result["segments"]:
             row = rows.setdefault(segment["path"], {**segment, **_NOTHING, "files": [], "findings": []})
             for name in (*_NOTHING, "findings"):  # several tasks may have read parts of a large segment

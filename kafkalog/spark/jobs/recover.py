@@ -23,14 +23,12 @@ from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import parse_milliseconds
-from kafkalog.repair.outputs import PartitionOutput, Placed, Placement
+from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.recover import RecoveryRun, finish_root, plan_recovery
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.passes import two_passes
-from kafkalog.spark.jobs.pieces import gather, piece
-from kafkalog.spark.jobs.rebuild import intervals_of
+from kafkalog.spark.jobs.reindex import intervals_of
 from kafkalog.spark.jobs.tables import (
     FILE_FIELDS,
     FOUND_FIELDS,
@@ -43,6 +41,8 @@ from kafkalog.spark.jobs.tables import (
     frame_of,
     run_now,
 )
+from kafkalog.spark.jobs.task_outputs import gather, task_output
+from kafkalog.spark.jobs.two_passes import two_passes
 from kafkalog.storage.broker_lock import refuse_if_locked
 
 SCHEMA: Final = pa.schema(
@@ -239,7 +239,7 @@ def _recover(
     with contextlib.ExitStack() as stack:
         placed = Placed(plan.path.parent, is_partition=False, removes_last_first=True)
         if staged is not None:
-            placed.staged = stack.enter_context(piece(staged, about.number))
+            placed.staged = stack.enter_context(task_output(staged, about.number))
 
         def make(plan: LoadPlan) -> PartitionOutput:
             return placed.partition(plan.path, plan.files.names)

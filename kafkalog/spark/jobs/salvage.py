@@ -19,7 +19,6 @@ from kafkalog.log.partition import Partition
 from kafkalog.repair.salvaging.report import SalvagedPartition, SalvageReport
 from kafkalog.repair.salvaging.salvage import begin_salvage, finish_output, salvage_partition
 from kafkalog.scanning.ordered_pool import OrderedPool
-from kafkalog.spark.jobs.pieces import gather, piece
 from kafkalog.spark.jobs.tables import (
     FOUND_FIELDS,
     PICKLED_RESULTS,
@@ -32,6 +31,7 @@ from kafkalog.spark.jobs.tables import (
     map_tasks,
     run_now,
 )
+from kafkalog.spark.jobs.task_outputs import gather, task_output
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
 _SUMS: Final = (
@@ -171,7 +171,7 @@ def _salvage(
     findings = Findings(DEFAULT_LIMITS.max_findings)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(OrderedPool(0, "kafkalog-salvage"))
-        directory: StagedDirectory | None = None if staged is None else stack.enter_context(piece(staged, number))
+        directory: StagedDirectory | None = None if staged is None else stack.enter_context(task_output(staged, number))
         salvaged, start = salvage_partition(
             partition, only, target, directory, pool, records=records, note=findings.add, limits=limits
         )

@@ -14,13 +14,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits, OnCorruption
+from kafkalog.read_methods import TaskOptions
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
 from kafkalog.spark.jobs.tables import TaskFindings, map_tasks
-from kafkalog.verbs import TaskOptions
 
 _SPARK_TYPES: Final = {
     pa.int8(): pa.int32(),

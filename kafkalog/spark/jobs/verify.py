@@ -20,11 +20,11 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck, VerifiedSegment
-from kafkalog.operations.verifying.verify import VerifiedPartition, partitions_to_verify, verified_partition
+from kafkalog.operations.verifying.report import VerifiedPartition, VerifiedSegment
+from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck
+from kafkalog.operations.verifying.verify import partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.ledger import Ledger, key_of
-from kafkalog.spark.jobs.passes import two_passes
+from kafkalog.spark.jobs.finished_tasks import FinishedTasks, key_of
 from kafkalog.spark.jobs.tables import (
     FOUND_FIELDS,
     MAX_FINDINGS,
@@ -34,6 +34,7 @@ from kafkalog.spark.jobs.tables import (
     frame_of,
     run_now,
 )
+from kafkalog.spark.jobs.two_passes import two_passes
 
 _GAP: Final = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("is_compacted", pa.bool_())])
 _LOST: Final = pa.struct(
@@ -129,13 +130,13 @@ def verify(
     )
     options = (indexes_only, deep, index_interval_bytes, limits)
     with contextlib.ExitStack() as stack:
-        ledger = None
+        finished = None
         if work_dir is not None:
-            ledger = Ledger(os.path.realpath(work_dir))
-            stack.enter_context(ledger.held())
+            finished = FinishedTasks(os.path.realpath(work_dir))
+            stack.enter_context(finished.held())
 
         def of_segment(segment: Segment, around: LogDirState) -> tuple[VerifiedSegment, float]:
-            return _check(segment, around, check, ledger, options)
+            return _check(segment, around, check, finished, options)
 
         def of_partition(partition: Partition, around: LogDirState, found: list[Any]) -> list[dict[str, Any]]:
             start = time.monotonic()
@@ -151,20 +152,20 @@ def verify(
 
 
 def _check(
-    segment: Segment, around: LogDirState, check: SegmentCheck, ledger: Ledger | None, options: tuple[Any, ...]
+    segment: Segment, around: LogDirState, check: SegmentCheck, finished: FinishedTasks | None, options: tuple[Any, ...]
 ) -> tuple[VerifiedSegment, float]:
-    """Return the result of a segment and the seconds it took, from the ledger if an earlier run checked it."""
+    """Return the result of a segment and the seconds it took, from the finished tasks if an earlier run checked it."""
     key = ""
-    if ledger is not None:
+    if finished is not None:
         files = [str(segment.sidecar_path(suffix)) for suffix in _SIDECARS]
         key = key_of("verify", options, segment.is_last, around, files=files)
-        done: tuple[VerifiedSegment, float] | None = ledger.find(key)
+        done: tuple[VerifiedSegment, float] | None = finished.find(key)
         if done is not None:
             return done
     start = time.monotonic()
     result = check.run(segment, around), time.monotonic() - start
-    if ledger is not None:
-        ledger.put(key, result)
+    if finished is not None:
+        finished.put(key, result)
     return result
 
 

@@ -4,4 +4,4 @@ import contextlib
 
 # Spark imports every pyspark_* module whenever it looks up any source: an error here would break other sources
 with contextlib.suppress(Exception):
-    from kafkalog.spark.source import KafkaLogSource as DefaultSource  # noqa: F401
+    from kafkalog.spark.data_source import KafkaLogSource as DefaultSource  # noqa: F401

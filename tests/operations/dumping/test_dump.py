@@ -14,7 +14,7 @@ from dumping_support import ONE, dumped, write_log
 
 import kafkalog
 from kafkalog.errors import CorruptionError, Reason
-from kafkalog.messages.framing import TOPIC_DECODERS
+from kafkalog.protocol.framing import TOPIC_DECODERS
 
 
 class Golden(NamedTuple):

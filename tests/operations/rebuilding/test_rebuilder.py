@@ -15,8 +15,8 @@ import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.errors import FileChangedError, Reason, UnsafePathError
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.operations.rebuilding.outputs import BACKUP_SUFFIX
 from kafkalog.operations.rebuilding.rebuilder import KINDS
+from kafkalog.operations.rebuilding.target import BACKUP_SUFFIX
 from kafkalog.state import leader_epochs as epochs
 from kafkalog.state.checkpoints import read_leader_epochs
 

@@ -69,7 +69,7 @@ def test_a_killed_task_leaves_nothing_that_is_seen_and_only_what_is_missing_is_r
 
     def dying(task: Any, writing: Any) -> Any:
         if any("p-zstd-java" in part.path for part in task.parts):
-            with staged_directory(writing.ledger.make_directory(writing.key(task)) / "files") as directory:
+            with staged_directory(writing.finished.make_directory(writing.key(task)) / "files") as directory:
                 directory.create("part-0.parquet").write(b"half of it")
                 os.kill(os.getpid(), signal.SIGKILL)
         return export(task, writing)
@@ -128,8 +128,8 @@ def test_an_export_with_a_function_resumes_by_its_key_alone(log_dir: Path, tmp_p
     task = plan(log_dir).tasks[0]
 
     def key(resume_key: str, **reading: Any) -> str:
-        ledger, form = exporting.Ledger(str(tmp_path)), exporting.OutputFormat("parquet")
-        return exporting._Writing(ledger, ("key",), (), form, reading, kafkalog.Limits(), resume_key).key(task)
+        finished, form = exporting.FinishedTasks(str(tmp_path)), exporting.OutputFormat("parquet")
+        return exporting._Writing(finished, ("key",), (), form, reading, kafkalog.Limits(), resume_key).key(task)
 
     assert key("a", where=len) == key("a", where=max) != key("b", where=len)
     assert key("a") == key("b") != key("a", check_crcs=False)

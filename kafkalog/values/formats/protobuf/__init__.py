@@ -1,6 +1,6 @@
 """Protobuf: schemas as text or as descriptors, and values read by a compiled program.
 
-    `source`       the text of `.proto` files
+    `proto_text`   the text of `.proto` files
     `descriptors`  the same, as clients that have no text register it
     `well_known`   files that everybody may import
     `types`        files put together: names are resolved

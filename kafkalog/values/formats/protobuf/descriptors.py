@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from kafkalog.values.formats.protobuf.source import (
+from kafkalog.values.formats.protobuf.proto_text import (
     MOST_DEPTH,
     EnumText,
     FieldText,

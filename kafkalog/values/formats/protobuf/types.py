@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkalog.values.formats.protobuf.descriptors import parse_descriptor
-from kafkalog.values.formats.protobuf.source import (
+from kafkalog.values.formats.protobuf.proto_text import (
     EnumText,
     FieldText,
     FileText,

@@ -16,7 +16,7 @@ pytest.importorskip("grpc_tools")
 from proto_cases import ProtoCase, compiled
 
 from kafkalog.values.formats.protobuf.descriptors import parse_descriptor
-from kafkalog.values.formats.protobuf.source import parse_source
+from kafkalog.values.formats.protobuf.proto_text import parse_source
 from kafkalog.values.formats.protobuf.types import ProtoMessage, ProtoSchema
 from kafkalog.values.formats.protobuf.well_known import WELL_KNOWN
 from kafkalog.values.types import SchemaError

@@ -1,0 +1,358 @@
+"""`kafkalog spark`: scan, batches, verify, reindex and export as Spark jobs; adds those of `repairs`."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.commands import SUMMARIES
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import (
+    HelpText,
+    add_columns,
+    add_index_interval,
+    add_limits,
+    add_selection,
+    chosen,
+    names,
+)
+from kafkalog.cli.reading.verify import Totals, finding_lines, state_of, what_was_not_checked
+from kafkalog.cli.scan_options import (
+    add_on_corruption,
+    add_scan_reading,
+    add_scan_selection,
+    hint_at_skip,
+    open_records,
+    path_of,
+    scan_options,
+)
+from kafkalog.cli.spark import repairs
+from kafkalog.cli.spark.running import MASTERS, add_job, running, task_bytes
+from kafkalog.cli.text import human_bytes, table
+from kafkalog.cli.writing import reindex
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from kafkalog.errors import Finding
+
+_DESCRIPTION: Final = """\
+Work on log dirs as Spark jobs. The default master is local[*]: all processors of this machine, nothing to set up. With
+--master spark://HOST:7077, yarn or k8s://... the same runs on a cluster, whose nodes need kafkalog, and the paths as
+they are here: a shared file system. Needs pyspark (pip install pyspark) and Java 17.
+
+Tasks are planned by bytes: large segments are cut, small ones packed together."""
+_EXAMPLES: Final = """\
+examples:
+  kafkalog spark scan /backup/kafka -t orders
+  kafkalog spark verify /backup/kafka --master spark://master:7077
+  kafkalog spark reindex /backup/kafka --in-place
+  kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
+  kafkalog spark salvage /mnt/disk/kafka -o /new/salvaged
+
+'kafkalog spark COMMAND --help' says more about a command."""
+
+_SCAN: Final = HelpText(
+    summary="count records by partition, or ask a question in SQL",
+    description="""\
+Read records, and say for each partition how many there are, from which offset and time to which, and how many bytes of
+keys and values. With --sql any question: the records are the table 'records', with the columns of Spark's Kafka source
+(key, value, topic, partition, offset, timestamp, timestampType) or those of --columns.
+"""
+    + MASTERS,
+    examples="""\
+  kafkalog spark scan /backup/kafka
+  kafkalog spark scan /backup/kafka -t orders --start-timestamp 2026-11-21T08:00Z --json
+  kafkalog spark scan /backup/kafka --sql "select key, count(*) from records group by key" """,
+)
+_BATCHES: Final = HelpText(
+    summary="who sends what, out of batch headers, or a question in SQL",
+    description="""\
+Walk the headers of all record batches, and say for each topic and codec how many batches, records and bytes there are.
+Nothing is decoded. With --sql any question: the table is 'batches', with the columns of 'kafkalog batches --json'.
+"""
+    + MASTERS,
+    examples="""\
+  kafkalog spark batches /backup/kafka
+  kafkalog spark batches /backup/kafka --sql "select producer_id, avg(size_in_bytes) from batches group by 1" """,
+)
+_VERIFY: Final = HelpText(
+    summary="check checksums, indexes, producer snapshots and checkpoints",
+    description="""\
+What 'kafkalog verify' checks, with the same findings and exit codes, segments side by side: a line a segment with
+damage (with -v also where anything else was found), and a total of all. With --json every segment and partition. With
+--work-dir a run that was killed goes on from where it was."""
+    + MASTERS,
+    examples="""\
+  kafkalog spark verify /backup/kafka
+  kafkalog spark verify --deep /backup/kafka --json | jq -r 'select(.ok == false) | .path'""",
+)
+_REBUILD: Final = HelpText(
+    summary="rebuild indexes from .log files",
+    description="""\
+What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: -o DIR, --in-place or --dry-run.
+A run that failed or was killed goes on from where it was: what is done is kept in a hidden directory beside DIR or the
+log dir (--work-dir for another place that all nodes share) until all is done."""
+    + MASTERS,
+    examples="""\
+  kafkalog spark reindex /backup/kafka --dry-run
+  kafkalog spark reindex /backup/kafka --in-place --kinds offset,time,txn,snapshot,epochs""",
+)
+_EXPORT: Final = HelpText(
+    summary="write records to a directory of Parquet, Arrow, CSV or JSON lines files",
+    description="""\
+Write records into a directory that appears when everything is written. Each task writes files of its own; with
+--partition-by they are in topic=.../partition=.../date=... directories. A run that failed or was killed goes on from
+where it was: what is done is kept in a hidden directory beside the output until all is done."""
+    + MASTERS,
+    examples="""\
+  kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
+  kafkalog spark export /backup/kafka -t orders -o orders --format csv --compression gzip""",
+)
+
+_RECORDS_SQL: Final = """\
+select topic, partition, count(*) n_records, min(offset) first_offset, max(offset) last_offset,
+min(timestamp) first_timestamp, max(timestamp) last_timestamp,
+coalesce(sum(octet_length(key)), 0) key_bytes, coalesce(sum(octet_length(value)), 0) value_bytes
+from records group by topic, partition order by topic, partition"""
+_BATCHES_SQL: Final = """\
+select topic, compression, count(*) n_batches, sum(if(records_count < 0, null, records_count)) n_records,
+sum(size_in_bytes) size_in_bytes, min(if(base_offset < 0, null, base_offset)) first_offset,
+max(last_offset) last_offset from batches group by topic, compression order by topic, compression"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "spark",
+        help=SUMMARIES["spark"],
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    jobs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="job", required=True)
+    _add_scan(jobs)
+    _add_batches(jobs)
+    _add_verify(jobs)
+    _add_rebuild(jobs)
+    _add_export(jobs)
+    repairs.add_salvage(jobs)
+    repairs.add_recover(jobs)
+
+
+def _add_scan(jobs: Any) -> None:
+    parser = add_job(jobs, "scan", _SCAN, _run_scan)
+    parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'records'")
+    add_columns(parser, "of the table")
+    add_scan_selection(parser)
+    add_scan_reading(parser, threads=False)
+
+
+def _add_batches(jobs: Any) -> None:
+    parser = add_job(jobs, "batches", _BATCHES, _run_batches)
+    parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'batches'")
+    add_selection(parser)
+    add_on_corruption(parser, default="skip")
+    add_limits(parser)
+
+
+def _add_verify(jobs: Any) -> None:
+    parser = add_job(jobs, "verify", _VERIFY, _run_verify)
+    add_selection(parser)
+    depth = parser.add_mutually_exclusive_group()
+    depth.add_argument("--indexes-only", action="store_true", help="only the indexes, against batch headers")
+    depth.add_argument("--deep", action="store_true", help="also decode every record")
+    add_index_interval(parser, "")
+    parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
+    add_limits(parser, max_findings=100)  # all of them come to the driver
+
+
+def _add_rebuild(jobs: Any) -> None:
+    parser = add_job(jobs, "reindex", _REBUILD, _run_rebuild, writes=True)
+    reindex.add_options(parser)
+    parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
+    add_limits(parser)
+
+
+def _add_export(jobs: Any) -> None:
+    parser = add_job(jobs, "export", _EXPORT, _run_export)
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="directory to make")
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there, if an export made it")
+    parser.add_argument(
+        "--format", choices=("parquet", "arrow", "arrows", "csv", "jsonl"), default="parquet", help="default: parquet"
+    )
+    parser.add_argument("--partition-by", metavar="KEY,...", type=names, default=[], help="of topic, partition, date")
+    parser.add_argument("--compression", choices=("none", "snappy", "gzip", "lz4", "zstd", "brotli"))
+    add_columns(parser)
+    add_scan_selection(parser)
+    add_scan_reading(parser, threads=False)
+
+
+def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
+    options = scan_options(args)
+    del options["threads"], options["limit"]
+    if args.limit is not None:
+        raise UsageError("-n is for one reader; give --sql 'select ... limit N', or offsets")
+    return {**options, **task_bytes(args)}
+
+
+def _run_scan(args: argparse.Namespace, console: Console) -> None:
+    options = _scan_options(args)
+    needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
+    columns = args.columns or (needed if args.sql is None else None)
+    with running(args, console) as spark:
+        from kafkalog.spark.jobs.scan import scan
+        from kafkalog.spark.jobs.tables import TaskFindings
+
+        found = TaskFindings(spark)
+        frame = scan(spark, open_records(args, console), columns=columns, found=found, **options)
+        frame.createOrReplaceTempView("records")
+        _show(spark.sql(args.sql or _RECORDS_SQL), args, console)
+    console.findings(found.rows)
+
+
+def _run_batches(args: argparse.Namespace, console: Console) -> None:
+    options = chosen(args, "topics", "partitions", "on_corruption", "limits") | task_bytes(args)
+    with running(args, console) as spark:
+        from kafkalog.spark.jobs.scan import batches
+        from kafkalog.spark.jobs.tables import TaskFindings
+
+        found = TaskFindings(spark)
+        frame = batches(spark, path_of(args), found=found, **options)
+        frame.createOrReplaceTempView("batches")
+        _show(spark.sql(args.sql or _BATCHES_SQL), args, console)
+    console.findings(found.rows)
+
+
+def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
+    """Print rows as JSON lines, or as a table."""
+    if args.json:
+        for row in frame.toLocalIterator():
+            console.write(json.dumps(row.asDict(recursive=True), default=_as_json) + "\n")
+        return
+    rows = [[_as_text(value) for value in row] for row in frame.collect()]
+    console.lines(table([frame.columns, *rows], [False] * len(frame.columns)))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    # Spark's rows have naive datetimes in the local time zone
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode(errors="backslashreplace")
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+    return "" if value is None else str(value)
+
+
+def _run_verify(args: argparse.Namespace, console: Console) -> None:
+    with running(args, console) as spark:
+        from kafkalog.log.log_dir import LogDir
+        from kafkalog.spark.jobs.verify import verify
+
+        opened = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
+        names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "work_dir", "limits")
+        frame = verify(spark, opened, **chosen(args, *names), **task_bytes(args))
+        totals = Totals()
+        for row in _rows(frame):
+            findings = _counted_findings(row, console)
+            totals.n_damage += row["n_damage"]
+            totals.n_partitions += row["kind"] == "partition"
+            totals.n_segments += row["kind"] == "segment"
+            totals.n_bytes += row["size_in_bytes"] or 0
+            totals.n_batches += row["n_batches"] or 0
+            if args.json:
+                console.json(row)
+            elif row["n_damage"] or (findings and console.verbose):
+                console.line(f"{row['path'] or 'log dir'}  {state_of(row['n_damage'])}")
+                told = [one for one in findings if one.damage or console.verbose]
+                console.lines(finding_lines(told, verbose=True))
+    if not args.json:
+        console.line(totals.as_text(what_was_not_checked(args)))
+
+
+def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
+    for row in frame.toLocalIterator():
+        yield row.asDict(recursive=True)
+
+
+def _counted_findings(row: dict[str, Any], console: Console) -> list[Finding]:
+    """Return the findings of a row, and count them for the exit code."""
+    from kafkalog.spark.jobs.tables import findings_of
+
+    findings = findings_of(row["findings"])
+    console.count_findings(findings)
+    kept = sum(finding.damage for finding in findings)
+    console.unkept_findings(max(row.get("n_damage", kept) - kept, 0))
+    return findings
+
+
+def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
+    options = reindex.options_of(args)
+    changes: dict[str, int] = {}
+    n_backups = 0
+    with running(args, console) as spark:
+        from kafkalog.spark.jobs.reindex import reindex as run_job
+
+        frame = run_job(spark, path_of(args), **options, work_dir=args.work_dir, **task_bytes(args))
+        for row in _rows(frame):
+            _report(row, console, is_json=args.json, changes=changes, with_same=args.output is not None)
+            n_backups += sum(file["backup"] is not None for file in row["files"])
+    counts = ", ".join(f"{n:,} {change}" for change, n in sorted(changes.items()))
+    verb = "would be" if args.dry_run else "compared with what is there:" if args.output is not None else "are"
+    console.note(f"{sum(changes.values()):,} files {verb} {counts}" if counts else "no files")
+    reindex.note_backups(n_backups, console)
+
+
+def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: dict[str, int], with_same: bool) -> None:
+    from kafkalog.spark.jobs.tables import findings_of
+
+    console.findings(findings_of(row["findings"]))
+    for one in row["skipped"]:
+        console.note(f"{row['path']}: {reindex.not_rebuilt([one['kind']], one['why'])}")
+    if is_json:
+        console.json(row)
+    for file in row["files"]:
+        changes[file["change"]] = changes.get(file["change"], 0) + 1
+        if not is_json and (with_same or file["change"] != "same"):
+            text = f"{file['change']:<8} {file['kind']:<8} {file['n_entries']:>9,} entries  {file['path']}"
+            console.line(text)
+
+
+def _run_export(args: argparse.Namespace, console: Console) -> None:
+    options = _scan_options(args)
+    n_records = n_bytes = 0
+    unopened: list[Finding] = []
+    states: dict[str, int] = {}
+    with running(args, console) as spark:
+        from kafkalog.errors import OutputExistsError
+        from kafkalog.spark.jobs.export import export
+        from kafkalog.spark.jobs.tables import findings_of
+
+        try:
+            options |= chosen(args, "format", "partition_by", "columns", "compression", "overwrite")
+            with hint_at_skip("export what is intact"):
+                frame = export(spark, open_records(args, console), args.output, report=unopened.append, **options)
+        except OutputExistsError as error:
+            if not args.overwrite:
+                error.add_note("--overwrite replaces it")
+            raise
+        console.findings(unopened)
+        for row in _rows(frame):
+            console.findings(findings_of(row["findings"]))
+            n_records += row["n_records"]
+            n_bytes += row["size_in_bytes"]
+            states[row["status"]] = states.get(row["status"], 0) + 1
+            if args.json:
+                console.json(row)
+    counts = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
+    console.note(f"{n_records:,} records out of {human_bytes(n_bytes)}, segments: {counts or 'none'}: {args.output}")

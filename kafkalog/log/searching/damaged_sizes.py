@@ -1,0 +1,140 @@
+"""Finds intact batches behind the head of a damaged one whose size field leads over them to the next batch.
+
+What lies inside of a damaged batch is not searched, since its records may hold whole batches. But where bytes are lost
+or new, the size field may lead to an intact batch by chance, over others. Then offsets are missing between the two: a
+batch that has just these is the log's own. Where no offset is missing, nothing is searched.
+
+A size field that leads to the end of the file by chance is known by a batch that ends there, too: behind the last value
+of a v2 batch there is one byte at least.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import Limits
+from kafkalog.log.searching.resync import INSIDE, SEARCHED, Found, find_batches
+from kafkalog.records.header_walk import LINKED
+from kafkalog.storage.source import ByteSource
+
+_MOST_LINKS: Final = 4096
+_MAGIC_END: Final = 17
+_LOOK_BACK: Final = 64  # runs, of which the nearest may be in a wrong place
+
+
+def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, limits: Limits) -> Found:
+    """Add the intact batches over which the size field of a damaged batch leads by chance.
+
+    Parameters
+    ----------
+    found : Found
+        Runs from `find_batches`, joined.
+    base_offset : int
+        Of the segment.
+
+    Returns
+    -------
+    Found
+        The same with more rows. A damaged batch around such a row ends where that begins, or is left out if its offsets
+        contradict its neighbours.
+    """
+    found = _at_the_end(source, found, limits)
+    is_link = found.kind == LINKED
+    rows = np.flatnonzero(is_link[:-1])
+    intact = np.flatnonzero(~is_link)
+    number_before = np.searchsorted(intact, rows)  # of the intact run before
+    before = np.append(base_offset - 1, found.last_offset[intact])[number_before]
+    after, epoch_after = _what_follows(found, is_link)
+    after, epoch_after = after[rows + 1], epoch_after[rows + 1]
+    first, last = found.first_offset[rows], found.last_offset[rows]
+    # no offset is missing behind a damaged batch whose header is right
+    is_searched = (before + 1 != after) & ~((before < first) & (first <= last) & (last + 1 == after)) & (after >= 0)
+    if not is_searched.any():
+        return found
+    parts, done = [], 0
+    for number in np.flatnonzero(is_searched)[:_MOST_LINKS].tolist():
+        row, end_offset = int(rows[number]), int(after[number])
+        earlier = intact[max(number_before[number] - _LOOK_BACK, 0) : number_before[number]]
+        lowest = next((one for one in found.last_offset[earlier][::-1].tolist() if one < end_offset), base_offset - 1)
+        is_right = lowest < first[number] <= last[number] < end_offset
+        if is_right:
+            lowest = int(last[number])
+        start, end = int(found.start[row]), int(found.end[row])
+        inside = Found.concatenate(list(find_batches(source, start=start + 1, stop=end, limits=limits)))
+        inside = inside[(inside.kind != LINKED) & (inside.kind != INSIDE)]
+        inside = inside[_leading_to(inside, lowest, end_offset, int(epoch_after[number]))]
+        if not len(inside):
+            continue
+        inside.kind[:] = SEARCHED
+        parts.append(found[done:row])
+        if is_right:
+            link = found[row : row + 1]
+            link.end[:] = inside.start[0]
+            parts.append(link)
+        parts.append(inside)
+        done = row + 1
+    return Found.concatenate([*parts, found[done:]])
+
+
+def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
+    """Add the batches that lead to the end of the file, inside of a damaged v2 batch that ends there, too."""
+    row = len(found) - 1
+    if row < 0 or found.kind[row] != LINKED or found.end[row] != source.size:
+        return found
+    start, end = int(found.start[row]), int(found.end[row])
+    window = source.window(start, min(start + _MAGIC_END, end))
+    is_v2 = window.size == _MAGIC_END and window[-1] == 2
+    source.release(window, start)
+    if not is_v2:
+        return found
+    inside = Found.concatenate(list(find_batches(source, start=start + 1, stop=end, limits=limits)))
+    first = len(inside)
+    while first and inside.kind[first - 1] != LINKED and inside.end[first - 1] == end:
+        first -= 1
+        end = int(inside.start[first])
+    inside = inside[first:]
+    if not len(inside):
+        return found
+    inside.kind[:] = SEARCHED
+    link = found[row : row + 1]
+    link.end[:] = end
+    if not link.first_offset[0] <= link.last_offset[0] < inside.first_offset[0]:
+        link = link[:0]
+    return Found.concatenate([found[:row], link, inside])
+
+
+def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The first offset of each row, and the epoch.
+
+    Of a damaged batch, the offset is -1 unless its header agrees with the next one; the epoch is that of the next
+    intact batch.
+    """
+    first, epoch = np.where(is_link, -1, found.first_offset), found.leader_epoch.copy()
+    for row in np.flatnonzero(is_link)[:-_MOST_LINKS:-1].tolist():
+        begin, end = int(found.first_offset[row]), int(found.last_offset[row])
+        if row + 1 < len(found):
+            epoch[row] = epoch[row + 1]
+            if 0 <= begin <= end and end + 1 in (first[row + 1], found.first_offset[row + 1]):
+                first[row] = begin
+    return first, epoch
+
+
+def _leading_to(inside: Found, lowest: int, end: int, epoch: int) -> slice:
+    """The last batches whose offsets lie behind `lowest`, and lead to `end` without a gap.
+
+    A compressed message of v0 or v1 does not say where its offsets begin: there the batches need only rise.
+    """
+    first = len(inside)
+    while first:
+        row = first - 1
+        is_legacy = epoch < 0
+        offsets = int(inside.first_offset[row]), int(inside.last_offset[row])
+        if not lowest < offsets[0] <= offsets[1] < end or (offsets[1] + 1 != end and not is_legacy):
+            break
+        if int(inside.leader_epoch[row]) > max(epoch, -1) and not is_legacy:
+            break
+        end, epoch, first = offsets[0], int(inside.leader_epoch[row]), row
+    return slice(first, len(inside))

@@ -1,0 +1,150 @@
+"""The result of a check: a row for each partition and each segment, and the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, Loss, add_loss
+from kafkalog.html import HtmlReport
+from kafkalog.indexes.spacing import Spacing
+from kafkalog.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetGap:
+    """A range of offsets between two existing segments that neither of them holds."""
+
+    start: int
+    end: int
+    """The range; `end` is exclusive."""
+    is_compacted: bool
+    """Whether the log cleaner explains the gap: its checkpoint is past it, or, without a checkpoint, segments of the
+    partition have gaps inside.
+    """
+
+
+@dataclass(slots=True)
+class VerifiedSegment:
+    """The result of checking one segment.
+
+    Attributes
+    ----------
+    path : str
+        Path of the `.log`.
+    base_offset, last_offset : int
+        If there is no batch, `last_offset` is `base_offset - 1`.
+    size_in_bytes, n_batches : int
+    findings : list of Finding
+        Issues of the `.log` and its indexes.
+    n_more_findings : int
+        Number of findings beyond `Limits.max_findings`, which are counted but not kept.
+    has_aborted : bool
+        Whether there is an abort marker, or a control batch whose type cannot be read.
+    has_gaps : bool
+        Whether offsets are missing inside v2 batches, or between two adjacent batches.
+    spacing : Spacing or None
+        Distances between the entries of the offset index, in bytes of the `.log`; None if not measured.
+    epochs : int64[n, 2]
+        Leader epoch and first offset, one row for each change of the epoch.
+    """
+
+    path: str
+    base_offset: int
+    last_offset: int
+    size_in_bytes: int
+    n_batches: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    n_more_findings: int = 0
+    has_aborted: bool = False
+    has_gaps: bool = False
+    spacing: Spacing | None = None
+    epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+
+    @property
+    def ok(self) -> bool:
+        """Whether no finding is damage."""
+        return not any(finding.damage for finding in self.findings)
+
+
+@dataclass(slots=True)
+class VerifiedPartition:
+    """The result of checking one partition.
+
+    Attributes
+    ----------
+    path : str
+    topic_partition : TopicPartition or None
+    kind : str or None
+        `"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix.
+    segments : list of VerifiedSegment
+    findings : list of Finding
+        Issues of the directory, its snapshots and checkpoints. Issues of a segment and its indexes are in `segments`.
+    n_more_findings : int
+        Number of findings beyond `Limits.max_findings`, segments included, which are counted but not kept.
+    gaps : list of OffsetGap
+        Gaps between segments, including those that compaction left.
+    """
+
+    path: str
+    topic_partition: kf.TopicPartition | None
+    kind: str | None
+    segments: list[VerifiedSegment]
+    findings: list[Finding] = field(default_factory=list)
+    n_more_findings: int = 0
+    gaps: list[OffsetGap] = field(default_factory=list)
+
+    def all_findings(self) -> Iterator[Finding]:
+        """Yield the findings about the segments, then those about the directory."""
+        for segment in self.segments:
+            yield from segment.findings
+        yield from self.findings
+
+    @property
+    def loss(self) -> Loss:
+        """The records lost, according to the findings that are kept."""
+        losses: dict[str, Loss] = {}
+        for finding in self.all_findings():
+            add_loss(losses, finding)
+        return losses.get(self.path, Loss())
+
+    @property
+    def ok(self) -> bool:
+        """Whether no finding is damage; a torn tail, for example, is normal and is not damage."""
+        return not any(finding.damage for finding in self.all_findings())
+
+
+@dataclass(slots=True)
+class Verification(HtmlReport):
+    """The result of `verify`.
+
+    Attributes
+    ----------
+    partitions : list of VerifiedPartition
+    findings : list of Finding
+        Issues of the log dirs themselves.
+    """
+
+    partitions: list[VerifiedPartition] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def all_findings(self) -> Iterator[Finding]:
+        """Yield the findings of all partitions, then those of the log dirs."""
+        for partition in self.partitions:
+            yield from partition.all_findings()
+        yield from self.findings
+
+    @property
+    def ok(self) -> bool:
+        """Whether no finding is damage."""
+        return not any(finding.damage for finding in self.all_findings())
+
+    def __repr__(self) -> str:
+        n_segments = sum(len(partition.segments) for partition in self.partitions)
+        n_damage = sum(finding.damage for finding in self.all_findings())
+        state = "OK" if self.ok else f"{counted(n_damage, 'finding')} of damage"
+        return f"Verification({counted(len(self.partitions), 'partition')}, {counted(n_segments, 'segment')}, {state})"

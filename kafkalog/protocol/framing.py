@@ -1,0 +1,123 @@
+"""Decode the records of internal topics: the type and version in front, then the message.
+
+==========================  =============================  ===========================================
+topic                       key                            value
+==========================  =============================  ===========================================
+``__consumer_offsets``      type, int16; message           version, int16; message
+``__transaction_state``     as above                       as above
+``__share_group_state``     as above                       as above
+``__cluster_metadata``      none                           frame version, type, version; message
+``__remote_log_metadata``   none                           as above
+==========================  =============================  ===========================================
+
+In the last two, frame version, type and version are unsigned varints. Mirrors `CoordinatorRecordSerde`, which passes
+over bytes behind a message, and `AbstractApiMessageSerde`, which does not.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from kafkalog.format import (
+    CONSUMER_OFFSETS,
+    METADATA_TOPIC,
+    REMOTE_LOG_METADATA,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
+from kafkalog.protocol.decoder import MessageError, Reader, UnknownVersionError, decode_message
+from kafkalog.protocol.definitions import messages
+
+KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
+"""Topics whose records have keys."""
+
+TOPIC_DECODERS: Final = {
+    "offsets": CONSUMER_OFFSETS,
+    "transaction-log": TRANSACTION_STATE,
+    "cluster-metadata": METADATA_TOPIC,
+    "share-group-state": SHARE_GROUP_STATE,
+    "remote-log-metadata": REMOTE_LOG_METADATA,
+}
+"""The decoders of Kafka's dump tool, by their names in its options, and the topics whose records they read."""
+
+_FRAME_VERSION: Final = 1
+
+
+class UnknownTypeError(UnknownVersionError):
+    """A record has a type that is not in the definitions."""
+
+    def __init__(self, topic: str, number: int) -> None:
+        super().__init__(f"record type {number} is not known in {topic}")
+        self.number = number
+
+
+class InternalRecord(NamedTuple):
+    """A record of an internal topic."""
+
+    type: str
+    """Name of the record type in Kafka, without ``Key``, ``Value`` and ``Record``: ``OffsetCommit``."""
+    version: int | None
+    """Of the value's message; None for a tombstone."""
+    key: dict[str, Any] | None
+    """Fields of the key; None in topics that have no keys."""
+    value: dict[str, Any] | None
+    """Fields of the value; None for a tombstone."""
+
+
+def decode_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
+    """Decode a record of an internal topic.
+
+    Raises
+    ------
+    UnknownVersionError
+        The type or the version is not in the definitions: a newer Kafka wrote it.
+    MessageError
+        The bytes are not such a record.
+    """
+    if topic in KEYED:
+        if key is None:
+            raise MessageError("has no key")
+        name, fields = _key(topic, key)
+        if value is None:
+            return InternalRecord(name, None, fields, None)
+        version = _int16(value, "value")
+        decoded = decode_message(f"{name}Value", version, value, start=2, whole=False)
+        return InternalRecord(name, version, fields, decoded)
+    if value is None:
+        raise MessageError("has no value")
+    reader = Reader(value)
+    if (frame_version := reader.uvarint()) != _FRAME_VERSION:
+        raise UnknownVersionError(f"frame version {frame_version}; known is {_FRAME_VERSION}")
+    name, version = _type(topic, reader.uvarint()), reader.uvarint()
+    return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value, start=reader.at))
+
+
+def _key(topic: str, key: bytes) -> tuple[str, dict[str, Any]]:
+    # the type stands in the place of a version; all keys have version 0
+    name = _type(topic, _int16(key, "key"))
+    return name, decode_message(f"{name}Key", 0, key, start=2, whole=False)
+
+
+def _type(topic: str, number: int) -> str:
+    name = _types(topic).get(number)
+    if name is None:
+        raise UnknownTypeError(topic, number)
+    return name
+
+
+@cache
+def _types(topic: str) -> dict[int, str]:
+    """Names of the record types of a topic, by their numbers."""
+    return {
+        message.key: re.sub("(Key|Value|Record)$", "", message.name)
+        for message in messages().values()
+        if message.topic == topic and message.key is not None
+    }
+
+
+def _int16(data: bytes, what: str) -> int:
+    if len(data) < 2:
+        raise MessageError(f"{what} of {len(data)} bytes has no version")
+    return int.from_bytes(data[:2], "big", signed=True)

@@ -1,0 +1,106 @@
+"""Opens the partitions whose logs are cut, and places changed files and the log dir's checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, Limits, Reason
+from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.repair.placement import PartitionOutput, Placed, Placement
+from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.repair.startup.file_names import partition_directories
+from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
+from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
+from kafkalog.storage.atomic import StrPath
+from kafkalog.storage.broker_lock import refuse_if_locked
+from kafkalog.storage.copying import copy_file
+
+
+class CutPartitions:
+    """The partitions under a path, and where their changed files go.
+
+    Parameters
+    ----------
+    path : path-like
+        A log dir or a partition directory.
+    removes_last_first : bool
+        See `InPlace`.
+
+    Attributes
+    ----------
+    is_partition : bool
+        Whether `path` is a partition directory.
+    """
+
+    def __init__(
+        self, path: StrPath, placement: Placement, *, removes_last_first: bool, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._root = Path(path)
+        self._placement, self._removes_last_first = placement, removes_last_first
+        self.is_partition = is_partition_directory(self._root)
+        self._log_dir = self._root.absolute().parent if self.is_partition else self._root
+        refuse_if_locked([self._log_dir])
+        self.report = RecoveryReport(is_written=not placement.dry_run, findings=Findings(limits.max_findings))
+        offsets = RootOffsets.read(self._log_dir)
+        directories = [self._root] if self.is_partition else self._directories()
+        self.plans = [LoadPlan(directory, offsets, limits=limits) for directory in directories]
+        self._placed = Placed(self._log_dir, self.is_partition, removes_last_first)
+
+    def _directories(self) -> list[Path]:
+        found = []
+        for one in partition_directories(self._root):
+            if isinstance(one, Finding):
+                self.report.findings.add(one)
+                continue
+            parsed = kf.parse_partition_directory(one.name)
+            # raft keeps its own log, and a broker has given up the renamed ones
+            if parsed is not None and parsed.kind is None and parsed.topic_partition.topic != kf.METADATA_TOPIC:
+                found.append(one)
+        return found
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Callable[[LoadPlan], PartitionOutput]]:
+        """Hold locks and stage; yields the function that makes the output of a partition."""
+        with contextlib.ExitStack() as stack:
+            paths = [plan.path for plan in self.plans]
+            placed = self._placement.enter(stack, self._root, paths, removes_last_first=self._removes_last_first)
+            self._placed = placed
+            yield lambda plan: placed.partition(plan.path, plan.files.names)
+            self.report.n_backup_files = placed.n_backup_files
+
+    def copy_rest(self) -> None:
+        """Copy the other files of a log dir, and the directories that are not cut."""
+        staged = self._placed.staged
+        if staged is None or self.is_partition:
+            return
+        done = {plan.path.name for plan in self.plans}
+        for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name):
+            if entry.is_file() and entry.name != kf.LOCK_FILE and not (staged.path / entry.name).exists():
+                copy_file(Path(entry.path), staged, entry.name)
+            elif entry.is_dir() and entry.name not in done and kf.parse_partition_directory(entry.name) is not None:
+                for file in sorted(os.scandir(entry.path), key=lambda file: file.name):
+                    if file.is_file():
+                        copy_file(Path(file.path), staged, f"{entry.name}/{file.name}")
+
+    def put_checkpoint(self, name: str, change: Callable[[dict[kf.TopicPartition, int]], None]) -> None:
+        """Change a checkpoint of the log dir; of a lone partition that is copied there is none."""
+        if self._placement.dry_run or (self._placed.staged is not None and self.is_partition):
+            return
+        path = self._log_dir / name
+        known = read_offset_checkpoint(path)
+        offsets = dict(known or {})
+        change(offsets)
+        if offsets == (known or {}):
+            return
+        self.report.checkpoints.append(name)
+        self._placed.put(name, encode_offset_checkpoint(offsets))
+
+    def check(self) -> None:
+        """Raise the error of a partition that could not be cut; only in a copy, in which nothing may be half done."""
+        for row in self.report.partitions:
+            if row.error is not None and self._placed.staged is not None:
+                raise CorruptionError(Reason.UNKNOWN_FILE, row.error, path=row.path)

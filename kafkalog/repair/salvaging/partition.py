@@ -1,0 +1,324 @@
+"""Writes what a salvage keeps of a partition, and the rest to its quarantine file; says what is in each hole."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.errors import Certainty, FileChangedError, Finding, Limits, Reason
+from kafkalog.log.recovery import rows_to_replay
+from kafkalog.log.segment import Segment
+from kafkalog.operations.converting.partition import Sink
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
+from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, gather, reason_of
+from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedPartition, SalvagedSegment
+from kafkalog.state.producers import with_markers
+from kafkalog.state.transactions import TransactionReplay
+from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.source import Bytes
+from kafkalog.storage.staging import StagedFile
+
+MOST_HOLES: Final = 1000
+"""Holes of a partition that are described; the others are counted."""
+
+_MOST_PIECES: Final = 64  # of a hole
+_MOST_TRANSACTIONS: Final = 100  # of a hole
+_HEAD_BYTES: Final = 61
+
+
+class Quarantine:
+    """The file that gets lost and suspect bytes, in the order of the log.
+
+    Parameters
+    ----------
+    create : callable
+        Returns the file; called before the first bytes. None in a dry run.
+    """
+
+    def __init__(self, create: Callable[[], StagedFile] | None) -> None:
+        self._create = create
+        self._file: StagedFile | None = None
+        self.n_bytes = 0
+
+    def add(self, source: BadSectorSource, start: int, end: int) -> tuple[int, str, bytes, bool]:
+        """Copy a range; returns its position here, its SHA-256, its first bytes, and whether all are zeros."""
+        at, digest, head, is_zero = self.n_bytes, hashlib.sha256(), b"", True
+        position = start
+        while position < end:
+            stop = min(position + COPY_BYTES, end)
+            window = source.window(position, stop)
+            head = head or window[:_HEAD_BYTES].tobytes()
+            is_zero = is_zero and not window.any()
+            digest.update(window)
+            self._write(window)
+            source.release(window, position)
+            position = stop
+        return at, digest.hexdigest(), head, is_zero
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, data: Bytes) -> None:
+        self.n_bytes += data.nbytes
+        if self._create is not None:
+            if self._file is None:
+                self._file = self._create()
+            self._file.write(data)
+
+
+class PartitionSalvage:
+    """Takes the planned segments of a partition, in order.
+
+    Parameters
+    ----------
+    report : SalvagedPartition
+        Gets segments, holes and transactions.
+    sink : Sink or None
+        None in a dry run.
+    note : callable
+        Called with a finding about each hole.
+    on_piece : callable
+        ``on_piece(source, segment, start, end)`` is called with each lost range that may be a damaged batch.
+    known_end : int or None
+        An offset up to which the log reached, as a checkpoint says.
+
+    Attributes
+    ----------
+    next_offset : int
+        The offset after the last batch that was kept.
+    """
+
+    def __init__(
+        self,
+        report: SalvagedPartition,
+        sink: Sink | None,
+        quarantine: Quarantine,
+        note: Callable[[Finding], object],
+        on_piece: Callable[[BadSectorSource, Segment, int, int], object],
+        known_end: int | None,
+        limits: Limits,
+    ) -> None:
+        self._report, self._sink, self._quarantine, self._note = report, sink, quarantine, note
+        self._on_piece, self._known_end, self._limits = on_piece, known_end, limits
+        self._transactions = TransactionReplay(limits=limits)
+        self._without_marker: dict[tuple[int, int], None] = {}
+        self.next_offset = report.start_offset
+        self._timestamp: int | None = None
+        self._epoch: int | None = None
+
+    def add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+        """Write a segment.
+
+        Raises
+        ------
+        FileChangedError
+            The source changed since it was planned.
+        WriteError
+            The output could not be written.
+        """
+        segment, kept, lost = plan.segment, plan.kept, plan.lost
+        row = SalvagedSegment(str(segment.path), segment.base_offset, plan.size_in_bytes)
+        row.inode, row.modified_ns = source.identity.inode, source.identity.modified_ns
+        sizes = lost.end - lost.start
+        row.n_bytes_kept = int((kept.end - kept.start).sum())
+        row.n_bytes_suspect = int(sizes[lost.is_suspect].sum())
+        row.n_bytes_lost = int(sizes[~lost.is_suspect].sum())
+        row.n_bytes_padding = plan.size_in_bytes - plan.padding_start
+        row.n_batches_suspect = plan.n_suspect_batches
+        self._report.segments.append(row)
+        if self._sink is not None:
+            self._sink.roll(segment.base_offset)
+        self.next_offset = max(self.next_offset, segment.base_offset)
+        holes = np.searchsorted(plan.places, lost.start, side="right")
+        n_done = n_rows = 0
+        for hole in np.unique(holes).tolist():
+            if len(self._report.lost) >= MOST_HOLES:
+                break
+            self._append(plan, source, row, n_done, hole)
+            first, n_rows = n_rows, int(np.searchsorted(holes, hole, side="right"))
+            n_done = hole
+            self._describe(plan, source, hole, first, n_rows)
+        self._append(plan, source, row, n_done, len(kept))
+        self._report.n_more_lost += int(np.unique(holes[n_rows:]).size)
+        for start, end, is_suspect in zip(
+            lost.start[n_rows:].tolist(), lost.end[n_rows:].tolist(), lost.is_suspect[n_rows:].tolist(), strict=True
+        ):
+            self._quarantine.add(source, start, end)
+            if not is_suspect:
+                self._on_piece(source, segment, start, end)
+        if n_rows < len(lost):
+            detail = f"{int(sizes[n_rows:].sum()):,} more bytes are lost in holes that are not described"
+            self._note(Finding(Reason.CRC_MISMATCH, detail, path=str(segment.path), position=int(lost.start[n_rows])))
+        self._describe_padding(plan, source)
+        source.check_unchanged()
+
+    def finish(self) -> None:
+        """Complete the report."""
+        self._report.end_offset = self.next_offset
+        self._report.open_transactions = self._open()
+        self._report.transactions_without_marker = list(self._without_marker)
+        self._quarantine.close()
+
+    def _append(self, plan: SegmentPlan, source: BadSectorSource, row: SalvagedSegment, first: int, stop: int) -> None:
+        """Append the kept runs `first` to `stop`."""
+        if first >= stop:
+            return
+        runs = plan.kept[first:stop]
+        for data, begin, end in gather(source, runs.start, runs.end):
+            batches = whole_batches(data, 0)
+            n = int(runs.n_batches[begin:end].sum())
+            window = Window(data, 0, batches)
+            if len(batches) != n or not valid_crcs(window).all():
+                detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
+                raise FileChangedError(Reason.FILE_CHANGED, detail, path=source.path, position=int(runs.start[begin]))
+            if self._sink is not None:
+                self._sink.append(window, plan.segment)
+            row.n_batches_kept += n
+            row.n_records_kept += int(np.maximum(batches.records_count, 0).sum(dtype=np.int64))
+            row.n_records_kept += int((batches.records_count < 0).sum())
+            self._follow(window, batches)
+
+    def _follow(self, window: Window, batches: BatchTable) -> None:
+        """Keep up with offsets, times, epochs and transactions."""
+        self.next_offset = int(batches.last_offset[-1]) + 1
+        timestamp, epoch = int(batches.max_timestamp[-1]), int(batches.partition_leader_epoch[-1])
+        self._timestamp = timestamp if timestamp >= 0 else None
+        self._epoch = epoch if epoch >= 0 else None
+        rows = rows_to_replay(batches)
+        if rows.size:
+            told, _ = with_markers(window, batches[rows], limits=self._limits)
+            self._transactions.update(told, told.base_offset)
+
+    def _open(self) -> list[tuple[int, int]]:
+        return [(one.producer_id, one.first_offset) for one in self._transactions.open_transactions()]
+
+    def _describe(self, plan: SegmentPlan, source: BadSectorSource, hole: int, first: int, stop: int) -> None:
+        """Write a hole to the quarantine file, and add it to the report; its pieces are the lost rows given."""
+        lost, kept, path = plan.lost, plan.kept, str(plan.segment.path)
+        pieces: list[LostPiece] = []
+        heads: list[bytes] = []
+        for row in range(first, stop):
+            start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
+            at, digest, head, is_zero = self._quarantine.add(source, start, end)
+            if not is_suspect:
+                heads.append(head)
+                self._on_piece(source, plan.segment, start, end)
+            if len(pieces) < _MOST_PIECES:
+                unreadable = source.is_unreadable(start, end)
+                reason = reason_of(head, end - start, plan.size_in_bytes - start, is_zero=is_zero)
+                if is_suspect:
+                    reason = Reason.OFFSET_ORDER
+                elif unreadable:
+                    reason = Reason.FILE_UNREADABLE
+                elif lost.is_linked[row] and reason is Reason.PARTIAL_TAIL:
+                    reason = Reason.CRC_MISMATCH
+                pieces.append(LostPiece(start, end, is_suspect, reason, at, digest))
+        start, end = int(lost.start[first]), int(lost.end[stop - 1])
+        n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
+        begin, end_offset = self.next_offset, plan.next_base_offset
+        timestamp, epoch = None, None
+        if hole < len(kept):
+            end_offset = int(kept.first_offset[hole])
+            timestamp, epoch = _first_of(source, int(kept.start[hole]))
+        is_linked = bool(lost.is_linked[first:stop].all())
+        n_records, certainty = _count(heads if is_linked else [], begin, end_offset)
+        transactions = self._open()[:_MOST_TRANSACTIONS]
+        self._without_marker.update(dict.fromkeys(transactions))
+        found = LostRange(
+            path,
+            start,
+            end,
+            n_bytes,
+            next((one.reason for one in pieces if not one.is_suspect), pieces[0].reason),
+            begin,
+            end_offset,
+            n_records,
+            certainty,
+            self._timestamp,
+            timestamp,
+            (self._epoch, epoch),
+            _producers(heads[:_MOST_PIECES]),
+            tuple(transactions),
+            source.is_unreadable(start, end),
+            tuple(pieces),
+        )
+        self._report.lost.append(found)
+        self._note(found.to_finding())
+
+    def _describe_padding(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+        """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
+        begin, end_offset = self.next_offset, plan.next_base_offset
+        if end_offset is None and self._known_end is not None:
+            end_offset = max(self._known_end, begin)
+        if plan.padding_start == plan.size_in_bytes or end_offset == begin:
+            return
+        if end_offset is None and source.is_preallocated:
+            return
+        if len(self._report.lost) >= MOST_HOLES:
+            self._report.n_more_lost += 1
+            return
+        found = LostRange.of_zeros(
+            str(plan.segment.path),
+            plan.padding_start,
+            plan.size_in_bytes,
+            begin,
+            end_offset,
+            self._timestamp,
+            self._epoch,
+        )
+        if end_offset is not None:
+            self._without_marker.update(dict.fromkeys(self._open()[:_MOST_TRANSACTIONS]))
+        self._report.lost.append(found)
+        self._note(found.to_finding())
+
+
+def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int | None]:
+    """Base timestamp and leader epoch of the batch at a position; None for what it does not have."""
+    head = source.window(position, min(position + _HEAD_BYTES, source.size)).tobytes()
+    if head[16] < 2:
+        timestamp = int.from_bytes(head[18:26], "big", signed=True) if head[16] == 1 else -1
+        return timestamp if timestamp >= 0 else None, None
+    horizon = int.from_bytes(head[21:23], "big") & kf.DELETE_HORIZON_BIT
+    timestamp = int.from_bytes(head[35:43] if horizon else head[27:35], "big", signed=True)
+    epoch = int.from_bytes(head[12:16], "big", signed=True)
+    return timestamp if timestamp >= 0 else None, epoch if epoch >= 0 else None
+
+
+def _count(heads: list[bytes], begin: int, end: int | None) -> tuple[int | None, Certainty | None]:
+    """How many records a hole of these offsets lost; `heads` are of the damaged batches that fill it, if known."""
+    if end is not None and end <= begin:
+        return 0, "exact"
+    at, n_records = begin, 0
+    for head in heads:
+        if len(head) < _HEAD_BYTES or head[16] != 2:
+            break
+        base, delta, count = (int.from_bytes(head[a:b], "big", signed=True) for a, b in ((0, 8), (23, 27), (57, 61)))
+        if base < at or delta < 0 or not 0 <= count <= delta + 1 or (end is not None and base + delta >= end):
+            break
+        at, n_records = base + delta + 1, n_records + count
+    else:
+        if heads:
+            is_full = at == end and n_records == end - begin
+            return n_records, "exact" if is_full else "header"
+    return (None, None) if end is None else (end - begin, "at_most")
+
+
+def _producers(heads: list[bytes]) -> tuple[int, ...]:
+    """Producer ids in the headers of damaged batches."""
+    found: dict[int, None] = {}
+    for head in heads:
+        if len(head) == _HEAD_BYTES and head[16] == 2 and not head[23] & 0x80:
+            producer_id = int.from_bytes(head[43:51], "big", signed=True)
+            if 0 <= producer_id < _MAX_PRODUCER_ID:
+                found[producer_id] = None
+    return tuple(found)
+
+
+_MAX_PRODUCER_ID: Final = 2**53
+"""Brokers count producer ids up from 0; a larger number is not one."""

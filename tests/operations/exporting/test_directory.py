@@ -1,0 +1,157 @@
+"""``export(resume=True)`` into a directory of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.dataset as ds
+import pytest
+from lakes import grow
+
+import kafkalog
+from kafkalog.cli.app import main
+from kafkalog.operations.exporting import directory as exporting
+from kafkalog.storage import staging
+
+KEYS = ["topic", "partition"]
+
+
+def offsets(lake: Path, partition: int = 0) -> list[int]:
+    query = 'select "offset" from read_parquet(?, hive_partitioning = true) where partition = ? order by all'
+    return [row[0] for row in duckdb.execute(query, [f"{lake}/**/*.parquet", partition]).fetchall()]
+
+
+def run(root: Path, lake: Path, **options: Any) -> kafkalog.operations.exporting.export.ExportResult:
+    return kafkalog.export(root, lake, partition_by=KEYS, resume=True, **options)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    grow(tmp_path / "logs", 20)
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+def test_each_run_adds_what_is_new(root: Path, lake: Path) -> None:
+    assert run(root, lake).n_records == 20
+    assert run(root, lake).n_records == 0
+    grow(root, 5)
+    grow(root, 3, partition=1)
+    assert run(root, lake).n_records == 8
+    assert offsets(lake) == [*range(25)]
+    assert offsets(lake, 1) == [*range(3)]
+    assert ds.dataset(lake, partitioning="hive").count_rows() == 28
+    assert not [path for path in lake.parent.iterdir() if path.name.endswith(staging.STAGED_SUFFIX)]
+
+
+def test_the_command_and_a_directory_without_keys(root: Path, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["export", str(root), "-o", str(lake), "--resume"]
+    assert main(arguments) == 0
+    grow(root, 5)
+    assert main(arguments) == 0
+    assert "5 records in 1 file" in capsys.readouterr().err
+    assert duckdb.execute(f"select count(*) from '{lake}/*.parquet'").fetchall() == [(25,)]
+    assert main([*arguments, "--overwrite"]) == 2
+    assert main([*arguments, "--start-offset", "3"]) == 2
+    assert main(["export", str(root), "-o", "-", "--format", "csv", "--resume"]) == 2
+
+
+def test_other_options_are_refused(root: Path, lake: Path) -> None:
+    run(root, lake, columns=["offset", "value"])
+    with pytest.raises(ValueError, match=r"columns is None, and was .* in the exports that"):
+        run(root, lake)
+    with pytest.raises(ValueError, match="filters is"):
+        run(root, lake, columns=["offset", "value"], filters="key == a")
+    run(root, lake, columns=["offset", "value"], threads=1)  # does not change the result
+
+
+def test_a_log_that_lost_its_end_or_is_another_is_refused(root: Path, lake: Path, tmp_path: Path) -> None:
+    run(root, lake)
+    grow(tmp_path / "others", 3)
+    with pytest.raises(kafkalog.FileChangedError, match="ends at 3, and was exported up to 20"):
+        run(tmp_path / "others", lake)
+    manifest = json.loads((lake / exporting.MANIFEST).read_text())
+    manifest["partitions"]["orders-0"]["topic_id"] = "A" * 22
+    (lake / exporting.MANIFEST).write_text(json.dumps(manifest))
+    (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: " + "B" * 22 + "\n")
+    with pytest.raises(kafkalog.FileChangedError, match="made anew"):
+        run(root, lake)
+    assert offsets(lake) == [*range(20)]
+
+
+def test_offsets_that_were_deleted_before_they_were_exported_are_said(root: Path, lake: Path) -> None:
+    run(root, lake)
+    grow(root, 20)
+    (root / "log-start-offset-checkpoint").write_text("0\n1\norders 0 30\n")
+    result = run(root, lake)
+    assert result.n_records == 10
+    assert [(one.reason.value, one.base_offset, one.last_offset) for one in result.findings] == [("offset_gap", 20, 29)]
+
+
+def test_a_directory_that_no_resumed_export_made_is_refused(root: Path, lake: Path) -> None:
+    kafkalog.export(root, lake, partition_by=KEYS)
+    with pytest.raises(kafkalog.OutputExistsError, match="no export with resume made it"):
+        run(root, lake)
+    (lake / exporting.MANIFEST).write_text("{}")
+    with pytest.raises(kafkalog.errors.SidecarError, match="no manifest of an export"):
+        run(root, lake)
+    with pytest.raises(kafkalog.UnsafePathError):
+        run(root, root / "orders-0" / "lake")
+
+
+def test_two_exports_at_a_time_are_refused(root: Path, lake: Path) -> None:
+    one = exporting.ResumedDirectory(lake)
+    with pytest.raises(kafkalog.UnsafePathError, match="another process exports into it"):
+        run(root, lake)
+    one.close()
+    assert run(root, lake).n_records == 20
+
+
+def test_a_failure_leaves_the_directory_as_it_was(root: Path, lake: Path) -> None:
+    run(root, lake)
+    before = sorted(lake.rglob("*"))
+    grow(root, 20)
+    log = max((root / "orders-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-3] + b"xyz")
+    with pytest.raises(kafkalog.CorruptionError):
+        run(root, lake)
+    assert sorted(lake.rglob("*")) == before
+    with pytest.warns(kafkalog.CorruptionWarning):
+        assert run(root, lake, on_corruption="skip").n_records == 0
+
+
+@pytest.mark.parametrize("call", ["rename_new", "fsync_directory", "remove_tree"])
+def test_a_run_that_dies_while_it_commits_is_finished_by_the_next(
+    root: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    run(root, lake)
+    grow(root, 20)
+    for partition in (1, 2, 3):
+        grow(root, 7, partition)
+    actual = getattr(exporting, call)
+    for at in range(1, 6):
+        calls = 0
+
+        def die(*arguments: Any, at: int = at) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise KeyboardInterrupt
+            return actual(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(exporting, call, die)
+            try:
+                run(root, lake)
+            except KeyboardInterrupt:
+                assert len(set(offsets(lake))) == len(offsets(lake))
+    run(root, lake)
+    assert offsets(lake) == [*range(40)]
+    assert [offsets(lake, partition) for partition in (1, 2, 3)] == [[*range(7)]] * 3

@@ -1,0 +1,209 @@
+"""Rebuilt files are, byte for byte, those that brokers rebuilt; damage stops where a broker's recovery stops."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import golden_sets
+import numpy as np
+import pytest
+from files import broker_on
+from rebuilds import EPOCHS, clock_of, derived, files_in, hostile, interval_of
+
+import kafkalog
+from kafkalog.cli.app import main
+from kafkalog.errors import KafkalogError, Reason, UnsafePathError
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+from kafkalog.operations.rebuilding.rebuilder import KINDS
+
+
+def rebuilt(set_name: str, tmp_path: Path, **options: Any) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """What we make of a set's `.log` files, and what the broker made."""
+    expected = files_in(golden_sets.unpacked(set_name, "rebuilt"))
+    names = sorted({name.partition("/")[0] for name in expected})
+    log_dir = tmp_path / "logs"
+    shutil.copytree(golden_sets.unpacked(set_name), log_dir)
+    for path in log_dir.rglob("*"):  # out of the .log files alone
+        if path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
+            path.unlink()
+    ours: dict[str, bytes] = {}
+    for name in names:
+        out = tmp_path / "out" / name
+        out.parent.mkdir(exist_ok=True)
+        report = kafkalog.reindex(
+            log_dir / name,
+            kinds=KINDS,
+            output=out,
+            index_interval_bytes=interval_of(set_name, name),
+            now=clock_of(set_name),
+            **options,
+        )
+        assert not report.findings.n_damage
+        ours |= files_in(out)
+    return ours, expected
+
+
+def but_for_the_reboot(content: bytes, log_end_offset: int) -> list[list[int]]:
+    """Epochs that begin before the end of the log: elections without a batch, such as the reboot's, come and go."""
+    _, _, *lines = content.decode().splitlines()
+    return [entry for line in lines if (entry := [int(word) for word in line.split()])[1] < log_end_offset]
+
+
+@pytest.mark.parametrize(("set_name", "n_files"), [("k44", 343), ("k28", 302), ("k44_extra", 53)])
+def test_every_file_that_a_broker_rebuilt_is_reproduced(set_name: str, n_files: int, tmp_path: Path) -> None:
+    """Byte for byte, but for one kind of file: `leader-epoch-checkpoint` has the epoch of the broker's reboot."""
+    ours, expected = rebuilt(set_name, tmp_path, threads=2)
+    assert len(expected) >= n_files
+    n_epochs = 0
+    for name in sorted(expected):
+        if not name.endswith(EPOCHS):
+            assert ours[name] == expected[name], name
+            continue
+        end = kafkalog.Partition(golden_sets.unpacked(set_name) / name.partition("/")[0]).log_end_offset
+        assert but_for_the_reboot(ours.get(name, b"0\n0\n"), end) == but_for_the_reboot(expected[name], end), name
+        n_epochs += 1
+    assert n_epochs > 3
+    assert not [name for name in ours if name not in expected and not name.endswith(EPOCHS)]
+
+
+def test_a_built_index_finds_what_is_there() -> None:
+    (segment, *_) = kafkalog.Partition(golden_sets.unpacked("k44") / "p-none-java-0").segments
+    index = OffsetIndex.build(segment.batches, segment.base_offset)
+    times = TimeIndex.build(segment.batches, segment.base_offset)
+    assert len(index) == 7
+    assert len(times) == len(index)
+    assert times.timestamp[-1] == segment.batches.max_timestamp.max()
+    with pytest.raises(ValueError, match="offset_outside_segment"):
+        OffsetIndex.build(segment.batches, segment.base_offset + 10_000)
+    with pytest.raises(ValueError, match="negative"):
+        OffsetIndex.build(segment.batches, 0, index_interval_bytes=-1)
+
+
+def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with broker_on(partition.parent):
+        with pytest.raises(UnsafePathError, match="stop it first"):
+            kafkalog.reindex(partition, in_place=True)
+        assert main(["reindex", str(partition), "--in-place"]) == 6
+    assert "a broker holds the lock" in capsys.readouterr().err
+    assert main(["reindex", "-q", str(partition), "--in-place"]) == 0
+
+
+KILLED = """
+import shutil, sys
+from pathlib import Path
+from faults import is_killed_at
+import kafkalog
+from kafkalog.operations.rebuilding.reindex import KINDS
+damaged, root = Path(sys.argv[1]), Path(sys.argv[2])
+for n in range(1, 10**6, int(sys.argv[3])):
+    target = root / str(n) / damaged.name
+    shutil.copytree(damaged, target)
+    if not is_killed_at(n, lambda: kafkalog.reindex(target, kinds=KINDS, in_place=True, now=0)):
+        print(n)
+        break
+"""
+
+
+@pytest.mark.slow
+def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path) -> None:
+    for path in partition.iterdir():
+        if path.suffix in (".index", ".timeindex", ".snapshot"):
+            path.write_bytes(b"damaged")
+    old = files_in(partition)
+    new_place = tmp_path / "new" / partition.name
+    shutil.copytree(partition, new_place)
+    kafkalog.reindex(new_place, kinds=KINDS, in_place=True, now=0)
+    new = files_in(new_place)
+    command = [sys.executable, "-c", KILLED, str(partition), str(tmp_path / "killed"), "3"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
+    states = set()
+    for root in sorted((tmp_path / "killed").iterdir()):
+        found = files_in(root / partition.name)
+        staged = [name for name in found if name.startswith(".")]
+        assert len(staged) <= 1
+        for name in old:
+            assert found[name] in (old[name], new[name]), name
+        states.add(sum(found[name] == new[name] != old[name] for name in old))
+        kafkalog.reindex(root / partition.name, kinds=KINDS, in_place=True, now=0)
+        again = files_in(root / partition.name)
+        assert {name: again[name] for name in new} == new
+    assert len(states) > 8, "a kill came before, between and behind the files"
+    assert int(done.stdout) > 100
+
+
+def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
+    one = kafkalog.reindex(partition, kinds="offset", dry_run=True)
+    listed = kafkalog.reindex(partition, kinds=["offset"], dry_run=True)
+    assert [file.path for file in one.files] == [file.path for file in listed.files]
+    assert {file.kind for file in one.files} == {"offset"}
+    with pytest.raises(ValueError, match="no kind 'offsets'; there are offset"):
+        kafkalog.reindex(partition, kinds="offsets", dry_run=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> None:
+    rng = np.random.default_rng(5)
+    options = {"kinds": KINDS, "index_interval_bytes": 1024, "now": clock_of("k44_extra")}
+    kafkalog.reindex(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
+    right = files_in(partition)
+    segments = kafkalog.Partition(partition).segments
+    for number in range(120):
+        for path in derived(partition):
+            path.write_bytes(hostile(rng, right[path.name]))
+        try:
+            kafkalog.reindex(segments[number % 4].path, kinds=KINDS, dry_run=True)
+            report = kafkalog.reindex(partition, kinds=KINDS, dry_run=True)
+        except KafkalogError as error:
+            pytest.fail(f"{error} in round {number}")
+        assert {finding.reason for finding in report.findings.rows} <= {Reason.CHECKPOINT_SYNTAX}
+        (partition / EPOCHS).unlink()
+        kafkalog.reindex(partition, in_place=True, backup=False, **options)  # type: ignore[arg-type]
+        assert {**files_in(partition), EPOCHS: b""} == {**right, EPOCHS: b""}
+
+
+def test_options_that_make_no_sense_are_refused(partition: Path) -> None:
+    for options in (
+        {},
+        {"in_place": True, "output": "x"},
+        {"dry_run": True, "backup": True},
+        {"dry_run": True, "threads": 0},
+    ):
+        with pytest.raises(ValueError, match=r"say where|backup|threads"):
+            kafkalog.reindex(partition, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no kind"):
+        kafkalog.reindex(partition, dry_run=True, kinds=["all"])  # type: ignore[list-item]
+
+
+def test_who_reads_the_output_may_go_before_the_work_is_done(partition: Path) -> None:
+    names = files_in(partition).keys()
+    for path in partition.glob("*index"):
+        path.unlink()
+    program = "import sys; from kafkalog.cli.app import main; sys.exit(main(sys.argv[1:]))"
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-c", program, "reindex", "--in-place", str(partition)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert done.returncode not in (0, 70), done.stderr
+    assert files_in(partition).keys() == names
+    assert kafkalog.verify(partition).ok
+
+
+def test_indexes_of_an_unfinished_swap_are_its_own(log_dir: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
+    for path in directory.glob(f"{120:020d}.*"):
+        if path.suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            shutil.copy(path, path.with_name(path.name + ".swap"))
+    whole = files_in(directory)
+    (directory / f"{120:020d}.index.swap").write_bytes(bytes(13))
+    (partition,) = kafkalog.verify(directory).partitions
+    findings = [finding for segment in partition.segments for finding in segment.findings]
+    assert {Path(one.path or "").name for one in findings if one.damage} == {f"{120:020d}.index.swap"}
+    kafkalog.reindex(directory, in_place=True, backup=False)
+    assert files_in(directory) == whole

@@ -1,0 +1,96 @@
+"""Where changes go: a kill at any write leaves a copy absent or complete, and the source as it was."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+import golden_sets
+import pytest
+from faults import is_killed_at
+from files import content, offsets_of
+
+import kafkalog
+from kafkalog.repair.placement import Placement
+
+STEP = 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((None, False, None, False, None), "say where to"),
+        (("out", True, "old", False, None), "say where to"),
+        ((None, True, None, False, None), "needs backup="),
+        (("out", False, "old", False, None), "go with in_place"),
+        ((None, False, None, True, "stage"), "go with in_place"),
+    ],
+)
+def test_options_that_do_not_go_together(options: tuple[str | bool | None, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Placement(*options)  # type: ignore[arg-type]
+
+
+def log_dir(root: Path) -> Path:
+    source = golden_sets.unpacked("k44")
+    root.mkdir()
+    for name in ("p-multi-0", "p-txn-0"):
+        shutil.copytree(source / name, root / name)
+    shutil.copy(source / "meta.properties", root)
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+@pytest.mark.parametrize("name", ["merge", "trim", "truncate"])
+def test_a_copy_that_is_killed_at_any_write_is_absent_or_complete(name: str, tmp_path: Path) -> None:
+    source = log_dir(tmp_path / "data")
+
+    def make(output: Path) -> None:
+        if name == "merge":
+            kafkalog.merge([source, source], output=output)
+        elif name == "trim":
+            kafkalog.trim(source, before_offset=100, output=output)
+        else:
+            kafkalog.truncate(source, to_offset=100, output=output)
+
+    before, out = content(source), tmp_path / "out"
+    make(tmp_path / "ref")
+    n = 1
+    while is_killed_at(n, lambda: make(out)):
+        if out.exists():
+            assert {path.relative_to(out): path.stat().st_size for path in out.rglob("*") if path.is_file()} == {
+                path.relative_to(tmp_path / "ref"): path.stat().st_size
+                for path in (tmp_path / "ref").rglob("*")
+                if path.is_file()
+            }
+            shutil.rmtree(out)
+        n += STEP
+    assert n > 2 * STEP
+    assert content(source) == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+def test_a_trim_in_place_that_is_killed_loses_no_record_and_can_be_done_again(tmp_path: Path) -> None:
+    wanted = log_dir(tmp_path / "ref")
+    kafkalog.trim(wanted / "p-txn-0", before_offset=200, in_place=True, backup=tmp_path / "old")
+    kept = offsets_of(wanted / "p-txn-0")
+    n, is_killed = 1, True
+    while is_killed:
+        source = log_dir(tmp_path / f"data-{n}")
+        options = {"before_offset": 200, "in_place": True, "backup": tmp_path / f"old-{n}"}
+        is_killed = is_killed_at(n, partial(kafkalog.trim, source / "p-txn-0", **options))
+        found = set(offsets_of(source / "p-txn-0"))
+        assert set(kept) <= found
+        kafkalog.trim(source / "p-txn-0", before_offset=200, in_place=True, backup=tmp_path / f"again-{n}")
+        # an index whose log is gone is deleted by a broker when it starts
+        for path in source.rglob("*index"):
+            if not path.with_suffix(".log").exists():
+                path.unlink()
+        assert content(source) == content(wanted)
+        shutil.rmtree(source)
+        n += STEP
+    assert n > 2 * STEP
