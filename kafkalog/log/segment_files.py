@@ -67,6 +67,7 @@ class SegmentListing:
         logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
         if only is None:
             self._note_strays(names, logs)
+            logs = self._without_doubles(logs)
         last = max((kf.parse_base_offset(name) or 0 for name in logs), default=0)
         if only is not None:
             logs = [Path(path).name for path in only]
@@ -91,6 +92,25 @@ class SegmentListing:
                 continue
             detail += "; name the file itself to read it" if is_log else ""
             self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self._path / name), damage=False))
+
+    def _without_doubles(self, logs: Sequence[str]) -> list[str]:
+        """One file for each base offset: of several, such as 0.log and that of 20 digits, the name that brokers write.
+
+        A broker takes the offset of each name, and opens the file of 20 digits. Source: LogSegment.open, Kafka 4.3.
+        """
+        chosen: dict[int | None, str] = {}
+        for name in logs:
+            offset = kf.parse_base_offset(name)
+            usual = f"{offset:020d}{kf.LOG_SUFFIX}"
+            left_out = name if chosen.setdefault(offset, name) != name else None
+            if left_out == usual:
+                chosen[offset], left_out = usual, chosen[offset]
+            if left_out is not None:
+                detail = (
+                    f"{chosen[offset]} has the same offset, and is what a broker reads; name the file itself to read it"
+                )
+                self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self._path / left_out)))
+        return list(chosen.values())
 
     def _segment(self, name: str, is_last: bool) -> Segment:
         return Segment(

@@ -262,11 +262,16 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
         return ScanDataset(self._scan.narrowed(None, expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ScanFragment]:
-        """The parts of the dataset, of `Scan.plan`, each with the records for which the filter is true."""
-        if not self._scan.can_be_narrowed:
-            yield ScanFragment(self._scan)
-            return
-        for part in self._scan.narrowed(None, _expression(filter)).plan():
+        """The parts of the dataset, of `Scan.plan`, each with the records for which the filter is true.
+
+        There is always one: DataFusion refuses to sort or join a dataset of none.
+        """
+        scan = self._scan
+        parts: Sequence[Source] = []
+        if scan.can_be_narrowed:
+            scan = scan.narrowed(None, _expression(filter))
+            parts = scan.plan()
+        for part in parts or [scan]:
             yield ScanFragment(part)
 
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:

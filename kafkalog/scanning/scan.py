@@ -258,14 +258,15 @@ class Scan(DecodedScan):
     def _tail_of(self, partition: Partition, n: int, found: Findings) -> pa.Table:
         key = partition.topic_partition
         begin = max(offset_of(self._query.start_offset, key) or 0, 0)
-        end, reach = offset_of(self._query.end_offset, key), max(2 * n, 64)
+        until, reach = offset_of(self._query.end_offset, key), max(2 * n, 64)
         try:
-            end = partition.log_end_offset if end is None else min(end, partition.log_end_offset)
+            end = partition.log_end_offset if until is None else min(until, partition.log_end_offset)
         except KafkalogError:
-            reach = 2**62  # the end is damaged: read all, and handle the damage as asked
+            end, reach = until, 2**62  # the end is damaged: read all, and handle the damage as asked
         while True:
             start = begin if end is None else max(end - reach, begin)
-            one = self._over(partition, topics=None, partitions=None, start_offset=start, end_offset=end)
+            # not up to `end`: a compressed message of offset 0 ends the log at 1, whatever it holds
+            one = self._over(partition, topics=None, partitions=None, start_offset=start, end_offset=until)
             table = one.to_table()
             if len(table) >= n or start <= max(begin, partition.log_start_offset) or end is None:
                 for finding in one.findings:

@@ -1,4 +1,4 @@
-"""Decoded keys and values for the data source: its options, and the types that their fields have in Spark.
+"""The options of the data source that filter records and decode keys and values, and the types of fields in Spark.
 
 The driver takes a first look at the records, once for the schema and once for the tasks, unless the formats say their
 types. Executors get what it found. Filters on decoded fields are options, as all filters are.
@@ -6,6 +6,10 @@ types. Executors get what it found. Filters on decoded fields are options, as al
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 
 from kafkalog.log.log_dir import LogDir
 from kafkalog.scanning.conditions.filter_text import parse_condition
+from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.decoded import schemas_beside
 from kafkalog.spark import types
 from kafkalog.values.conditions import Groups, split_filters
@@ -27,6 +32,10 @@ DECODE_OPTIONS: Final = (
     *("valueFormat", "valueSchema", "valueMessage", "keyFormat", "keySchema", "keyMessage"),
     *("framed", "schemas"),
 )
+
+
+_TIMESTAMP_TYPE: Final = re.compile(r"\A\s*timestampType\b", re.IGNORECASE)
+"""Spark's name of the column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +54,13 @@ class Decode:
         return Decoding(self.formats, source, types.record_columns(columns), self.conditions)
 
 
-def parse_decoding(
-    given: Mapping[str, str], filters: Callable[[str | None, Collection[str]], Any]
-) -> tuple[Decode | None, Any]:
+def parse_decoding(given: Mapping[str, str]) -> tuple[Decode | None, Any]:
     """Return what is to be decoded, and the filters on what is not.
 
     Parameters
     ----------
     given : mapping of str to str
         The options, their names in small letters.
-    filters : callable
-        Parses the option `filters`, given the columns that are decoded.
 
     Raises
     ------
@@ -78,11 +83,74 @@ def parse_decoding(
     if not formats:
         if "schemas" in given:
             raise ValueError("schemas is for decoding: give the option valueFormat or keyFormat")
-        return None, filters(given.get("filters"), ())
-    parsed, after = filters(given.get("filters"), formats), None
+        return None, _filters(given.get("filters"), ())
+    parsed, after = _filters(given.get("filters"), formats), None
     if parsed is not None:
         parsed, after = split_filters(parsed, formats, parse_condition)
     return Decode(formats, given.get("schemas"), after), parsed
+
+
+def parse_json(text: str, example: str, is_right: Callable[[Any], bool]) -> Any:
+    """Parse JSON of the form of an example."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not is_right(value):
+        raise ValueError(f"Expected e.g. {example}, got {text}")
+    return value
+
+
+def _filters(text: str | None, decoded: Collection[str]) -> Any:
+    """Parse filters: a condition as text, or JSON with conditions as text or lists.
+
+    Lists become tuples, and strings in them bytes for columns of bytes.
+    """
+    if text is None:
+        return None
+    example = '[["key", "starts_with", "order-"], ["timestamp", ">=", 1700000000000]]'
+    groups: list[Any] = [text]
+    if text.lstrip().startswith(("[", "{")):
+        groups = parse_json(text, example, lambda value: isinstance(value, list) and bool(value))
+    if all(item and isinstance(item[0], str) for item in groups if isinstance(item, (str, list))):
+        groups = [groups]
+    filters = []
+    for group in groups:
+        if not isinstance(group, list) or not all(map(_is_term, group)):
+            raise ValueError(f"Expected e.g. {example}, got {text}")
+        filters.append([_term(term, decoded) for term in group])
+    if decoded:
+        return filters
+    try:
+        parse_filters(filters)
+    except TypeError as error:
+        raise ValueError(f"filters: {error}") from error
+    return filters
+
+
+def _is_term(term: Any) -> bool:
+    return isinstance(term, str) or (isinstance(term, list) and 2 <= len(term) <= 3)
+
+
+def _term(term: str | list[Any], decoded: Collection[str]) -> tuple[Any, ...]:
+    if isinstance(term, str):
+        return parse_condition(_TIMESTAMP_TYPE.sub("timestamp_type", term, count=1))
+    column = _TIMESTAMP_TYPE.sub("timestamp_type", str(term[0]))
+    if len(term) == 2:
+        return column, term[1]
+    is_binary = (column in ("key", "value") and column not in decoded) or str(column).startswith("headers.")
+    return column, term[1], _value(term[2], is_binary)
+
+
+def _value(value: Any, is_binary: bool) -> Any:
+    if isinstance(value, list):
+        return [_value(one, is_binary) for one in value]
+    if isinstance(value, dict) and set(value) == {"base64"}:
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, TypeError) as error:
+            raise ValueError(f"filters: no base64: {value['base64']!r}") from error
+    return value.encode() if is_binary and isinstance(value, str) else value
 
 
 def decoded_schema(decoding: Decoding, columns: Sequence[str]) -> StructType:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from kafkalog import format as kf
 from kafkalog.interchange.arrow_input import PLACE_COLUMNS, WRITTEN_COLUMNS
+from kafkalog.spark.source_options import local_path
 from kafkalog.spark.types import ALL_COLUMNS
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig
@@ -118,7 +119,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     if given.get("jobid") == "":
         raise ValueError("jobId is empty")
     return SinkOptions(
-        path=local_path(path),
+        path=os.path.abspath(local_path(path)),
         topic=topic,
         partitions=partitions,
         preserve_offsets=preserve,
@@ -131,22 +132,6 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         batch_size=_whole(given, "batch.size") or kf.BATCH_SIZE,
         config=LogConfig.from_properties(settings),
     )
-
-
-def local_path(path: str) -> str:
-    """Return the local path of a path or ``file:`` URL; driver and executors must share its file system.
-
-    Raises
-    ------
-    ValueError
-        The URL has another scheme.
-    """
-    scheme, found, rest = path.partition(":")
-    if not found or "/" in scheme:
-        return os.path.abspath(path)
-    if scheme != "file":
-        raise ValueError(f"{path}: log dirs are on a file system that driver and executors mount, not on {scheme}:")
-    return "/" + rest.lstrip("/")
 
 
 def match_columns(schema: StructType, options: SinkOptions) -> dict[str, str]:

@@ -7,21 +7,18 @@ misspelt one would silently read other records.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
+from urllib.parse import unquote
 
 from kafkalog import format as kf
 from kafkalog.errors import OnCorruption
 from kafkalog.parsing import TopicPatterns, near
-from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding
+from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding, parse_json
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 
@@ -85,6 +82,7 @@ _REFUSED: Final = {
     "kafkaconsumer.polltimeoutms": f"nothing is polled: {_NO_BROKER}",
     "fetchoffset.numretries": f"no offset is fetched: {_NO_BROKER}",
     "fetchoffset.retryintervalms": f"no offset is fetched: {_NO_BROKER}",
+    "location": "Spark tells no source where a table is: CREATE TEMPORARY VIEW ... USING kafkalog OPTIONS (path ...)",
     "where": "a Python function does not fit into an option: use filters=, or kafkalog.spark's jobs",
 }
 # what else one might call an option, and what it is called here
@@ -229,7 +227,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if level not in ISOLATION_LEVELS:
         raise ValueError(f"kafka.isolation.level must be one of: read_committed, read_uncommitted, not {level!r}")
     topics = _topics(given)
-    decode, filters = parse_decoding(given, _filters)
+    decode, filters = parse_decoding(given)
     columns = _columns(given, () if decode is None else decode.formats)
     on_corruption = given.get("oncorruption", "raise").lower()
     if on_corruption not in ("raise", "stop", "skip"):
@@ -294,11 +292,27 @@ def _check_names(given: Mapping[str, str]) -> None:
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if "paths" in given:
-        paths = _json(given["paths"], "paths", lambda value: isinstance(value, list))
-        return tuple(map(str, paths))
+        paths = parse_json(given["paths"], "paths", lambda value: isinstance(value, list))
+        return tuple(local_path(str(path)) for path in paths)
     if "path" not in given:
         raise ValueError("no path given: name a log dir (a value of log.dirs, or a copy of one) in load(path)")
-    return (given["path"],)
+    return (local_path(given["path"]),)
+
+
+def local_path(path: str) -> str:
+    """Return the local path of a path or ``file:`` URL; driver and executors must share its file system.
+
+    Raises
+    ------
+    ValueError
+        The URL has another scheme.
+    """
+    scheme, found, rest = path.partition(":")
+    if not found or "/" in scheme:
+        return path
+    if scheme != "file":
+        raise ValueError(f"{path}: log dirs are on a file system that driver and executors mount, not on {scheme}:")
+    return "/" + unquote(rest).lstrip("/")
 
 
 def _topics(given: Mapping[str, str]) -> Topics:
@@ -375,16 +389,6 @@ def _columns(given: Mapping[str, str], decoded: Collection[str]) -> tuple[str, .
     return (*KAFKA_COLUMNS, "headers") if _boolean(given, "includeHeaders", False) else KAFKA_COLUMNS
 
 
-def _json(text: str, example: str, is_right: Callable[[Any], bool]) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not is_right(value):
-        raise ValueError(f"Expected e.g. {example}, got {text}")
-    return value
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -395,7 +399,7 @@ def _partitions(text: str) -> list[kf.TopicPartition]:
             isinstance(numbers, list) and all(map(_is_number, numbers)) for numbers in value.values()
         )
 
-    value = _json(text, _EXAMPLE_PARTITIONS, is_right)
+    value = parse_json(text, _EXAMPLE_PARTITIONS, is_right)
     return [kf.TopicPartition(topic, number) for topic, numbers in value.items() for number in numbers]
 
 
@@ -409,7 +413,7 @@ def _numbers(text: str, example: str) -> dict[kf.TopicPartition, int]:
             for numbers in value.values()
         )
 
-    value = _json(text, example, is_right)
+    value = parse_json(text, example, is_right)
     return {
         kf.TopicPartition(topic, int(partition)): number
         for topic, numbers in value.items()
@@ -455,44 +459,3 @@ def _seconds(text: str) -> float:
     if match is None:
         raise ValueError(f"maxTriggerDelay must be a time, such as 15m, not {text!r}")
     return int(match[1]) * _SECONDS[match[2] or "s"]
-
-
-def _filters(text: str | None, decoded: Collection[str]) -> Any:
-    """Parse filters from JSON: lists become tuples, and strings become bytes for columns of bytes."""
-    if text is None:
-        return None
-    example = '[["key", "starts_with", "order-"], ["timestamp", ">=", 1700000000000]]'
-    groups = _json(text, example, lambda value: isinstance(value, list) and bool(value))
-    if all(isinstance(item, list) and item and isinstance(item[0], str) for item in groups):
-        groups = [groups]
-    filters = []
-    for group in groups:
-        if not isinstance(group, list) or not all(isinstance(term, list) and 2 <= len(term) <= 3 for term in group):
-            raise ValueError(f"Expected e.g. {example}, got {text}")
-        filters.append([_term(term, decoded) for term in group])
-    if decoded:
-        return filters
-    try:
-        parse_filters(filters)
-    except TypeError as error:
-        raise ValueError(f"filters: {error}") from error
-    return filters
-
-
-def _term(term: list[Any], decoded: Collection[str]) -> tuple[Any, ...]:
-    column = "timestamp_type" if str(term[0]).lower() == "timestamptype" else term[0]
-    if len(term) == 2:
-        return column, term[1]
-    is_binary = (column in ("key", "value") and column not in decoded) or str(column).startswith("headers.")
-    return column, term[1], _value(term[2], is_binary)
-
-
-def _value(value: Any, is_binary: bool) -> Any:
-    if isinstance(value, list):
-        return [_value(one, is_binary) for one in value]
-    if isinstance(value, dict) and set(value) == {"base64"}:
-        try:
-            return base64.b64decode(value["base64"], validate=True)
-        except (binascii.Error, TypeError) as error:
-            raise ValueError(f"filters: no base64: {value['base64']!r}") from error
-    return value.encode() if is_binary and isinstance(value, str) else value

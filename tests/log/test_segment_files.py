@@ -54,6 +54,17 @@ def test_names_that_are_no_offsets_are_notes(directory: Path) -> None:
     assert "so a broker does not read it" in notes["bar.log"].detail
 
 
+def test_of_two_names_of_one_offset_the_one_that_brokers_read_counts(directory: Path) -> None:
+    for other, base in (("0.log", 0), ("5.log", 5), ("\u0660" * 20 + ".log", 0), ("7.log", 7)):
+        (directory / other).write_bytes(batch(base, 3))
+    found = listing(directory)
+    assert [one.path.name for one in found.load()] == [name(0), name(5), "7.log", name(10)]
+    assert {Path(one.path or "").name: (one.reason, one.damage) for one in found.findings} == dict.fromkeys(
+        ("0.log", "5.log", "\u0660" * 20 + ".log"), ("unknown_file", True)
+    )
+    assert kafkalog.scan(directory / "0.log").count_rows() == 3
+
+
 def test_a_directory_without_segments_is_a_note_and_one_that_is_gone_an_error(tmp_path: Path) -> None:
     found = listing(tmp_path)
     assert found.load() == []

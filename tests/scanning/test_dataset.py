@@ -210,6 +210,16 @@ def test_random_queries_find_in_a_dataset_what_they_find_in_a_table(
     assert check(engines, engine, table, 60, seed=1) > 30
 
 
+def test_datafusion_sorts_and_joins_what_is_all_ruled_out(engines: Engines, table: pa.Table) -> None:
+    engines.start_fusion(table)
+    for sql in (
+        "select topic from log where topic = 'none' order by \"offset\" limit 3",
+        'select count(*) from log where topic = \'none\' and "offset" in (select "offset" from copy)',
+    ):
+        found = engines.fusion.sql(sql).to_pydict()
+        assert found in ({"topic": []}, {"count(*)": [0]}), sql
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_many_random_queries_find_in_a_dataset_what_they_find_in_a_table(

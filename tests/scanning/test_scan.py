@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from builder import message, wrapper
 from damaged_partitions import damaged_partition
 from files import flip
 
@@ -183,3 +184,12 @@ def test_directories_that_only_look_like_partitions_are_not_kafkas(tmp_path: Pat
     (tmp_path / "dbus-1" / "session.conf").touch()
     with pytest.raises(kafkalog.NotKafkaError):
         kafkalog.open(tmp_path)
+
+
+def test_the_last_records_are_those_of_a_message_that_names_a_lower_offset(tmp_path: Path) -> None:
+    # a wrapper of offset 0, as librdkafka sends it, holds the offsets from 0 on; the log ends at 1
+    inside = [message(number, b"k", b"v%d" % number) for number in range(10)]
+    log = tmp_path / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    log.write_bytes(wrapper(inside, offset=0))
+    assert kafkalog.scan(log.parent).tail(3)["offset"].to_pylist() == [7, 8, 9]

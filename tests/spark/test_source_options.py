@@ -29,6 +29,12 @@ def test_without_options_everything_is_read_but_internal_topics() -> None:
         assert parse(path=path).topics.wants(kf.TopicPartition("__consumer_offsets", 3))
 
 
+def test_a_path_may_be_a_url_of_a_local_file() -> None:
+    assert parse(path="/a:b").paths == ("/a:b",)
+    assert parse(path="logs/t-0").paths == ("logs/t-0",)
+    assert parse(paths='["file:///a%20b", "file:/c"]').paths == ("/a b", "/c")
+
+
 @pytest.mark.parametrize(
     ("options", "topics"),
     [
@@ -87,13 +93,19 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
         ({"failOnDataLoss": "x"}, 'For input string: "x"'),
         ({"columns": "key,nothing"}, "no column 'nothing'"),
         ({"columns": " "}, "no column ''"),
-        ({"filters": "key"}, "Expected e.g."),
+        ({"filters": "key"}, "COLUMN OP VALUE is expected"),
+        ({"filters": "offset > 5 and offset < 9"}, "one condition is expected"),
+        ({"filters": '[["offset > 5"]]'}, "Expected e.g."),
+        ({"filters": '{"offset": 5}'}, "Expected e.g."),
+        ({"filters": "[5]"}, "Expected e.g."),
+        ({"location": "file:/x"}, "CREATE TEMPORARY VIEW"),
         ({"filters": '[["key", "like", "x"]]'}, "like"),
         ({"filters": '[["partition", "==", "x"]]'}, "filters"),
         ({"onCorruption": "x"}, "raise, stop or skip"),
         ({"taskBytes": "0"}, "number of bytes"),
         ({"where": "x"}, "Python function"),
         ({"paths": "x"}, "paths"),
+        ({"path": "hdfs://host/log"}, "not on hdfs:"),
         ({"latest": "value"}, "latest must be key"),
         ({"latest": "key", "maxRecordsPerPartition": "5"}, "maxRecordsPerPartition divides partitions"),
     ],
@@ -138,6 +150,15 @@ def test_a_stream_has_no_end(options: dict[str, str], message: str) -> None:
 def test_sizes_and_times_may_have_units() -> None:
     options = parse(taskBytes="32m", maxTriggerDelay="90s")
     assert (options.task_bytes, options.max_trigger_delay) == (2**25, 90)
+
+
+def test_filters_may_be_text_as_on_the_command_line() -> None:
+    assert parse(filters="offset >= 5").filters == [[("offset", ">=", 5)]]
+    found = parse(filters='["key == k1", "timestampType == CreateTime", ["offset", "<", 9]]').filters
+    assert found == [[("key", "==", "k1"), ("timestamp_type", "==", "CreateTime"), ("offset", "<", 9)]]
+    decoded = parse(filters="value.id >= 98", valueFormat="json")
+    assert decoded.filters is None
+    assert decoded.decode is not None
 
 
 def test_filters_are_json_in_which_text_stands_for_bytes() -> None:

@@ -136,14 +136,17 @@ def rewrite(
 
 
 def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, KafkalogError | None]:
-    """Count the batches before the first one with a wrong checksum or an unknown codec; also return its error."""
+    """Count the batches before the first one whose checksum, codec or record count is none; also return its error."""
     valid = valid_crcs(window, batches)
-    bad = np.flatnonzero(~valid | (batches.codec > kf.Codec.ZSTD))
+    is_counted = (batches.magic < 2) | (batches.records_count >= 0)
+    bad = np.flatnonzero(~valid | (batches.codec > kf.Codec.ZSTD) | ~is_counted)
     if not bad.size:
         return len(batches), None
     row = int(bad[0])
     if not valid[row]:
         return row, batch_error(STATUS["CRC_MISMATCH"], batches, row, path)
+    if not is_counted[row]:
+        return row, batch_error(STATUS["RECORD_COUNT"], batches, row, path)
     unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {batches.codec[row]}; Kafka has 0 to 4")
     return row, locate_error(unknown, batches, row, path)
 

@@ -34,13 +34,15 @@ def choose(
 ) -> Iterator[Chosen]:
     """Yield the partitions to rebuild, restricted to segments if only some were named.
 
-    `report` is called with the findings of a log dir and with partitions that cannot be opened. Without `report` the
-    first partition that cannot be opened raises.
+    `report` is called with the findings of a log dir, with files of partitions that are left out, and with partitions
+    that cannot be opened. Without `report` the first partition that cannot be opened raises.
     """
     if isinstance(opened, Segment):
         yield _named(opened.path.parent, [opened])
         return
     if isinstance(opened, Partition):
+        for finding in opened.findings if report is not None and opened.is_whole else ():
+            report(finding)
         yield Chosen(opened, None) if opened.is_whole else _named(opened.path, opened.segments)
         return
     if report is not None:
@@ -56,6 +58,8 @@ def choose(
                 raise
             report(error.to_finding())
         else:
+            for finding in partition.findings if report is not None and partition.is_whole else ():
+                report(finding)
             yield one
 
 
@@ -64,9 +68,13 @@ def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:
         if not segment.has_base_offset:
             detail = "it is not named after its base offset, which index entries are relative to"
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=segment.path)
-    return Chosen(
-        Partition(directory, limits=segments[0].limits), frozenset(segment.base_offset for segment in segments)
-    )
+    partition = Partition(directory, limits=segments[0].limits)
+    chosen = {segment.base_offset: segment.path.name for segment in partition.segments}
+    for segment in segments:
+        if chosen.get(segment.base_offset) != segment.path.name:
+            detail = f"{chosen.get(segment.base_offset)} has the same offset: copy one of the two elsewhere first"
+            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=segment.path)
+    return Chosen(partition, frozenset(segment.base_offset for segment in segments))
 
 
 def check_paths(

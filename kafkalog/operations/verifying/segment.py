@@ -203,6 +203,9 @@ class SegmentCheck:
             detail = "a broker serves it as it is; one that recovers the segment cuts it off here"
             error = batch_error(STATUS["CRC_MISMATCH"], batches, row, str(segment.path), detail=detail)
             add(lost_batch(error, batches))
+        for finding in coherence.miscounted(batches[np.flatnonzero(valid)], str(segment.path)):
+            if not self._deep or finding.reason is not Reason.RECORD_COUNT:  # which decoding finds, too
+                add(finding)
         if not self._deep:
             return
         good = window if valid.all() else Window(window.data, window.start, batches[np.flatnonzero(valid)])

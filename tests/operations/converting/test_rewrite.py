@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import builder
 import golden_sets
@@ -73,3 +74,12 @@ def test_records_out_of_order_cannot_be_rewritten(tmp_path: Path) -> None:
     with pytest.warns(kafkalog.CorruptionWarning, match="do not rise"):
         kafkalog.convert(source, tmp_path / "u-0", compression="zstd", on_corruption="skip")
     assert [row[0] for row in rows(tmp_path / "u-0")] == [3]
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"drop": "offset == 1"}])
+def test_a_negative_record_count_is_damage_and_no_batch_to_copy(options: dict[str, Any], tmp_path: Path) -> None:
+    bad = builder.batch_v2([builder.record_v2(0, 0, b"k")], base_offset=3, records_count=-1)
+    source = write_partition(tmp_path / "t-0", [(0, builder.batch_v2([builder.record_v2()]) + bad)])
+    with pytest.raises(CorruptionError, match="record_count") as raised:
+        kafkalog.convert(source, tmp_path / "u-0", **options)
+    assert raised.value.base_offset == 3

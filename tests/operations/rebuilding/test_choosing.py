@@ -9,7 +9,7 @@ import pytest
 from rebuilds import batches_of, clock_of, files_in
 
 import kafkalog
-from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import NotKafkaError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 
 
@@ -77,3 +77,12 @@ def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tm
     report = kafkalog.reindex(kafkalog.LogDir([tmp_path]), topics="!*", output=tmp_path / "none")
     assert not report.files
     assert not (tmp_path / "none").exists()
+
+
+def test_a_second_file_of_an_offset_is_named_and_cannot_be_chosen(log_dir: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
+    second = shutil.copy(directory / f"{0:020d}.log", directory / "0.log")
+    for report in (kafkalog.reindex(directory, dry_run=True), kafkalog.salvage(tmp_path, dry_run=True)):
+        assert [(one.path, one.reason) for one in report.findings.rows if one.damage] == [(str(second), "unknown_file")]
+    with pytest.raises(NotKafkaError, match="has the same offset"):
+        kafkalog.salvage(second, dry_run=True)

@@ -7,7 +7,7 @@ import pytest
 from reading import EVERYTHING
 
 from kafkalog.errors import Finding
-from kafkalog.operations.verifying.record_headers import COLUMNS, incoherent
+from kafkalog.operations.verifying.record_headers import COLUMNS, incoherent, miscounted
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
@@ -64,3 +64,29 @@ def test_each_batch_has_its_own_finding_and_older_ones_have_none() -> None:
     batches = [GOOD, batch(10, [0, 1, 3], [0, 0, 0]), batch(20, [0, 1, 1], [0, 0, 0]), old]
     assert [finding.base_offset for finding in found(*batches)] == [10, 20]
     assert found(GOOD, old) == []
+
+
+@pytest.mark.parametrize(
+    ("codec", "count", "reason", "lost"),
+    [
+        (0, -1, "record_count", None),
+        (1, -(2**31), "record_count", None),
+        (0, 2**31 - 1, "record_count", None),
+        (0, 0, "record_trailing_bytes", 3),
+        (1, 0, "record_trailing_bytes", 3),
+        (0, 2, None, None),  # which only decoding shows
+    ],
+)
+def test_counts_that_the_batch_cannot_hold_are_found_in_its_header(
+    codec: int, count: int, reason: str | None, lost: int | None
+) -> None:
+    records = [builder.record_v2(delta, 0, bytes(range(100))) for delta in range(3)]
+    bad = builder.batch_v2(records, base_offset=10, codec=codec, records_count=count)
+    empty = builder.batch_v2(base_offset=20, last_offset_delta=5)
+    (window,) = walk(BufferSource(GOOD + bad + empty))
+    findings = list(miscounted(window.batches, "x.log"))
+    assert [finding.reason for finding in findings] == ([reason] if reason else [])
+    if reason == "record_trailing_bytes":
+        assert [(one.position, one.base_offset, one.last_offset, one.n_records) for one in findings] == [
+            (len(GOOD), 10, 12, lost)
+        ]
