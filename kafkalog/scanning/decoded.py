@@ -166,9 +166,10 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
     Raises
     ------
     ValueError
-        There is no such topic.
+        There is no such topic, and a format cannot do without schemas; that of JSON can.
     """
-    if not any(one.format in ("avro", "protobuf") and one.schema is None for one in formats.values()):
+    wanted = {one.format for one in formats.values() if one.has_frames and one.schema is None}
+    if not wanted:
         return None
     path: LogDir | Path
     if isinstance(target, LogDir):
@@ -177,6 +178,8 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
         place = target.paths[0] if isinstance(target, PartitionRanges) else target.path
         path = (place.parent if isinstance(target, Segment) else place).parent / f"{SCHEMAS_TOPIC}-0"
         exists = path.is_dir()
+    if not exists and wanted == {"jsonschema"}:
+        return None
     if not exists:
         raise ValueError(
             f"decode needs schemas, and there is no topic {SCHEMAS_TOPIC} here: give schemas=, or a schema in decode="

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -17,7 +18,7 @@ from kafkalog.values.formats.protobuf.types import ProtoSchema
 from kafkalog.values.formats.protobuf.values import ProtobufValues
 from kafkalog.values.frames import HEADER_NAMES, Framed, SchemaKey, read_frames, strip_frames
 from kafkalog.values.options import ColumnFormat
-from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.payloads import Decoded, Payloads, Rows
 from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
 from kafkalog.values.types import CommonType, Path, SchemaError, narrow_type
 
@@ -53,13 +54,13 @@ class PlainColumn:
         self._name = name
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """See `ColumnDecoder`."""
+        pass
 
     def full_type(self) -> pa.DataType:
         return TYPES[self._name]
 
     def narrow(self, paths: list[Path] | None) -> None:
-        """See `ColumnDecoder`."""
+        pass
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
         return decode_plain(self._name, payloads)
@@ -68,7 +69,8 @@ class PlainColumn:
 class JsonColumn:
     """JSON; with a header name, in Confluent's frames.
 
-    The types are those of the values, and those that schemas say, as far as these are known.
+    The types are those of the values, and those that schemas say, as far as these are known. What does not conform to
+    its schema is no value.
     """
 
     has_type = False
@@ -76,26 +78,23 @@ class JsonColumn:
     def __init__(self, header_name: str | None, how: ColumnFormat, source: SchemaSource | None) -> None:
         self._header_name = header_name
         self._source = source
-        self._seen: set[SchemaKey | None] = set()
+        self._given = how.schema is not None
+        self._said: dict[SchemaKey | None, pa.DataType] = {None: schema_type(how.schema) if how.schema else pa.null()}
         self._values = JsonValues()
         self._paths: list[Path] | None = None
-        if how.schema is not None:
-            self._values.common.add(schema_type(how.schema))
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        if self._header_name is not None and self._source is not None:
-            for group in read_frames(payloads, headers, self._header_name)[0]:
-                self._learn_schema(group.key, self._source)
-        self._values.learn(self._stripped(payloads, headers)[0])
+        for group in self._groups(payloads, headers)[0]:
+            if group.key not in self._said:
+                self._said[group.key] = self._find_type(group.key)
+            self._values.learn(group.payloads, self._said[group.key])
 
-    def _learn_schema(self, key: SchemaKey | None, source: SchemaSource) -> None:
-        if key is None or key in self._seen:
-            return
-        self._seen.add(key)
-        schema = find_schema(source, key)
+    def _find_type(self, key: SchemaKey | None) -> pa.DataType:
+        schema = None if key is None or self._source is None else find_schema(self._source, key)
         if schema is not None and schema.type == "JSON":
             with suppress(SchemaError):  # then the values alone say their types
-                self._values.common.add(schema_type(schema.schema))
+                return schema_type(schema.schema)
+        return pa.null()
 
     def full_type(self) -> pa.DataType:
         return self._values.common.type
@@ -104,13 +103,22 @@ class JsonColumn:
         self._paths = paths
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        inner, failures = self._stripped(payloads, headers)
-        decoded = self._values.decode(inner, self._paths)
-        decoded.failures |= failures
-        return decoded
+        groups, failures = self._groups(payloads, headers)
+        found = []
+        for group in groups:
+            decoded = self._values.decode(group.payloads, self._paths, self._said.get(group.key, pa.null()))
+            failures |= {int(group.rows[row]): why for row, why in decoded.failures.items()}
+            found.append((group.rows, decoded.array))
+        kind = narrow_type(self._values.common.type, self._paths)
+        return Decoded(_in_order(found, len(payloads), kind), failures)
 
-    def _stripped(self, payloads: Payloads, headers: pa.Array | None) -> tuple[Payloads, dict[int, str]]:
-        return (payloads, {}) if self._header_name is None else strip_frames(payloads, headers, self._header_name)
+    def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
+        if self._header_name is not None and not self._given:
+            return read_frames(payloads, headers, self._header_name)
+        failures: dict[int, str] = {}
+        if self._header_name is not None:
+            payloads, failures = strip_frames(payloads, headers, self._header_name)
+        return [Framed(None, (), np.arange(len(payloads)), payloads)], failures
 
 
 class SchemaColumn:
@@ -155,10 +163,8 @@ class SchemaColumn:
             self._common.type = narrow_type(self._common.type, paths)
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        n = len(payloads)
         groups, failures = self._groups(payloads, headers)
-        arrays, order = [pa.nulls(1, self._common.type)], np.zeros(n, np.int64)
-        behind = 1
+        found = []
         for group in groups:
             reader = self._reader(group)
             if isinstance(reader, str):
@@ -166,13 +172,8 @@ class SchemaColumn:
                 continue
             decoded = reader.decode(group.payloads)
             failures |= {int(group.rows[row]): why for row, why in decoded.failures.items()}
-            array = self._common.fit(decoded.array)
-            if group.rows.size == n:
-                return Decoded(array, failures)
-            arrays.append(array)
-            order[group.rows] = np.arange(behind, behind + group.rows.size)
-            behind += group.rows.size
-        return Decoded(pa.concat_arrays(arrays).take(pa.array(order)), failures)
+            found.append((group.rows, self._common.fit(decoded.array)))
+        return Decoded(_in_order(found, len(payloads), self._common.type), failures)
 
     def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
         if self._how.schema is None:
@@ -238,6 +239,18 @@ class SchemaColumn:
                 raise SchemaError(f"it refers to {one.subject} version {one.version}, which is not known")
             self._refer(other, found)
             found[key] = found.pop(key) or other.schema
+
+
+def _in_order(parts: Sequence[tuple[Rows, pa.Array]], n: int, kind: pa.DataType) -> pa.Array:
+    """An array of some arrays and the rows that they stand for; null at the others."""
+    if len(parts) == 1 and parts[0][0].size == n:
+        return parts[0][1]
+    order = np.zeros(n, np.int64)
+    behind = 1
+    for rows, _ in parts:
+        order[rows] = np.arange(behind, behind + rows.size)
+        behind += rows.size
+    return pa.concat_arrays([pa.nulls(1, kind), *(array for _, array in parts)]).take(pa.array(order))
 
 
 def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) -> ColumnDecoder:

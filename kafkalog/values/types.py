@@ -86,9 +86,9 @@ class CommonType:
             return pa.string()
         return wide
 
-    def fit(self, array: pa.Array) -> pa.Array:
-        """An array of a type that was added, as one of the common type."""
-        return self._fit(array, self.type, ())
+    def fit(self, array: pa.Array, to: pa.DataType | None = None) -> pa.Array:
+        """An array of a type that was added, as one of the common type; or with only some of its fields."""
+        return self._fit(array, self.type if to is None else to, ())
 
     def _fit(self, array: pa.Array, to: pa.DataType, path: Path) -> pa.Array:
         kind = array.type

@@ -1,7 +1,8 @@
 """JSON Schemas: the types that they say, so that columns have fields which no value happens to have.
 
-Only what says a type is read: `type`, `properties`, `items`, `$ref` within the schema, `oneOf` or `anyOf` with null.
-Anything else, and a schema within itself, leaves the type to the values. Values are not checked against the schema.
+Only what says a type is read: `type`, `properties`, `required`, `items`, `$ref` within the schema, `oneOf` or `anyOf`
+with null. Anything else, and a schema within itself, leaves the type to the values. Values are checked against this
+type and no further; null stands for a field that is not there.
 """
 
 from __future__ import annotations
@@ -9,15 +10,21 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, SchemaError
 
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
 
 
+class UnfitError(ValueError):
+    """A value does not conform to its schema."""
+
+
 def schema_type(text: str) -> pa.DataType:
-    """The type of the values of a schema; null where it does not say it.
+    """The type of the values of a schema; null where it does not say it. Fields that have to be there are not nullable.
 
     Raises
     ------
@@ -28,7 +35,88 @@ def schema_type(text: str) -> pa.DataType:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"the schema is not JSON: {error}") from None
-    return _Reader(schema).type_of(schema, ())
+    return _Reader(schema).type_of(schema, ())[0]
+
+
+def nullable_type(kind: pa.DataType) -> pa.DataType:
+    """The type with fields that are all nullable."""
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(one.name, nullable_type(one.type)) for one in kind])
+    return pa.list_(nullable_type(kind.value_type)) if pt.is_list(kind) else kind
+
+
+def overlaid(kind: pa.DataType, said: pa.DataType) -> pa.DataType:
+    """A type with what a schema says instead of what it has there."""
+    if pt.is_struct(kind) and pt.is_struct(said):
+        at = {one.name: one.type for one in said}
+        return pa.struct([pa.field(one.name, overlaid(one.type, at.get(one.name, pa.null()))) for one in kind])
+    if pt.is_list(kind) and pt.is_list(said):
+        return pa.list_(overlaid(kind.value_type, said.value_type))
+    return kind if pt.is_null(said) else nullable_type(said)
+
+
+def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
+    """A parsed value that conforms to a type; whole numbers of an integer are int.
+
+    Raises
+    ------
+    UnfitError
+        It does not.
+    """
+    if value is None or pt.is_null(kind):
+        return value
+    expected, name = _PYTHON_TYPES[kind.id]
+    if pt.is_integer(kind) and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+        raise UnfitError(f"not as its schema says: {path or 'the value'} is no {name}")
+    if isinstance(value, list):
+        return [conformed(item, kind.value_type, f"{path}[]") for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = value.copy()
+    for field in kind:
+        inner = f"{path}.{field.name}" if path else field.name
+        if field.name in value:
+            found[field.name] = conformed(value[field.name], field.type, inner)
+        if found.get(field.name) is None and not field.nullable:
+            raise UnfitError(_MISSING.format(inner))
+    return found
+
+
+def lacking(array: pa.Array, kind: pa.DataType, path: str = "") -> dict[int, str]:
+    """The values, by row, in which a field is null that is not nullable in a type; and why they do not conform."""
+    found: dict[int, str] = {}
+    if pt.is_list(kind) and pt.is_list(array.type):
+        offsets = np.asarray(array.offsets)
+        inner = lacking(array.values, kind.value_type, f"{path}[]")
+        rows = np.searchsorted(offsets, [*inner], side="right") - 1
+        return dict(zip(rows.tolist(), inner.values(), strict=True))
+    if not pt.is_struct(kind) or not pt.is_struct(array.type):
+        return found
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    for field in kind:
+        at = array.type.get_field_index(field.name)
+        if at < 0:
+            continue
+        inner_path = f"{path}.{field.name}" if path else field.name
+        child = array.field(at)
+        if not field.nullable and child.null_count:
+            rows = np.flatnonzero(there & child.is_null().to_numpy(zero_copy_only=False))
+            found |= dict.fromkeys(rows.tolist(), _MISSING.format(inner_path))
+        found |= lacking(child, field.type, inner_path)
+    return found
+
+
+_MISSING: Final = "not as its schema says: {} is missing"
+_PYTHON_TYPES: Final[dict[int, tuple[Any, str]]] = {
+    pa.int64().id: (int, "integer"),
+    pa.float64().id: ((int, float), "number"),
+    pa.string().id: (str, "string"),
+    pa.bool_().id: (bool, "boolean"),
+    pa.struct([]).id: (dict, "object"),
+    pa.list_(pa.null()).id: (list, "array"),
+}
 
 
 class _Reader:
@@ -36,30 +124,44 @@ class _Reader:
         self._whole = whole
         self._n_types = 0
 
-    def type_of(self, schema: Any, around: tuple[int, ...]) -> pa.DataType:
+    def type_of(self, schema: Any, around: tuple[int, ...]) -> tuple[pa.DataType, bool]:
+        """The type that a schema says, and whether it allows null."""
         self._n_types += 1
         if self._n_types > MOST_FIELDS:
             raise SchemaError(f"the schema has more than {MOST_FIELDS} fields")
         if not isinstance(schema, dict) or id(schema) in around or len(around) >= MOST_DEPTH:
-            return pa.null()
+            return pa.null(), True
         around = (*around, id(schema))
         if "$ref" in schema:
             return self.type_of(self._target(schema["$ref"]), around)
         for name in ("oneOf", "anyOf"):
             if isinstance(schema.get(name), list):
                 others = [one for one in schema[name] if one != {"type": "null"}]
-                return self.type_of(others[0], around) if len(others) == 1 else pa.null()
-        kind = schema.get("type")
+                if len(others) != 1:
+                    return pa.null(), True
+                inner, allows_null = self.type_of(others[0], around)
+                return inner, allows_null or len(others) < len(schema[name])
+        kind, allows_null = schema.get("type"), False
         if isinstance(kind, list):
             others = [one for one in kind if one != "null"]
+            allows_null = len(others) < len(kind)
             kind = others[0] if len(others) == 1 else None
+        return self._of_kind(kind, schema, around), allows_null
+
+    def _of_kind(self, kind: Any, schema: dict[str, Any], around: tuple[int, ...]) -> pa.DataType:
         if kind == "object" and isinstance(schema.get("properties"), dict):
+            required = schema.get("required")
+            needed = required if isinstance(required, list) else []
             inner = {name: self.type_of(one, around) for name, one in schema["properties"].items()}
-            known = [pa.field(name, one) for name, one in inner.items() if not pa.types.is_null(one)]
+            known = [
+                pa.field(name, one, nullable=allows_null or name not in needed)
+                for name, (one, allows_null) in inner.items()
+                if not pt.is_null(one)
+            ]
             return pa.struct(known) if known else pa.null()
         if kind == "array" and isinstance(schema.get("items"), dict):
-            item = self.type_of(schema["items"], around)
-            return pa.null() if pa.types.is_null(item) else pa.list_(item)
+            item, _ = self.type_of(schema["items"], around)
+            return pa.null() if pt.is_null(item) else pa.list_(item)
         return _TYPES.get(kind, pa.null()) if isinstance(kind, str) else pa.null()
 
     def _target(self, reference: Any) -> Any:

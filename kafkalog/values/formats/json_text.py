@@ -6,20 +6,24 @@ otherwise than they stand, they are parsed one by one.
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from kafkalog._kernels.columns import join_lines
+from kafkalog.values.formats.json_schema import UnfitError, conformed, lacking, nullable_type, overlaid
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import MOST_DEPTH, CommonType, Path, json_text, narrow_type, struct_array
 
 _INT64: Final = 2**63
 _OPEN, _CLOSE = ord("{"), ord("}")
 _BLOCK_BYTES: Final = 2**30
+_UNSAID: Final = pa.null()
+"""The type of values without a schema."""
 
 
 class JsonValues:
@@ -34,36 +38,43 @@ class JsonValues:
     def __init__(self) -> None:
         self.common = CommonType()
 
-    def learn(self, payloads: Payloads) -> None:
-        """Take note of the types of some values.
+    def learn(self, payloads: Payloads, said: pa.DataType = _UNSAID) -> None:
+        """Take note of the types of some values, of those that conform to what their schema says.
 
         Raises
         ------
         TooWideError
             They have too many different fields.
         """
-        table = _read_by_arrow(payloads, None)
+        self.common.add(nullable_type(said))
+        table = _read_by_arrow(payloads, nullable_type(said) if pt.is_struct(said) else None, "infer")
         if table is not None:
             self.common.add(_without_times(pa.struct(list(table.schema))))
             return
         for row in np.flatnonzero(payloads.valid).tolist():
-            value = parse(payloads.bytes(row) or b"")
+            value = parse(payloads.bytes(row) or b"", said)
             if not isinstance(value, NotJson):
                 for kind in _types_of(value):
                     self.common.add(kind)
 
-    def decode(self, payloads: Payloads, paths: list[Path] | None = None) -> Decoded:
-        """Decode values, with only the fields at some paths."""
-        kind = narrow_type(self.common.type, paths)
+    def decode(self, payloads: Payloads, paths: list[Path] | None = None, said: pa.DataType = _UNSAID) -> Decoded:
+        """Decode values, with only the fields at some paths; only these have to conform to what their schema says."""
+        kind, said = narrow_type(self.common.type, paths), narrow_type(said, paths)
         if pt.is_struct(kind) and not self.common.as_text and "list<item: null>" not in str(kind):
             # of lists of nothing but nulls Arrow's reader loses the length
-            table = _read_by_arrow(payloads, kind)
+            own = overlaid(kind, said)
+            table = _read_by_arrow(payloads, own, "error" if paths is None else "ignore")
             if table is not None:
-                return Decoded(_spread(table, payloads, kind))
-        failures: dict[int, str] = {}
+                array = _spread(table, payloads, own)
+                failures = lacking(array, said)
+                if not failures:
+                    return Decoded(self.common.fit(array, kind))
+                array = array.take(pa.array(np.arange(len(array)), mask=np.isin(np.arange(len(array)), [*failures])))
+                return Decoded(self.common.fit(array, kind), failures)
+        failures = {}
         values: list[Any] = [None] * len(payloads)
         for row in np.flatnonzero(payloads.valid).tolist():
-            value = parse(payloads.bytes(row) or b"")
+            value = parse(payloads.bytes(row) or b"", said)
             if not isinstance(value, NotJson):
                 value = _shaped(value, kind, (), self.common.as_text, is_whole=paths is None)
             if isinstance(value, NotJson):
@@ -80,10 +91,11 @@ class NotJson:
         self.why = why
 
 
-def parse(data: bytes) -> Any:
+def parse(data: bytes, said: pa.DataType = _UNSAID) -> Any:
     """The value that JSON text stands for, or `NotJson`.
 
-    Stricter than Python's parser: no NaN, no name twice in an object, no half of a surrogate pair, no deep nesting.
+    Stricter than Python's parser: no NaN, no name twice in an object, no half of a surrogate pair, no deep nesting; and
+    it conforms to what its schema says.
     """
     if data.count(b"[") + data.count(b"{") > MOST_DEPTH and _depth(data) > MOST_DEPTH:
         return NotJson(f"JSON nested more than {MOST_DEPTH} deep")
@@ -92,13 +104,15 @@ def parse(data: bytes) -> Any:
         value = _DECODER.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return conformed(value, said)
     except UnicodeError:
         return NotJson("not UTF-8")
+    except UnfitError as error:
+        return NotJson(str(error))
     except _TwiceError:
         return NotJson("a JSON object with the same name twice")
     except (ValueError, RecursionError):
         return NotJson("not JSON")
-    return value
 
 
 class _TwiceError(ValueError):
@@ -124,7 +138,7 @@ def _integer(text: str) -> int | float:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse, parse_int=_integer)
 
 
-def _depth(data: bytes) -> int:
+def _depth(data: bytes | npt.NDArray[np.uint8]) -> int:
     """How deeply brackets are nested; those in texts count too, so it is no less than the depth."""
     kinds = np.frombuffer(data, np.uint8)
     steps = ((kinds == 0x5B) | (kinds == _OPEN)).astype(np.int32) - ((kinds == 0x5D) | (kinds == _CLOSE))
@@ -184,11 +198,13 @@ def _shaped(value: Any, kind: pa.DataType, path: Path, as_text: set[Path], *, is
     return NotJson("another type than the values before have")
 
 
-def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None) -> pa.Table | None:
+def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None, others: str) -> pa.Table | None:
     """The values that are not null as rows of a table; None if they are to be parsed one by one.
 
     Each of them has to begin and end with a brace. Then none of them can continue in the next one: between the two
     there is no comma. So if there are as many objects as values, each value is one object.
+
+    `others` is what Arrow's reader does about fields that the type does not have.
     """
     valid = payloads.valid
     rows = np.flatnonzero(valid)
@@ -197,34 +213,45 @@ def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None) -> pa.Table | N
     start, stop = payloads.start[rows], payloads.stop[rows]
     if (payloads.data[start] != _OPEN).any() or (payloads.data[stop - 1] != _CLOSE).any():
         return None
-    first = int(start.min())
-    whole = payloads.data[first : int(stop.max())].tobytes()
-    text = b"\n".join([whole[a:b] for a, b in zip((start - first).tolist(), (stop - first).tolist(), strict=True)])
-    if len(text) > _BLOCK_BYTES or (
-        (text.count(b"[") > MOST_DEPTH or text.count(b"{") > rows.size + MOST_DEPTH) and (_depth(text) > MOST_DEPTH)
-    ):
+    lines = np.empty(int((stop - start).sum()) + rows.size, np.uint8)
+    _, most_open, has_newlines, has_letters = join_lines(start, stop, payloads.data, lines)
+    # a value that opens more than it closes cannot go on in the next one either
+    if lines.size > _BLOCK_BYTES or (most_open > MOST_DEPTH and _depth(lines) > MOST_DEPTH):
         return None
-    if b"NaN" in text or b"Inf" in text:
-        return None  # Arrow takes these for numbers
+    if has_letters and _has_odd_numbers(lines.tobytes()):
+        return None
     import pyarrow.json as pj
 
-    if kind is None:
-        options = pj.ParseOptions(newlines_in_values=True)
-    else:
-        options = pj.ParseOptions(
-            newlines_in_values=True, explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore"
-        )
+    options = pj.ParseOptions(
+        newlines_in_values=has_newlines,
+        explicit_schema=None if kind is None else pa.schema(list(kind)),
+        unexpected_field_behavior=others,
+    )
     try:
-        if not text.isascii():
-            text.decode("utf-8")
+        if lines.max() >= 0x80:
+            lines.tobytes().decode("utf-8")
         table = pj.read_json(
-            io.BytesIO(text),
+            pa.BufferReader(pa.py_buffer(lines)),
             parse_options=options,
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
     return table if table.num_rows == rows.size else None
+
+
+def _has_odd_numbers(text: bytes) -> bool:
+    """Whether any of the numbers that Arrow takes and JSON has not stands outside of a string: NaN, Inf, Infinity."""
+    for word in (b"NaN", b"Inf"):
+        at = text.find(word)
+        while at >= 0:
+            # behind anything else it is within a string, or nothing that Arrow takes
+            if text[at - 1] in b" \t\r\n:,[-":
+                line = text[text.rfind(b"\n", 0, at) + 1 : at]  # strings have no newlines
+                if line.replace(b"\\\\", b"").replace(b'\\"', b"").count(b'"') % 2 == 0:
+                    return True
+            at = text.find(word, at + 1)
+    return False
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

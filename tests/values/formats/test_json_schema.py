@@ -12,6 +12,8 @@ import pytest
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.values.formats.json_schema import schema_type
+from kafkalog.values.formats.json_text import JsonValues
+from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import SchemaError
 
 ORDER: dict[str, Any] = {
@@ -66,4 +68,110 @@ def test_columns_have_the_fields_of_their_schemas(tmp_path: Path) -> None:
     assert table.column("value").to_pylist() == [
         {**nothing, "id": 1, "extra": "x"},
         {**nothing, "id": 2, "total": 3.0},
+    ]
+
+
+STRICT: dict[str, Any] = {
+    "type": "object",
+    "required": ["id", "who", "rest", "maybe"],
+    "properties": {
+        "id": {"type": "integer"},
+        "who": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+        },
+        "lines": {
+            "type": "array",
+            "items": {"type": "object", "required": ["sku"], "properties": {"sku": {"type": "string"}}},
+        },
+        "rate": {"type": "number"},
+        "paid": {"type": "boolean"},
+        "maybe": {"type": ["null", "string"]},
+        "rest": {},
+    },
+}
+GOOD: dict[str, Any] = {"id": 1, "who": {"name": "Ann"}, "rest": 1, "maybe": None}
+UNFIT: dict[str, tuple[Any, str]] = {
+    "no field": ({"who": {"name": "Ann"}}, "id is missing"),
+    "null": (GOOD | {"id": None}, "id is missing"),
+    "no inner field": (GOOD | {"who": {"age": 3}}, "who.name is missing"),
+    "no field in a list": (GOOD | {"lines": [{"sku": "a"}, {}]}, "lines[].sku is missing"),
+    "text": (GOOD | {"id": "1"}, "id is no integer"),
+    "fraction": (GOOD | {"id": 1.5}, "id is no integer"),
+    "truth": (GOOD | {"id": True}, "id is no integer"),
+    "number": (GOOD | {"who": {"name": 7}}, "who.name is no string"),
+    "list": (GOOD | {"who": []}, "who is no object"),
+    "object": (GOOD | {"lines": {}}, "lines is no array"),
+    "truth for a rate": (GOOD | {"rate": False}, "rate is no number"),
+    "item": (GOOD | {"lines": [7]}, "lines[] is no object"),
+    "one for a truth": (GOOD | {"paid": 1}, "paid is no boolean"),
+    "no object": ([], "the value is no object"),
+}
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_does_not_conform_to_its_schema_is_null_with_a_reason(name: str, mixed: bool) -> None:
+    value, why = UNFIT[name]
+    said = schema_type(json.dumps(STRICT))
+    some = [
+        GOOD,
+        GOOD | {"rate": 1, "more": "x"},
+        *([{**GOOD, "id": 2.0}, GOOD | {"who": {"name": "B", "age": 1.0}}] * mixed),
+    ]
+    payloads = Payloads.of(pa.array([json.dumps(one).encode() for one in (*some, value)], pa.binary()))
+    reader = JsonValues()
+    reader.learn(payloads, said)
+    found = reader.decode(payloads, None, said)
+    assert found.failures == {len(some): f"not as its schema says: {why}"}
+    rows = found.array.to_pylist()
+    assert rows[-1] is None
+    assert [row["id"] for row in rows[:-1]] == [1, 1, 2, 1][: len(some)]
+    assert found.array.type.field("id").type == pa.int64()
+    assert found.array.type.field("who").type == pa.struct({"name": pa.string(), "age": pa.int64()})
+    assert rows[1]["more"] == "x"
+    assert reader.decode(payloads, [("more",)], said).failures.keys() <= found.failures.keys()
+
+
+def test_values_are_checked_against_the_version_that_they_name(tmp_path: Path) -> None:
+    one = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    two = {"type": "object", "properties": {"n": {"type": "number"}, "m": {"type": "string"}}}
+    texts = [(1, b'{"n":1}'), (1, b'{"n":1.5}'), (2, b'{"n":1.5}'), (2, b"{}"), (1, b"{}"), (3, b'{"z":[]}'), (2, b"7")]
+    keys = [{"keytype": "SCHEMA", "subject": "s", "version": n, "magic": 1} for n in (1, 2)]
+    about: list[Any] = [{**key, "id": key["version"], "schemaType": "JSON", "deleted": False} for key in keys]
+    records = [
+        json.dumps({**one_of, "schema": json.dumps(text)}).encode()
+        for one_of, text in zip(about, (one, two), strict=True)
+    ]
+    with PartitionWriter(tmp_path / "_schemas-0") as writer:
+        writer.append({"key": [json.dumps(key).encode() for key in keys], "value": records})
+    with PartitionWriter(tmp_path / "orders-0") as writer:
+        writer.append({"value": [b"\0" + key.to_bytes(4, "big") + text for key, text in texts]})
+    options: dict[str, Any] = {
+        "topics": "orders",
+        "decode": {"value": "jsonschema"},
+        "columns": ["value", "value_error"],
+    }
+    with pytest.warns(kafkalog.DecodeWarning):
+        table = kafkalog.read_table(tmp_path, **options)
+    none = {"m": None, "z": None}
+    assert table.column("value").to_pylist() == [
+        {"n": 1.0, **none},
+        None,
+        {"n": 1.5, **none},
+        {"n": None, **none},
+        None,
+        {"n": None, "m": None, "z": []},
+        None,
+    ]
+    no = "not as its schema says: "
+    assert table.column("value_error").to_pylist() == [
+        None,
+        f"{no}n is no integer",
+        None,
+        None,
+        f"{no}n is missing",
+        None,
+        f"{no}the value is no object",
     ]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from effort import fuzz_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog._kernels.columns import join_lines
+from kafkalog.values.formats import json_text
 from kafkalog.values.formats.json_text import JsonValues, NotJson, parse
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, TooWideError
@@ -124,3 +129,76 @@ def test_any_bytes_are_json_or_null_with_a_reason(values: list[bytes]) -> None:
     _, found = decoded([*values])
     for row, value in enumerate(values):
         assert isinstance(parse(value), NotJson) == (row in found.failures)
+
+
+def test_texts_with_names_of_odd_numbers_are_read_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_text, "parse", None)  # that of one value
+    texts = ["Info", " Info: Inf", "NaN", 'x": NaN', "\\\\", 'a \\ " -Infinity', ", Inf", "é Inf"]
+    values = [json.dumps({"a": text}, ensure_ascii=i % 2 == 0, indent=i % 3).encode() for i, text in enumerate(texts)]
+    assert [one["a"] for one in decoded([*values])[1].array.to_pylist()] == texts
+
+
+def test_a_field_that_was_not_learned_is_no_value_unless_fields_are_chosen() -> None:
+    reader, _ = decoded([b'{"a": 1}'])
+    grown = Payloads.of(pa.array([b'{"a": 2}', b'{"a": 3, "b": 4}'], pa.binary()))
+    found = reader.decode(grown)
+    assert (found.array.to_pylist(), [*found.failures]) == ([{"a": 2}, None], [1])
+    assert reader.decode(grown, [("a",)]).array.to_pylist() == [{"a": 2}, {"a": 3}]
+
+
+def test_mutants_are_decoded_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(18)
+    good = [b'{"a": 1, "b": "x y", "c": [1, 2.5], "d": {"e": null}}', b'{"a": -7, "b": "\\u00e9\\n", "c": []}', b"{}"]
+    parts = [
+        b'"',
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b"NaN",
+        b"-Inf",
+        b"\n",
+        b"\\",
+        b"1e5",
+        b"null",
+        b"\xff",
+        b" ",
+        b"}{",
+    ]
+    by_arrow = json_text._read_by_arrow
+    n_by_arrow = 0
+    for _ in range(max(fuzz_inputs() // 20, 20)):
+        values: list[bytes | None] = [rng.choice(good) for _ in range(20)]
+        for _ in range(rng.choice([0, 1, 1, 2])):
+            row = rng.randrange(20)
+            data = bytearray(values[row] or b"")
+            at = rng.randrange(len(data) + 1)
+            data[at : at + rng.randrange(3)] = rng.choice(parts)
+            values[row] = rng.choice([bytes(data), bytes(data), b"{" + bytes(data) + b"}", None])
+        payloads = Payloads.of(pa.array(values, pa.binary()))
+        n_by_arrow += by_arrow(payloads, None, "infer") is not None
+        _, found = decoded(values)
+        monkeypatch.setattr(json_text, "_read_by_arrow", lambda *_, **__: None)
+        _, expected = decoded(values)
+        monkeypatch.undo()
+        assert found.failures == expected.failures, values
+        assert found.array.to_pylist() == expected.array.to_pylist(), values
+    assert n_by_arrow > 4
+
+
+def test_lines_are_joined_within_their_memory() -> None:
+    data = np.frombuffer(b"ab{[cN", np.uint8)
+    start, stop = np.array([0, 2, 5]), np.array([2, 5, 6])
+    to = np.zeros(9, np.uint8)
+    assert join_lines(start, stop, data, to) == (3, 2, False, True)
+    assert to.tobytes() == b"ab\n{[c\nN\n"
+    assert join_lines(start[:2], stop[:2], data, to[:6])[0] == 1, "no room for the newline"
+    assert join_lines(start, np.array([2, 5, 7]), data, to)[0] == 2
+    assert join_lines(np.array([0, -1, 5]), stop, data, to)[0] == 1
+    assert join_lines(np.array([0, 3, 5]), np.array([2, 2, 6]), data, to)[0] == 1
+    long = np.frombuffer(b"{" * 1000 + b"\n", np.uint8)
+    assert join_lines(np.array([0]), np.array([1001]), long, np.zeros(1002, np.uint8)) == (1, 1000, True, False)
+    with pytest.raises(ValueError, match="columns differ"):
+        join_lines(start, stop[:2], data, to)
