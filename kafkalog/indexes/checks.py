@@ -123,6 +123,7 @@ class OffsetIndexCheck:
         if not numbers.size:
             return
         below = np.maximum.accumulate(np.concatenate([[self._last_offset], batches.last_offset[:-1]]))[row]
+        # a broker scans from the position on for the first batch at or above an offset: it never looks back
         passes = offset <= below
         self._tally.add(
             Reason.INDEX_MISLEADS,
@@ -130,6 +131,7 @@ class OffsetIndexCheck:
             int(passes.sum()),
             self._describe(numbers[np.argmax(passes)]),
         )
+        # a compressed v0 or v1 message hides its first offset: it is at least the one after the batch before
         base = batches.base_offset[row]
         first = np.where(base >= 0, base, below + 1)
         early = ~passes & (offset < first)
@@ -146,6 +148,7 @@ class OffsetIndexCheck:
             wrong.size,
             self._describe(wrong[0]) if wrong.size else "",
         )
+        # the gap behind an entry for several batches does not tell the interval: their whole append lies in it
         single = offset == batches.last_offset[row]
         before_size = np.concatenate([[self._last_size], batches.size_in_bytes[:-1]])[row]
         was_single = np.concatenate([[known and bool(self._before and self._before[2])], single[:-1]])

@@ -281,6 +281,7 @@ def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:
     For each producer these are the first and the last batch, the markers and the batches next to them, and the batches
     where it changes between transactional and not. Any other batch only overwrites the state of the one before it.
     """
+    # memory: a segment may have millions of batches of one producer, of which a few decide its state
     rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
     if rows.size < 3:
         return rows

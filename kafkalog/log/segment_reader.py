@@ -185,6 +185,7 @@ class SegmentReader:
             if is_end or (stop is not None and segment.base_offset >= stop):
                 break
             if not wanted(segment):
+                # where this segment ends is not known, and so no gap before the next one
                 previous = reached = None
                 continue
             self._report_gap(reached, segment.base_offset, report)

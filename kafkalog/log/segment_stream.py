@@ -151,6 +151,7 @@ class SegmentStream:
                     del window  # its memory can be reused for the next one
                 position = None
             except KafkalogError as found:
+                # a broker that was killed leaves a torn last batch; its recovery cuts it off
                 if isinstance(found, TruncatedTailError) and segment.is_last:
                     segment.findings = [found.to_finding(damage=False)]
                     self.report(segment.findings[0])
@@ -163,6 +164,7 @@ class SegmentStream:
                 position = self._go_on(error, error.position)
                 if position is None:
                     return
+                # damage is often near other damage: read little until a window is intact
                 self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
         self.end_offset = max(self.previous + 1, segment.base_offset)
 
@@ -255,6 +257,7 @@ class SegmentStream:
             self._next_original = original + behind - where
             self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
             return behind
+        # if most of the next batches lie below the last offset as well, that one was wrong, not theirs
         if 2 * sum(offset > self.previous for offset in following) < len(following):
             self.report(
                 replace(finding, detail=f"{error.detail}; the batches after it continue from its offset, so it is read")

@@ -267,6 +267,7 @@ class PartitionTail:
 
     def _take(self, window: Window) -> None:
         batches = window.batches
+        # batches behind the last intact one may be half written: they are read again
         rows = np.flatnonzero(valid_crcs(window))
         if rows.size:
             self._position = int(batches.next_position[rows[-1]])

@@ -174,7 +174,7 @@ class RecordReader(BatchReader):
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`. The window has its records, and its bytes only for views or out of a mapping."""
         descriptor = readable_descriptor(source, position)
-        # without checksums nothing would tell a batch that is half written
+        # a half-written batch shows only in its checksum
         if position >= source.size or (source.is_preallocated and not self._check_crcs):
             window = None
         elif descriptor is None:
@@ -206,16 +206,16 @@ class RecordReader(BatchReader):
     def close(self) -> None:
         """See `BatchReader.close`."""
         while self._ahead:
-            with contextlib.suppress(Exception):  # nobody asks for it any more
+            with contextlib.suppress(Exception):  # its result is not needed any more
                 self._ahead.popleft().result()
 
     def _take(self, descriptor: int, position: int, size: int, previous_offset: int, submit: Submit) -> Window | None:
         """The window at a position, which a thread may have read already; more are read meanwhile."""
         ahead = self._ahead
-        if ahead and position < ahead[0].start:  # the last call left some batches for want of room
+        if ahead and position < ahead[0].start:  # the last call had no room for some of the batches
             window = self._read(descriptor, position, ahead[0].start, previous_offset)
             if window is None:
-                self._hints = None  # or no batch ended where the next was said to begin
+                self._hints = None  # or the batches ended elsewhere than planned
             return window
         if ahead and position != ahead[0].start:
             self.close()
@@ -353,10 +353,10 @@ class _Job:
         decompress, form = payloads.attribute_bits & kf.CODEC_MASK != 0, self.form
         if decompress and not can_decompress(payloads.batches.codec):
             payloads, decompress = self._plain(payloads), False
-            form = "arrow" if form == "views" else form  # views would point into memory that is used again
+            form = "arrow" if form == "views" else form  # no views: they would point into memory that is reused
         filled = fill(payloads, self.names, form=form, decompress=decompress, limits=self.limits)
         if not filled.n_batches:
-            # something is unusual, or wrong, with the first one; with compressed ones more may be alike
+            # the first one is unusual or damaged; if it is compressed, the next ones may be like it
             return self._walk(payloads if not decompress and payloads.n_decompressed else self._plain(run.first()))
         if filled.n_records:
             self.n_records = filled.n_records

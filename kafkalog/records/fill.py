@@ -72,7 +72,7 @@ class FilledBatches(NamedTuple):
 
 @dataclass(slots=True)
 class _Rates:
-    """What a byte of payload took in each column, in a thread's last call; and what else that one found."""
+    """How much of each column a byte of payload filled in a thread's last call, and what else that call met."""
 
     n_records: float = 1 / 128
     key: float = 0.25
@@ -128,7 +128,7 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
 
 
 def _room_for(n_bytes: int, most: int) -> int:
-    """For how many bytes to make room where so many may be compressed: little for little."""
+    """For how many decompressed bytes to make room, given the compressed ones."""
     return min(most, max(64 * n_bytes, 2**16))
 
 
@@ -275,7 +275,7 @@ class _Call:
         self.largest = self._rates.largest
 
     def make(self, work: Callable[[kernels.Filler], tuple[int, int]]) -> int:
-        """Number of batches that `work` fills in; it returns its ending and that number. 0 for a batch in doubt."""
+        """How many batches `work` fills in, 0 if the first is unusual; `work` returns its ending and that number."""
         limits, form, n_bytes = self._limits, self._form, self._n_bytes
         while True:
             arena = self._take_arena(n_bytes)

@@ -121,6 +121,7 @@ def walk(
     while position < stop:
         data = window_of(source, position, min(position + next_bytes, stop))
         next_bytes = min(2 * next_bytes, window_bytes)
+        # the source may have got smaller meanwhile: a broker cuts the zeros off a preallocated file when it rolls it
         stop, size, before = min(stop, source.size), data.size, previous_offset
         tables, status, reached, needed, previous_offset = parser.parse(data, position, before)
         # the first batch is larger than the window: read it whole
@@ -162,6 +163,7 @@ def walk(
             continue
         # An envelope that crosses the end of the window cannot be judged yet: read more
         goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
+        # go on from the first batch that was not taken: the start of a batch is read again with the rest of it
         if is_half_written or (status == _NEED_MORE and (position == stop or goes_on)):
             continue
         if source.size < stop:
@@ -176,6 +178,7 @@ def walk(
                 raise
             stop = min(stop, source.size)
             continue
+        # in a file that is being written to, the same bytes may be a whole batch a moment later
         if not source.await_writer(position):
             raise error
 
@@ -262,6 +265,7 @@ def walk_with(
                 position, previous_offset = int(batches.next_position[-1]), int(batches.last_offset[-1])
                 yield window
                 del window, batches  # so that the next window can reuse its memory
+            # where the reader got nowhere it is asked less and less often: each try reads ahead in vain
             n_windows = 1 if position - run_start > window_bytes else min(2 * n_windows, _MOST_WINDOWS)
             left = n_windows
             for window in walk(

@@ -182,8 +182,8 @@ class ScanFragment:
 class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     """A scan, with the methods of a `pyarrow.dataset.Dataset`.
 
-    `to_batches`, `to_table`, `head`, `count_rows`, `filter` and `get_fragments` are those of a Dataset. Rows have no
-    numbers, so there is no `take`; what joins and sorts is an engine, or the table.
+    `to_batches`, `to_table`, `head`, `count_rows`, `filter` and `get_fragments` are those of a Dataset. There is no
+    `take`, since rows have no numbers, and no join or sort: an engine or a table does that.
 
     Parameters
     ----------
@@ -191,8 +191,8 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
 
     Notes
     -----
-    Code that is compiled into Arrow does not call these methods. So that it finds an error and no missing memory, the
-    object is, to it, a dataset of one file that does not exist.
+    Arrow's compiled code bypasses these methods. For it the object is a dataset of one file that does not exist, so
+    that it reports an error instead of using memory that is not there.
     """
 
     def __init__(self, scan: Source) -> None:

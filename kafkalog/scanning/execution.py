@@ -164,6 +164,8 @@ class Pass:
                             del columns
                         if event.is_last:
                             self._leave(event.window)
+                    # the planner is ahead: what it found behind the damage at which the partition stopped does not
+                    # count
                     elif id(event.partition) not in self._stopped:
                         self.report(self._up_to_end(event.partition, event.finding))
                     del event
@@ -242,7 +244,7 @@ class Pass:
             yield error
 
     def _latest(self, partition: Partition) -> LatestOffsets:
-        """The offsets of the last records of the keys of a partition. What is found on the way is found again later."""
+        """The offsets of the last records of the keys of a partition. Findings are left to the pass that follows."""
         latest, one = LatestOffsets(), _SilentPass(self.query.of_keys(partition))
         for _, columns in one.run(["key", "offset"]):
             keys = columns["key"]
@@ -269,7 +271,7 @@ class Pass:
         if selection.end_offset is not None:
             stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
         index = segment.offset_hint if query.threads > 1 else None
-        # those that are read or wait, and the two between which the consumer changes over
+        # windows that are read or wait, and the two that the consumer has while it goes from one to the next
         n_ahead, n_windows = (query.threads, query.threads + 3) if query.threads > 1 else (0, 2)
         return RecordReader(
             names,

@@ -61,6 +61,7 @@ class OrderedPool:
         steps = iter(plan)
         planned: deque[Item] = deque()
         while True:
+            # this bounds memory: a planned step holds a window, and then its result
             while len(planned) <= n and not (planned and is_done(planned[0])):
                 try:
                     planned.append(next(steps))
@@ -143,6 +144,7 @@ class BatchTask(Generic[AnyWorked]):
                 # for a few batches, handing over to a thread costs more than the work
                 self._pending = self._pool.submit(call) if step == _ALL else Pending(call)
             yield done
+            # the caller alone holds the result now, so that it is freed before the next one is asked for
             del done
 
 

@@ -148,7 +148,7 @@ def with_markers(
     window : Window
         Must have its bytes.
     batches : BatchTable
-        Rows of the window. Their `control_type` is set in log_position, also for compressed control batches.
+        Rows of the window. Their `control_type` is set in place, also for compressed control batches.
     limits : Limits
     """
     epochs = np.full(len(batches), kf.NO_EPOCH, np.int32)
@@ -196,6 +196,7 @@ def read_markers(
             for number, record in zip(np.searchsorted(chosen.position, positions).tolist(), at.tolist(), strict=True):
                 key, value = decoded.columns.key[record], decoded.columns.value[record]
                 if key is not None and len(key) >= 4 and not key[0] & 0x80:
+                    # a negative version is invalid; one above 0 is read as version 0
                     kinds[done + number] = int.from_bytes(key[2:4], "big", signed=True)
                 if value is not None and len(value) >= 6 and not value[0] & 0x80:
                     epochs[done + number] = int.from_bytes(value[2:6], "big", signed=True)
@@ -310,6 +311,7 @@ class ProducerState:
     def _load(self, entries: npt.NDArray[np.void], now_ms: int | None, expiration_ms: int) -> None:
         begun = entries["current_txn_first_offset"].astype(np.int64)
         if now_ms is not None:
+            # ProducerStateManager.loadFromSnapshot: an open transaction keeps its producer, however long it was idle
             fresh = (now_ms - entries["timestamp"].astype(np.int64) < expiration_ms) | (begun >= 0)
             entries, begun = entries[fresh], begun[fresh]
         rows = self._find(entries["producer_id"].astype(np.int64))
@@ -370,12 +372,14 @@ class ProducerState:
         if coordinator_epoch is not None:
             marked = last_marker >= first
             of["coordinator_epoch"][each[marked]] = coordinator_epoch[rows[last_marker[marked]]]
+        # with a new epoch sequences start anew: a broker forgets the batches of the old one
         forgotten = each[last_change >= first]
         of["last_sequence"][forgotten], of["last_offset"][forgotten], of["offset_delta"][forgotten] = -1, -1, 0
         told = (last_data >= first) & (last_data >= last_change)
         row, each = rows[last_data[told]], each[told]
         delta = batches.last_offset[row] - batches.base_offset[row]
         base = batches.base_sequence[row].astype(np.int64)
+        # sequences wrap from 2^31 - 1 to 0, as in DefaultRecordBatch.incrementSequence
         of["last_sequence"][each] = np.where(base < 0, -1, (base + delta) & 0x7FFFFFFF)
         of["last_offset"][each] = batches.last_offset[row]
         of["offset_delta"][each] = delta

@@ -102,6 +102,7 @@ def swap(one: Path, other: Path) -> None:
     if try_move(one, other, replace=True):
         return
     # Three renames instead of an exchange; if one fails, those before it are undone
+    # a crash between the renames leaves the old content under this name; nothing of it is lost
     aside = one.with_suffix(OLD_SUFFIX)
     os.rename(other, aside)
     try:
@@ -204,6 +205,7 @@ def fsync_directory(path: StrPath) -> None:
 
 def _renameat2(source: Path, target: Path, flags: int) -> None:
     """Call ``renameat2``, which can refuse to replace a file, or exchange two; Python's `os` does not have it."""
+    # glibc has it from 2.28 on
     function = getattr(_LIBC, "renameat2", None)
     if function is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

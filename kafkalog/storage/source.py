@@ -180,6 +180,7 @@ class _FileSource(ByteSource):
         if self._closed:
             raise ValueError(f"{self.path} is closed")
         now = _identity(os.fstat(self._descriptor))
+        # a file that has grown is no problem: nothing is read beyond the size it had
         if now.size < self.size:
             raise FileChangedError(
                 Reason.FILE_CHANGED, f"shrank from {self.size} to {now.size} bytes while it was read", path=self.path
@@ -303,6 +304,8 @@ class MappedSource(_FileSource):
         if self._populates and stop > start and self._map is not None:
             first = start // _PAGE * _PAGE
             try:
+                # touching a page behind the end of a file that shrank is a SIGBUS; asking the kernel for it here is an
+                # error
                 self._map.madvise(_MADV_POPULATE_READ, first, stop - first)
             except OSError as error:
                 if error.errno in (errno.EINVAL, errno.ENOSYS):

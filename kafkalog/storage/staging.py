@@ -170,6 +170,7 @@ class StagedDirectory:
         for file in self._files.values():
             file.close()
         with writing(self.target):
+            # fsync of a file does not make its name durable: that is in the directory
             for root, _, _ in os.walk(self.path, topdown=False):
                 fsync_directory(root)
         for relative, file in self._files.items():
@@ -227,6 +228,7 @@ def staged_file(
     """
     with Stage(target, overwrite=overwrite, stage_in=stage_in, is_directory=False, is_lone=is_lone) as stage:
         with writing(stage.target):
+            # an flock belongs to the open file, which both descriptors share: closing the copy does not give it back
             file = StagedFile(os.dup(stage.descriptor), stage.target)
         try:
             yield file
@@ -294,11 +296,13 @@ class Stage:
         name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
         if self._is_lone:
             with writing(self._directory):
+                # only who publishes this name again looks for what a killed process has left under it
                 _remove_abandoned(self._directory, name)  # before the checks below, which may raise
         old = self._check_target()
         with writing(self._directory):
             if os.stat(self._directory).st_dev != os.stat(self.target.parent).st_dev:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            # between making the entry and locking it, another process may take it for abandoned and remove it
             while self.descriptor < 0:
                 self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
         try:
@@ -359,6 +363,7 @@ class Stage:
             try:
                 if self._is_lone:
                     fsync_directory(self.target.parent)
+                # the rename took a name out of the other directory, too
                 if self._directory != self.target.parent:
                     fsync_directory(self._directory)
             except OSError as error:
@@ -386,6 +391,7 @@ class Stage:
     def _abort(self) -> None:
         """Undo the move and remove the staged output; errors are ignored, since another one is being raised."""
         with contextlib.suppress(OSError):
+            # the error may have come before or after the move: what is open tells which name it has now
             if not self._is_final and is_same(self.descriptor, self.target):
                 if not os.path.lexists(self.path):
                     os.rename(self.target, self.path)
@@ -413,6 +419,7 @@ def _remove_abandoned(directory: Path, of: str | None = None) -> None:
         if path.is_symlink():
             continue
         with contextlib.suppress(OSError):
+            # O_NONBLOCK: somebody may have put a FIFO there, on which `open` would wait for a writer
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 # raises if the owner is alive; the name may have been given to another file before the lock

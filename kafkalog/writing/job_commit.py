@@ -205,6 +205,7 @@ def commit(
         if not partitions and record is None:
             remove_job(job)
             return True
+        # the lock of the log dir is shared within a process: only those of the partitions keep its other writers out
         with hold_partitions(area.log_dir / each.name for each in partitions):
             for each in partitions:
                 _check_unchanged(area.log_dir / each.name, each)

@@ -70,6 +70,7 @@ class PartitionStaging:
         with contextlib.ExitStack() as stack:
             stack.enter_context(hold_locks([path.parent]))
             check_log_dir(path.parent)
+            # never in the log dir: a broker stops at a directory there whose name is not a partition's
             stage_in = staging_directory(path, stage_in)
             if not os.path.lexists(path):
                 self.staged = stack.enter_context(staged_directory(path, stage_in=stage_in))
@@ -131,6 +132,8 @@ class PartitionStaging:
         known = None if existing is None or existing.leader_epochs is None else existing.leader_epochs.tolist()
         if merged and merged != known and (files.bases or leader_epochs):
             self._create(kf.LEADER_EPOCH_CHECKPOINT, encode_checkpoint(merged))
+            # before the segments: a broker drops epochs that begin beyond the log end, and after a clean shutdown adds
+            # none
             first.append(Move(kf.LEADER_EPOCH_CHECKPOINT, "put"))
         if topic_id is not None and (existing is None or existing.topic_id is None):
             self._create(kf.PARTITION_METADATA, encode_partition_metadata(topic_id))
@@ -142,6 +145,7 @@ class PartitionStaging:
         if existing is not None:
             self._groups.append(first)
             self._plan(files, existing)
+        # files of root's would take the log dir of a broker that runs as another user offline
         copy_ownership(self.staged.path, self.path.parent if existing is None else self.path)
 
     def close(self) -> None:
