@@ -37,17 +37,17 @@ def choose(
     `report` is called with the findings of a log dir, with files of partitions that are left out, and with partitions
     that cannot be opened. Without `report` the first partition that cannot be opened raises.
     """
+    tell = (lambda finding: None) if report is None else report
     if isinstance(opened, Segment):
         yield _named(opened.path.parent, [opened])
         return
     if isinstance(opened, Partition):
-        for finding in opened.findings if report is not None and opened.is_whole else ():
-            report(finding)
+        for finding in opened.findings if opened.is_whole else ():
+            tell(finding)
         yield Chosen(opened, None) if opened.is_whole else _named(opened.path, opened.segments)
         return
-    if report is not None:
-        for finding in opened.findings:
-            report(finding)
+    for finding in opened.findings:
+        tell(finding)
     for partition in partitions_of(opened, topics, partitions):
         try:
             if isinstance(partition, KafkalogError):
@@ -56,10 +56,10 @@ def choose(
         except KafkalogError as error:
             if report is None:
                 raise
-            report(error.to_finding())
+            tell(error.to_finding())
         else:
-            for finding in partition.findings if report is not None and partition.is_whole else ():
-                report(finding)
+            for finding in partition.findings if partition.is_whole else ():
+                tell(finding)
             yield one
 
 

@@ -131,7 +131,8 @@ def merge(
         _check_copies(group)
     if are_partitions and len(groups) > 1:
         names = " and ".join(sorted(map(str, groups)))
-        raise NotKafkaError(Reason.NOT_KAFKA, f"these are no copies of one partition: {names}", path=path)
+        last = list(groups.values())[-1][-1].path
+        raise NotKafkaError(Reason.NOT_KAFKA, f"these are no copies of one partition: {names}", path=last)
     target = Path("" if output is None else output)
     if not dry_run and os.path.lexists(target):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
