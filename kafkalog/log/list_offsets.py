@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import SidecarError
+from kafkalog.indexes.time_hints import position_of_younger
 from kafkalog.log.segment import Segment
 from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampSearch, parse_timestamps
 from kafkalog.records.batch_table import Window
@@ -131,8 +132,8 @@ class ListOffsets:
         self._log_end_offset, self._leader_epochs = log_end_offset, leader_epochs
         self._walks: dict[int, _Walk] = {}
 
-    def answer(self, timestamps: Any) -> npt.NDArray[np.void]:
-        """See `Partition.find_timestamps`."""
+    def answer(self, timestamps: Any, *, use_time_index: bool = False) -> npt.NDArray[np.void]:
+        """See `Partition.find_timestamps`; with `use_time_index` from where the time indexes say."""
         questions = parse_timestamps(timestamps)
         flat = questions.ravel()
         found = np.full(flat.size, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
@@ -142,7 +143,7 @@ class ListOffsets:
                 found[asked] = self.answer_named(name).found
         order = np.flatnonzero(flat >= 0)
         order = order[np.argsort(flat[order], kind="stable")]
-        found[order] = self.search(flat[order]).found
+        found[order] = self.search(flat[order], use_time_index=use_time_index).found
         return found.reshape(questions.shape)
 
     def segments(self) -> Sequence[Segment]:
@@ -169,7 +170,13 @@ class ListOffsets:
             return -1
         return int(epochs["epoch"][0 if name == EARLIEST else -1])
 
-    def search(self, timestamps: npt.NDArray[np.int64], on_visit: Callable[[Visit], None] | None = None) -> Answers:
+    def search(
+        self,
+        timestamps: npt.NDArray[np.int64],
+        on_visit: Callable[[Visit], None] | None = None,
+        *,
+        use_time_index: bool = False,
+    ) -> Answers:
         """The answers to sorted timestamps, none of them negative.
 
         Parameters
@@ -177,6 +184,8 @@ class ListOffsets:
         timestamps : int64[m]
         on_visit : callable, optional
             Called for each segment, in order.
+        use_time_index : bool
+            Whether to begin in each segment where its time index says; see `kafkalog.indexes.time_hints`.
 
         Raises
         ------
@@ -189,6 +198,8 @@ class ListOffsets:
             if done == timestamps.size:
                 break
             walk = self._walk(segment)
+            if use_time_index and not walk.is_whole:
+                walk = _walk_from(position_of_younger(segment, int(timestamps[done])), walk)
             n = 0
             if not walk.is_whole or walk.largest >= timestamps[done]:
                 search = TimestampSearch(
@@ -253,6 +264,11 @@ class ListOffsets:
         if walk is None or walk.identity != identity:
             walk = self._walks[segment.base_offset] = _Walk(identity, [0], [segment.base_offset - 1])
         return walk
+
+
+def _walk_from(position: int, walk: _Walk) -> _Walk:
+    """A walk from a position, before which all is older than what is searched: it is of no use to other searches."""
+    return walk if position <= walk.position[-1] else _Walk(walk.identity, [position], walk.previous_offset[:1])
 
 
 def _answers(answer: tuple[int, int, int], n: int = 1, segment: int = -1, position: int = -1) -> Answers:

@@ -22,7 +22,7 @@ from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, gap_finding, overlapping, start_finding
+from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, gap_finding, overlapping, start_findings
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
@@ -128,8 +128,8 @@ class Partition(ReadMethods):
         if given is None and self._known is None:
             given = self._checkpoint(kf.LOG_START_OFFSET_CHECKPOINT)
         first = self.segments[0].base_offset if self.segments else 0
-        if given is not None and given < first and not (self._known and self._known.is_planned):
-            self.findings.append(start_finding(str(self.path), given, first, kf.LOG_START_OFFSET_CHECKPOINT))
+        if given is not None and not (self._known and self._known.is_planned):
+            self.findings += start_findings(str(self.path), given, self.segments)
         return max(given or 0, first)
 
     @cached_property

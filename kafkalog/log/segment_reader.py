@@ -408,6 +408,28 @@ def _reaches(window: Window, end_offset: int) -> bool:
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
 
 
+def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[Finding]:
+    """The finding about a checkpointed log start offset that lies before the first segment, or behind the last."""
+    if not segments or start < segments[0].base_offset:
+        first = segments[0].base_offset if segments else 0
+        return [start_finding(path, start, first, kf.LOG_START_OFFSET_CHECKPOINT)] if start < first else []
+    if start <= segments[-1].base_offset:
+        return []
+    try:
+        end = segments[-1].next_offset
+    except KafkalogError:
+        return []  # which reading reports
+    if start <= end:
+        return []
+    detail = (
+        f"the checkpointed log start offset is {start}, and the log ends at {end}: all records count as deleted, and a"
+        " broker deletes them when it starts; they are still there, and read if deleted ones are included"
+    )
+    first = segments[0].base_offset
+    lost: dict[str, Any] = {"base_offset": first, "last_offset": end - 1, "n_records": end - first}
+    return [Finding(Reason.LOG_START_BEHIND_END, detail, path=path, certainty="at_most", **lost)]
+
+
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:
     """The finding about offsets before the first segment, which begins at `end`; `why` says what tells of them."""
     detail = f"the log begins at offset {end}, and {why} tells of {start}: what retention has deleted since, what is in"

@@ -20,7 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, Limits, ReadError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError, Reason
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange
@@ -184,6 +184,17 @@ class PartitionTail:
         """
         if self._watched is None or self._watched.has_changed():
             self._list()
+        try:
+            return self._known_end()
+        except ReadError:
+            listed = self._bases
+            self._list()
+            if self._bases == listed:
+                raise
+            return self._known_end()  # a broker rolled since the listing, and deleted what was the last segment
+
+    def _known_end(self) -> int:
+        """The end, as the segments that were listed have it."""
         self._advance()
         end = max(self._end, self.start)
         if self.watermark is not None:
@@ -220,7 +231,6 @@ class PartitionTail:
         try:
             status = os.stat(path)
         except OSError as error:
-            self._watched = None
             raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
         if self._active is None or self._active.base_offset != base:
             is_next = self._active is not None and self._end <= base
@@ -296,7 +306,11 @@ class _Transactions:
                     self._numbers[base] = len(self._paths)
                     self._paths.append(str(self._path / kf.segment_file_name(base)))
             self._bases, self._position = list(bases), position
-            self._learner.learn_more()
+            try:
+                self._learner.learn_more()
+            except KafkalogError:
+                self._position = -1  # so that the next call tries again
+                raise
         first = self._learner.first_open
         return end if first is None else min(first.first_offset, end)
 

@@ -89,8 +89,8 @@ def resolve(log_dir: LogDir, keys: Iterable[kf.TopicPartition], options: SourceO
         if options.ending.timestamps is None:
             if asked != LATEST:
                 end[key] = asked
-        elif (offset := log_dir[key].offset_for_timestamp(asked)) >= 0:
-            end[key] = int(offset)
+        elif (offset := _first_since(log_dir[key], asked, options)) >= 0:
+            end[key] = offset
     for key in keys:
         _check(log_dir[key], key, start, end, options)
     return Ranges(start, end)
@@ -107,13 +107,18 @@ def starting_offsets(
             if asked != EARLIEST:
                 start[key] = partition.log_end_offset if asked == LATEST else asked
             continue
-        offset = partition.offset_for_timestamp(asked)
+        offset = _first_since(partition, asked, options)
         if offset < 0:
             if not options.latest_without_match:
                 raise ValueError(f"No offset matched from request of topic-partition {key} and timestamp {asked}.")
             offset = partition.log_end_offset
-        start[key] = int(offset)
+        start[key] = offset
     return start
+
+
+def _first_since(partition: Partition, timestamp: int, options: SourceOptions) -> int:
+    """Return the offset of the first record at or after a time; -1 if there is none."""
+    return int(partition.list_offsets.answer(timestamp, use_time_index=options.use_time_index)["offset"])
 
 
 def _asked(bound: Bound, keys: list[kf.TopicPartition], position: str) -> dict[kf.TopicPartition, int]:

@@ -15,6 +15,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.indexes.time_hints import position_of_younger
 from kafkalog.log.segment import Segment
+from kafkalog.storage.source import PreadSource
 
 START = 1_700_000_000_000
 N_SEGMENTS, N_BATCHES = 4, 120
@@ -104,6 +105,33 @@ def test_the_records_are_those_that_all_headers_give(tmp_path: Path, seed: int, 
         assert found == expected, options
         fewer += least < most
     assert fewer >= 10
+
+
+@pytest.mark.parametrize("disorder", [0, 3_000, 100_000])
+def test_offsets_for_timestamps_are_those_that_all_headers_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disorder: int
+) -> None:
+    path, rng = make(tmp_path, 7, disorder=disorder), random.Random(disorder)
+    last = kafkalog.open_partition(path).log_end_offset
+    read: list[int] = []
+    window = PreadSource.window
+    monkeypatch.setattr(
+        PreadSource, "window", lambda self, begin, end: read.append(end - begin) or window(self, begin, end)
+    )
+    n_bytes = {True: 0, False: 0}
+    for _ in range(8):
+        stamps = [START + rng.randrange(-5, last + 5) * 1000 + rng.randrange(1000) for _ in range(rng.randrange(1, 4))]
+        found = []
+        for uses in (True, False):
+            read.clear()
+            found.append(kafkalog.open_partition(path).list_offsets.answer(stamps, use_time_index=uses).tolist())
+            n_bytes[uses] += sum(read)
+        assert found[0] == found[1], stamps
+        partition = kafkalog.open_partition(path)
+        for stamp in stamps:  # what one search walked is of use to the next only if it is whole
+            found[0] = partition.list_offsets.answer(stamp, use_time_index=rng.random() < 0.7).tolist()
+            assert found[0] == kafkalog.open_partition(path).find_timestamps(stamp).tolist()
+    assert n_bytes[True] < n_bytes[False]
 
 
 @pytest.mark.parametrize("seed", range(4))

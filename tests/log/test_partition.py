@@ -60,3 +60,25 @@ def test_a_swap_left_by_a_crash_counts_as_a_broker_would_count_it(log_dir_copy: 
     unfinished = directory / (first.name + ".cleaned")
     unfinished.touch()
     assert kafkalog.scan(directory).count_rows() < expected.num_rows
+
+
+@pytest.mark.parametrize("start", [82, 83])
+def test_a_log_start_offset_beyond_the_end_hides_no_record_without_a_word(
+    log_dir: Path, tmp_path: Path, start: int
+) -> None:
+    shutil.copytree(log_dir / "p-multi-2", tmp_path / "log" / "p-multi-2")
+    (tmp_path / "log" / "log-start-offset-checkpoint").write_text(f"0\n1\np-multi 2 {start}\n")
+    scan = kafkalog.scan(tmp_path / "log")
+    if start == 82:  # as after all records were deleted
+        assert scan.count_rows() == len(scan.findings) == 0
+        return
+    with pytest.warns(kafkalog.CorruptionWarning, match="log_start_behind_end"):
+        assert scan.count_rows() == 0
+    assert [(one.reason, one.n_records) for one in scan.findings] == [("log_start_behind_end", 82)]
+    assert kafkalog.scan(tmp_path / "log", include_deleted=True).count_rows() == 82
+    for saved, save in (("salvaged", kafkalog.salvage), ("merged", lambda path, **to: kafkalog.merge([path], **to))):
+        save(tmp_path / "log", output=tmp_path / saved)
+        assert kafkalog.scan(tmp_path / saved).count_rows() == 82
+    assert [one.reason for one in kafkalog.salvage(tmp_path / "log", dry_run=True).findings.rows] == [
+        "log_start_behind_end"
+    ]

@@ -97,6 +97,24 @@ def test_damage_with_intact_batches_behind_it_does_not_hold_up_what_follows(tmp_
     assert tail.ends() == {T0: 12}
 
 
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_segments_that_are_deleted_just_after_the_listing_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Any
+) -> None:
+    old = append(tmp_path, batch(0))
+    tail = follow(tmp_path, isolation_level=level)
+    assert tail.ends() == {T0: 4}
+    monkeypatch.setattr(tailing, "_PAUSE_SECONDS", 60)
+    append(tmp_path, batch(4), base=4)
+    append(tmp_path, batch(8), base=8)
+    old.unlink()
+    assert tail.ends() == {T0: 12}
+    assert tail.starts() == {T0: 4}
+    old.with_name(kf.segment_file_name(4)).unlink()
+    append(tmp_path, batch(12), base=8)
+    assert tail.ends() == {T0: 16}
+
+
 def test_new_segments_and_partitions_are_found_and_deleted_ones_leave(tmp_path: Path) -> None:
     append(tmp_path, batch(0))
     tail = follow(tmp_path)

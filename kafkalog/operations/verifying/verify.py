@@ -157,7 +157,7 @@ def verified_partition(
     """Check a partition across its segments, after each segment has been checked."""
     findings = Findings(limits.max_findings)
     for finding in partition.findings:
-        if finding.reason in (Reason.OFFSET_GAP, Reason.SEGMENT_MISSING):
+        if finding.reason in (Reason.OFFSET_GAP, Reason.SEGMENT_MISSING, Reason.LOG_START_BEHIND_END):
             continue  # what readers only note is checked below
         # harmless to a reader, but fatal to a broker at start-up
         is_fatal = finding.reason is Reason.UNKNOWN_FILE and kf.is_fatal_name(os.path.basename(finding.path or ""))

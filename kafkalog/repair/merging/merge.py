@@ -150,9 +150,11 @@ def merge(
             if staged is None:
                 continue
             merged.write(staged.path / str(name), limits)
-            start = max((one.log_start_offset for one in group if _has_start(one)), default=0)
+            # a start behind the end would hide all that was merged
+            end = merged.report.end_offset
+            start = max((one.log_start_offset for one in group if one.log_start_offset <= end), default=0)
             if start > merged.report.start_offset:
-                starts[name] = min(start, merged.report.end_offset)
+                starts[name] = start
         if staged is not None:
             write_report(staged, REPORT_NAME, report, starts)
     return report
@@ -168,11 +170,6 @@ def _check_copies(group: list[Partition]) -> None:
         (first, a), (second, b) = list(topic_ids.items())[:2]
         detail = f"its topic id is {second}, that of {a.path} is {first}: they are no copies of one partition"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=b.path)
-
-
-def _has_start(partition: Partition) -> bool:
-    """Whether a checkpoint has a log start offset behind the start of the first segment."""
-    return bool(partition.segments) and partition.log_start_offset > partition.segments[0].base_offset
 
 
 class _PartitionMerge:

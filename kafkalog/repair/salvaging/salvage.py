@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -195,11 +196,15 @@ def salvage_partition(
     name = partition.topic_partition or _NAMELESS
     salvaged = SalvagedPartition(str(partition.path), str(target / str(name)))
     segments = [one for one in partition.segments if only is None or one.base_offset in only]
+    start = partition.log_start_offset
+    for finding in partition.findings:
+        if finding.reason is Reason.LOG_START_BEHIND_END:
+            note(replace(finding, n_records=0, certainty="exact"))  # they are saved
     salvaged.start_offset = segments[0].base_offset if segments else 0
     _PartitionSalvage(partition, segments, salvaged, note, records, limits).run(staged, pool, threads, progress)
-    if staged is None or partition.log_start_offset <= salvaged.start_offset:
-        return salvaged, None
-    return salvaged, min(partition.log_start_offset, salvaged.end_offset)
+    # a start behind the end would hide all that was saved
+    is_inside = salvaged.start_offset < start <= salvaged.end_offset
+    return salvaged, start if staged is not None and is_inside else None
 
 
 def finish_output(
