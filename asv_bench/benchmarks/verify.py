@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
+from peers import Pass, compare, dump_tool
+from peers.java import JavaUnavailableError
 
 import kafkalog
 from kafkalog._kernels.crc import check_crcs
@@ -64,3 +67,42 @@ class Verify(CpuTimed):
         return self.size / best / 1e6
 
     track_mb_per_s.unit = "MB/s"
+
+
+class DeepAgainstDumpLogSegments:
+    """How many times the CPU seconds that DumpLogSegments --deep-iteration takes; the aim is 20."""
+
+    params = (["A", "B", "B-zstd", "V1"],)
+    param_names = ("shape",)
+    timeout = 600.0
+
+    def setup_cache(self) -> Segments:
+        return make_segments(self.params[0])
+
+    setup_cache.timeout = 600
+
+    def setup(self, segments: Segments, shape: str) -> None:
+        path = segments[shape].path
+
+        def ours() -> Pass:
+            start = time.process_time()
+            kafkalog.verify(Path(path).parent, threads=1, deep=True)
+            return Pass(time.process_time() - start, 0)
+
+        try:
+            tool = dump_tool.tool(path, "--deep-iteration")
+            self.sides = {"tool": tool, "startup": dump_tool.startup(), "deep": ours}
+        except JavaUnavailableError as problem:
+            raise NotImplementedError(str(problem)) from problem
+
+    def track_ratio(self, segments: Segments, shape: str) -> float:
+        best = compare(self.sides, 3)
+        return best["tool"] / best["deep"]
+
+    track_ratio.unit = "x"
+
+    def track_ratio_less_startup(self, segments: Segments, shape: str) -> float:
+        best = compare(self.sides, 3)
+        return (best["tool"] - best["startup"]) / best["deep"]
+
+    track_ratio_less_startup.unit = "x"

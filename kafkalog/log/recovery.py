@@ -236,26 +236,36 @@ class _Windows:
         return Window(window.data, window.start, batches[:row])
 
     def _unwatched(self, error: CorruptionError, position: int) -> Window | None:
-        """The batch at a position, if only its magic or its offset is wrong; None for other damage.
+        """The batch at a position, if only what its checksum does not cover is wrong with it; None for other damage.
 
-        The checksum of a v2 batch covers neither, and recovery accepts such a batch.
+        The checksum of a v2 batch covers neither its base offset nor its magic. Recovery accepts such a batch, as it
+        does one whose last offset lies before its first.
         """
-        if error.reason not in (Reason.BAD_MAGIC, Reason.OFFSET_ORDER):
+        if error.reason not in (Reason.BAD_MAGIC, Reason.OFFSET_ORDER, Reason.HEADER_INCONSISTENT):
             return None
         source = self._source
         head = source.window(position, min(position + _MAGIC_END, source.size))
         total = kf.LOG_OVERHEAD + int.from_bytes(head[8:12].tobytes(), "big", signed=True)
         if not _MAGIC_END <= total <= min(source.size - position, self._segment.limits.max_batch_bytes):
             return None
-        if error.reason is Reason.BAD_MAGIC and (head[16] > _JAVA_BYTE_MAX or total < kf.RECORD_BATCH_OVERHEAD):
+        # Kafka reads every magic above 2 as v2; Java reads a byte above 127 as negative, so as a v1 message
+        magic = int(head[16]) if head[16] < 2 else 1 if head[16] > _JAVA_BYTE_MAX else 2
+        if total < (kf.RECORD_BATCH_OVERHEAD if magic == 2 else _LEAST_BYTES):
             return None
         data: Bytes = source.window(position, position + total)
-        if error.reason is Reason.BAD_MAGIC:
-            data = data.copy()
-            data[16] = 2  # Kafka reads every magic above 2 as v2
-        for window in walk(BufferSource(data), limits=self._segment.limits):
-            window.batches.position[:] += position
-            return self._intact(Window(data, position, window.batches))
+        accepted = data.copy()
+        accepted[:8] = 0
+        accepted[16] = magic
+        if magic == 2:
+            accepted[23:27] = 0
+        for window in walk(BufferSource(accepted), limits=self._segment.limits):
+            batches = window.batches
+            offset, delta = (int.from_bytes(data[at : at + n].tobytes(), "big", signed=True) for at, n in _OFFSETS)
+            last = (offset + (delta if magic == 2 else 0) + 2**63) % 2**64 - 2**63
+            batches.position[:] += position
+            batches.base_offset[batches.base_offset >= 0] = offset
+            batches.last_offset[:] = last
+            return self._intact(Window(data, position, batches))
         return None
 
 
@@ -318,5 +328,7 @@ def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
 
 
 _MAGIC_END = 17
+_LEAST_BYTES = 26
+_OFFSETS = ((0, 8), (23, 4))  # where the base offset and the last offset's delta are
 _JAVA_BYTE_MAX = 127  # Java reads a larger byte as negative, so as a v0 or v1 message, whose checksum covers the magic
 _WINDOW_BEHIND_DAMAGE = 2**16

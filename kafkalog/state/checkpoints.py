@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import os
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ from kafkalog.errors import KafkalogError, Reason, SidecarError
 from kafkalog.storage.source import read_file
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_SPACE: Final = re.compile(r"[ \t\n\x0b\f\r]+")
 
 Pathish = str | os.PathLike[str]
 
@@ -51,19 +54,20 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
         raise _bad(path, 1, f"not UTF-8 text ({error.reason})") from error
     if not text:
         return []
-    lines = text.split("\n")
+    lines = _LINE_END.split(text)
     if lines[-1] == "":
         lines.pop()
-    if not lines or lines[0].strip() != "0":
+    if not lines or java_number(lines[0], 31) != 0:
         raise _bad(path, 1, f"version {lines[0][:40]!r} where 0 is expected")
-    if len(lines) < 2 or not lines[1].strip().isdecimal() or len(lines[1].strip()) > _MOST_DIGITS:
+    n_entries = java_number(lines[1], 31) if len(lines) > 1 else None
+    if n_entries is None or n_entries < 0:
         raise _bad(path, 2, "the number of entries is expected")
-    entries = [line.split() for line in lines[2:]]
+    entries = [java_fields(line) for line in lines[2:]]
     for number, entry in enumerate(entries, 3):
         if len(entry) != n_fields:
             raise _bad(path, number, f"{len(entry)} fields where {n_fields} are expected")
-    if len(entries) != int(lines[1]):
-        raise _bad(path, 2, f"{lines[1].strip()} entries are announced, {len(entries)} are there")
+    if len(entries) != n_entries:
+        raise _bad(path, 2, f"{n_entries} entries are announced, {len(entries)} are there")
     return entries
 
 
@@ -193,10 +197,26 @@ def parse_topic_id(topic_id: str | bytes | uuid.UUID) -> str:
 
 
 def _integer(path: Pathish, line: int, text: str, bits: int) -> int:
-    digits = text[1:] if text[:1] in "+-" else text
-    if not digits.isdecimal() or len(digits) > _MOST_DIGITS or not -(2**bits) <= int(text) < 2**bits:
+    number = java_number(text, bits)
+    if number is None:
         raise _bad(path, line, f"{text[:40]!r} where a number is expected")
+    return number
+
+
+def java_number(text: str, bits: int) -> int | None:
+    """A number as Java parses it, None if it is not one or has more bits."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isdecimal() or len(digits) > _MOST_DIGITS or not -(2**bits) <= int(text) < 2**bits:
+        return None
     return int(text)
+
+
+def java_fields(line: str, separator: re.Pattern[str] = _SPACE) -> list[str]:
+    """The fields of a line as Java splits it: a separator in front makes an empty one, those at the end do not."""
+    fields = separator.split(line)
+    while len(fields) > 1 and not fields[-1]:
+        fields.pop()
+    return fields
 
 
 _MOST_DIGITS = 40  # leading zeros are allowed, but Python is slow at parsing thousands of digits, or raises

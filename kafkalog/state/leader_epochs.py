@@ -95,6 +95,16 @@ class LeaderEpochs:
             self._entries.pop()
         self._entries.append((epoch, start_offset))
 
+    @property
+    def latest(self) -> int:
+        """The last epoch; -1 if there is none."""
+        return self._entries[-1][0] if self._entries else UNDEFINED
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Remove epochs that begin at or behind an offset."""
+        while self._entries and self._entries[-1][1] >= offset:
+            self._entries.pop()
+
     def truncate_from_start(self, offset: int) -> None:
         """Remove epochs that end below a log start offset; the epoch current at the offset then begins there."""
         self._entries = truncate_from_start(self._entries, offset)

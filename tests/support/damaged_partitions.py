@@ -29,8 +29,8 @@ MAX_LOG_BYTES = 100_000
 KEPT_SIDECAR_BYTES = 4096
 """Of preallocated indexes: what is used of them, and some zeros."""
 
-_HEADER_FIELDS = ((0, 8), (8, 4), (12, 4), (16, 1), (17, 4), (21, 2), (23, 4), (27, 8), (35, 8), (43, 8), (51, 2))
-_HEADER_FIELDS += ((53, 4), (57, 4))
+HEADER_FIELDS = ((0, 8), (8, 4), (12, 4), (16, 1), (17, 4), (21, 2), (23, 4), (27, 8), (35, 8), (43, 8), (51, 2))
+HEADER_FIELDS += ((53, 4), (57, 4))
 _ENTRY_FIELDS = {
     ".index": (4, 4),
     ".timeindex": (8, 4),
@@ -83,7 +83,8 @@ def _integer(rng: np.random.Generator, width: int, old: int) -> bytes:
     return (value & (1 << 8 * width) - 1).to_bytes(width, "big")
 
 
-def _field(rng: np.random.Generator, data: bytes, at: int, width: int) -> bytes:
+def changed_field(rng: np.random.Generator, data: bytes, at: int, width: int) -> bytes:
+    """The data with another number in a field."""
     old = int.from_bytes(data[at : at + width], "big", signed=True)
     return data[:at] + _integer(rng, width, old) + data[at + width :]
 
@@ -117,9 +118,9 @@ def _batch_changed(rng: np.random.Generator, batch: bytes) -> bytes:
     """One batch: a field of its header, or what is under the checksum and the compression."""
     pick = int(rng.integers(0, 6))
     if pick < 3:
-        fields = [(at, width) for at, width in _HEADER_FIELDS if at + width <= len(batch)]
+        fields = [(at, width) for at, width in HEADER_FIELDS if at + width <= len(batch)]
         for _ in range(int(rng.integers(1, 3))):
-            batch = _field(rng, batch, *fields[int(rng.integers(0, len(fields)))])
+            batch = changed_field(rng, batch, *fields[int(rng.integers(0, len(fields)))])
         if rng.random() < 0.6:
             size = batch[8:12]
             batch = repaired(batch)
@@ -128,7 +129,7 @@ def _batch_changed(rng: np.random.Generator, batch: bytes) -> bytes:
         return batch
     if pick == 3:
         fields = [(at, width) for at, width in ((18, 8), (26, 8), (34, 4)) if at + width <= len(batch)]
-        return repaired(_field(rng, batch, *fields[int(rng.integers(0, len(fields)))]) if fields else batch)
+        return repaired(changed_field(rng, batch, *fields[int(rng.integers(0, len(fields)))]) if fields else batch)
     level = [*LEVELS][int(rng.integers(0, len(LEVELS)))]
     try:
         seed = make_seed(batch)
@@ -184,7 +185,7 @@ def _entries_changed(rng: np.random.Generator, data: bytes, suffix: str) -> byte
         pick = int(rng.integers(0, 5))
         if pick < 3:
             number = int(rng.integers(0, len(widths)))
-            data = _field(rng, data, entry + sum(widths[:number]), widths[number])
+            data = changed_field(rng, data, entry + sum(widths[:number]), widths[number])
         elif pick == 3:
             data = data[: entry + size] + data[entry:]
         else:

@@ -48,6 +48,7 @@ class ProducerReplay:
         self.snapshots: dict[int, npt.NDArray[np.void]] = {}
         self._log_start_offset, self._now, self._expiration = log_start_offset, now_ms, expiration_ms
         self._newest, self._limits = newest, limits
+        self._end: tuple[int, ProducerState] | None = None
 
     def feed(self, found: RecoveredSegment) -> npt.NDArray[np.void]:
         """Replay a segment.
@@ -67,6 +68,7 @@ class ProducerReplay:
             ended.append(state.update(batches, log_position=batches.base_offset, coordinator_epoch=coordinator_epoch))
         if found.map_end_offset > last_snapshot:
             self._take(found.map_end_offset, state)
+        self._end = found.map_end_offset, state
         return aborted_entries(np.concatenate(ended))
 
     def finish(self, base_offsets: list[int], log_end_offset: int) -> dict[int, npt.NDArray[np.void]]:
@@ -90,6 +92,10 @@ class ProducerReplay:
     def _load(self, offset: int) -> tuple[ProducerState, int]:
         """The state of the newest snapshot at or below an offset, and the snapshot's offset."""
         usable = [at for at in self.snapshots if self._log_start_offset < at <= offset]
+        if self._end is not None and self._end[0] > offset not in usable:
+            # the segment before claims to end behind it: a broker drops that snapshot, and replays the segment again
+            self.snapshots.pop(self._end[0], None)
+            return self._end[1], max(usable, default=self._log_start_offset)
         snapshot = ProducerSnapshot(max(usable), self.snapshots[max(usable)]) if usable else self._newest
         if not offset or snapshot is None:
             return ProducerState(limits=self._limits), self._log_start_offset if offset else 0

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, SidecarError
+from kafkalog.errors import KafkalogError, ReadError, SidecarError
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint, read_properties
 
 
@@ -35,6 +35,8 @@ def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: b
         read_offset_checkpoint(root / kf.LOG_START_OFFSET_CHECKPOINT)
     except SidecarError:
         files[kf.LOG_START_OFFSET_CHECKPOINT] = encode_offset_checkpoint({})  # a broker goes on without, too
+    except ReadError:
+        pass  # it is no file
     if is_clean:
         files[kf.CLEAN_SHUTDOWN_FILE] = clean_shutdown_marker(root)
     return files
@@ -47,5 +49,8 @@ def clean_shutdown_marker(root: Path) -> bytes:
     can tell that the replica lost nothing. That cannot be said of a recovered one, so no epoch is named.
     Source: CleanShutdownFileHandler, BrokerServer.startup, Kafka 4.3.
     """
-    properties = read_properties(root / kf.META_PROPERTIES) or {}
+    try:
+        properties = read_properties(root / kf.META_PROPERTIES) or {}
+    except KafkalogError:
+        properties = {}  # a broker does not start with it, as preflight says
     return b"" if properties.get("version") == "0" else b'{"version":0,"brokerEpoch":-1}'

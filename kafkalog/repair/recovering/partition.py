@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
-from kafkalog.log.recovery import RecoveredSegment
+from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
@@ -18,7 +18,8 @@ from kafkalog.operations.rebuilding.report import RebuiltFile
 from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
-from kafkalog.repair.startup.load_plan import LoadPlan
+from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem
+from kafkalog.repair.startup.small_files import topic_id_exception
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 
@@ -36,6 +37,10 @@ class PartitionRecovery:
     files: list[RebuiltFile] = field(default_factory=list)
     epochs_below: int | None = None
     """Leader epochs that begin from this offset on are dropped."""
+    written: set[str] = field(default_factory=set)
+    """Names of derived files that were built anew, changed or not."""
+    removed_segments: set[int] = field(default_factory=set)
+    """Base offsets."""
     unwritten: str = ""
     """Why an index was not written, if one was not."""
     gaps: list[Finding] = field(default_factory=list)
@@ -43,6 +48,7 @@ class PartitionRecovery:
 
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file of this partition."""
+        self.written.add(final_name(path.name))
         self.output.write(final_name(path.name), data)
 
     def finish(self) -> RecoveredPartition:
@@ -54,7 +60,7 @@ class PartitionRecovery:
             A file cannot be read or written; nothing is changed.
         """
         report = self._empty_report()
-        problem = self._problem()
+        problem = self.problem()
         if problem:
             report.error = problem
             self.output.abandon()
@@ -69,7 +75,7 @@ class PartitionRecovery:
         return report
 
     def wipe(self) -> RecoveredPartition:
-        """Delete all segments, and begin an empty log at the checkpointed log start offset, which lies above them.
+        """Delete all segments, if there are any, and begin an empty log at the checkpointed log start offset.
 
         Source: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd, Kafka 4.3.
         """
@@ -79,6 +85,7 @@ class PartitionRecovery:
             report.segments.append(_row(segment, "deleted", 0))
             self._remove_segment(segment)
         report.log_start_offset = report.log_end_offset = start
+        self.removed_segments.add(start)
         for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES[:2]):
             self.output.write(kf.segment_file_name(start, suffix), b"")
         for name in self.plan.files.names:
@@ -86,8 +93,11 @@ class PartitionRecovery:
                 self._remove(report, name, "the log is emptied")
         epochs = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
         if epochs.exists():
-            found = leader_epochs.truncate_from_start(self._known_epochs(2**63 - 1), start)
-            self.output.write(epochs.name, encode_checkpoint(found))
+            # those of segments that are deleted go with them
+            known = leader_epochs.LeaderEpochs() if self.plan.bases else self._known_epochs()
+            known.truncate_from_end(start)
+            known.truncate_from_start(start)
+            self.output.write(epochs.name, encode_checkpoint(known.entries.tolist()))
         self._apply_names(report)
         self.output.commit()
         return report
@@ -100,14 +110,27 @@ class PartitionRecovery:
         report.log_end_offset = report.log_start_offset
         return report
 
-    def _problem(self) -> str:
+    def problem(self) -> str:
         """Why the partition cannot be recovered; "" if it can."""
         if self.plan.files.problem or self.unwritten:
             return self.plan.files.problem or self.unwritten
+        exception = topic_id_exception(self.plan.path, "4.3")
+        if exception is not None:
+            return f"{exception.path}: {exception.detail}: a broker does not start with it; move it away"
+        for segment in self.plan.partition.segments:
+            why = transaction_index_problem(segment) if segment.sidecar_path(kf.INDEX_SUFFIX).exists() else ""
+            if why:
+                return f"{segment.path}: {why}: a broker does not start with it; move the index away"
+        problem = self._problem_behind_a_cut()
+        if problem:
+            return problem
         for work in [*self.lone, *([] if self.main is None else [self.main])]:
             last = work.found[-1] if work.found else None
-            if last is not None and last.finding is not None and last.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
-                return str(last.finding)
+            for one in work.found:
+                if one.finding is not None and one.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+                    return str(one.finding)
+                if one.is_emptied and one.segment.base_offset in (*self.plan.lone, *self.plan.cut_before):
+                    return f"{one.finding}; without its offset index it is not emptied: a broker does not start"
             if work.is_stopped and (last is None or not (last.is_cut or last.is_emptied)):
                 return "a segment cannot be read to its end: see the findings"
             wanted = work.only or {segment.base_offset for segment in work.partition.segments}
@@ -116,6 +139,17 @@ class PartitionRecovery:
                     f"{last.segment.path.name} is damaged below the recovery point, and there is no producer snapshot"
                     " behind it: recover all segments (all_segments, --all)"
                 )
+        return ""
+
+    def _problem_behind_a_cut(self) -> str:
+        """Why a segment that goes cannot be recovered, which a broker does first where its index is missing."""
+        read = [] if self.main is None else [one.segment.base_offset for one in self.main.found]
+        for segment in self.plan.partition.segments if read else ():
+            if segment.base_offset in self.plan.cut_before and segment.base_offset > read[-1]:
+                found = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False)
+                reasons = (Reason.OFFSET_OUTSIDE_SEGMENT, Reason.OFFSET_ORDER)
+                if found.finding is not None and found.finding.reason in reasons:
+                    return str(found.finding)
         return ""
 
     def _cut_logs(self, report: RecoveredPartition) -> None:
@@ -154,6 +188,7 @@ class PartitionRecovery:
         return SegmentRecovery(name, segment.base_offset, action, segment.size_in_bytes, n_bytes, found.finding)
 
     def _remove_segment(self, segment: Segment) -> None:
+        self.removed_segments.add(segment.base_offset)
         there = set(self.plan.files.names)
         for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES):
             name = segment.path.name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
@@ -187,17 +222,16 @@ class PartitionRecovery:
         assert self.main is not None
         only = self.main.only
         recovered = [one for one in self.main.found if only is None or one.segment.base_offset in only]
-        found = leader_epochs.epochs_of(one.epochs for one in recovered)
         path = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
-        try:
-            existing = read_leader_epochs(path)
-        except KafkalogError:
-            existing = None  # a broker cannot read it either: it starts without
-        covered_to = max((one.map_end_offset for one in recovered if one.epochs), default=0)
-        merged = leader_epochs.merge(existing, found, log_end_offset, covered_to=covered_to)
-        if self.epochs_below is not None:
-            merged = [one for one in merged if one[1] < self.epochs_below]
-        merged = leader_epochs.truncate_from_start(merged, self.plan.partition.log_start_offset)
+        epochs = self._known_epochs()
+        for epoch, start in (one for found in recovered for one in found.epochs):
+            if epoch > epochs.latest:
+                epochs.assign(epoch, start)
+        # one that would begin at the end has no record: recovery drops it
+        end = log_end_offset if self.epochs_below is None else min(log_end_offset, self.epochs_below)
+        epochs.truncate_from_end(end)
+        epochs.truncate_from_start(self.plan.log_start)
+        merged = epochs.entries.tolist()
         data = encode_checkpoint(merged)
         old = old_content(path)
         if (merged or path.exists()) and old != data:
@@ -205,20 +239,21 @@ class PartitionRecovery:
             row = RebuiltFile(str(path), "epochs", len(merged), len(data), "changed" if path.exists() else "new")
             self.files.append(row)
 
-    def _known_epochs(self, log_end_offset: int) -> leader_epochs.Epochs:
+    def _known_epochs(self) -> leader_epochs.LeaderEpochs:
         try:
-            existing = read_leader_epochs(self.plan.path / kf.LEADER_EPOCH_CHECKPOINT)
-        except KafkalogError:
-            return []
-        return leader_epochs.merge(existing, [], log_end_offset)
+            return leader_epochs.LeaderEpochs(read_leader_epochs(self.plan.path / kf.LEADER_EPOCH_CHECKPOINT))
+        except KafkalogError:  # a broker cannot read it either
+            return leader_epochs.LeaderEpochs()
 
     def _apply_names(self, report: RecoveredPartition) -> None:
         """Remove and rename the files that a broker removes and renames by their names."""
         for name, why in self.plan.files.removed.items():
-            self._remove(report, name, why)
+            if name not in self.written:  # one of an old segment may be made anew
+                self._remove(report, name, why)
         for name, new in self.plan.files.renamed.items():
             # an index that was built anew is written under the new name already
-            if not new.endswith(kf.LOG_SUFFIX) and not any(Path(file.path).name == name for file in self.files):
+            is_made = new.endswith(kf.LOG_SUFFIX) or any(Path(file.path).name == name for file in self.files)
+            if not is_made and kf.parse_base_offset(new) not in self.removed_segments:
                 self.output.copy(self.plan.path / name, new)
             self.output.remove(name)
 

@@ -242,7 +242,7 @@ class RecoveryRun(Target):
         """The work on the segments that are recovered; partitions without any are finished here."""
         for plan in plans:
             one = PartitionRecovery(plan, self._make_output(plan))
-            if self._ends_below_start(plan):
+            if not one.problem() and self._begins_anew(plan):
                 self._add(one.wipe())
                 continue
             kinds = frozenset(KINDS) - {"epochs"}  # those also depend on where the log ends
@@ -267,23 +267,25 @@ class RecoveryRun(Target):
                 self._waiting.append((one, number == len(works)))
                 yield work
 
-    def _ends_below_start(self, plan: LoadPlan) -> bool:
-        """Whether the log ends below its checkpointed start once it is recovered."""
-        bases = plan.bases
-        if not bases or plan.log_start <= bases[-1]:
-            return False
+    def _begins_anew(self, plan: LoadPlan) -> bool:
+        """Whether the log has no segment, or ends below its checkpointed start once it is recovered."""
+        if plan.unflushed_from is None:
+            return not plan.bases and plan.partition.kind != "delete"
         interval = self._interval
         if interval is None:
             interval = index_interval(plan.partition, None).n_bytes
         end = 0
         for segment in plan.partition.segments:
-            if segment not in plan.recovered:
-                end = bases[-1]
+            if segment.base_offset >= plan.log_start:
+                return False
+            if segment.base_offset < plan.unflushed_from:
                 continue
             if self._read is not None:
                 found = self._read(segment, interval, False)
             else:
                 found = recover_segment(segment, interval, with_producers=False)
+            if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+                return False  # the broker splits it, or dies of it
             end = found.next_offset
             if (found.is_cut and segment.base_offset not in plan.cut_before) or found.is_emptied:
                 break
@@ -299,6 +301,7 @@ class RecoveryRun(Target):
         """Take a derived file whose content is right; it may have to be renamed."""
         if path.name.endswith(kf.SWAP_SUFFIX):
             self.put(path, data)
+        self._by_path[path.parent].written.add(path.name)
 
     def sync(self) -> None:
         """Take the end of a piece of work; with the last one, its partition is finished."""
@@ -348,7 +351,7 @@ def finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
     written = root_files(root, _ends(report), is_clean=report.is_clean)
     if placed.staged is not None:
         for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
-            if entry.is_file() and entry.name not in _NOT_COPIED and entry.name not in written:
+            if os.path.isfile(entry) and entry.name not in _NOT_COPIED and entry.name not in written:
                 copy_file(Path(entry.path), placed.staged, entry.name)
     for name, data in written.items():
         placed.put(name, data)

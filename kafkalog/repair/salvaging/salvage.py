@@ -157,7 +157,7 @@ def begin_salvage(
         raise ValueError("say where to: output=, or dry_run=True")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     chosen = list(choose(opened, topics, partitions, report.findings.add))
-    target = Path(os.devnull if output is None else output)
+    target = Path() if output is None else Path(output)
     if chosen:
         check_paths(opened, chosen, output=output, dry_run=dry_run)
         if not dry_run and os.path.lexists(target):

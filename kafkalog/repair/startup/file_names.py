@@ -13,8 +13,10 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
+from kafkalog.log.recovery import recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
+from kafkalog.repair.startup.log_end import CorruptRecord, next_offset
 
 _RAFT_SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
@@ -32,7 +34,7 @@ class FileNames:
     """Files that it deletes, and why."""
     renamed: dict[str, str] = field(default_factory=dict)
     """`.swap` files that it renames, and their new names."""
-    bad_swaps: list[KafkalogError] = field(default_factory=list)
+    bad_swaps: list[str] = field(default_factory=list)
     """`.swap` segments whose end cannot be read."""
 
     @property
@@ -40,15 +42,17 @@ class FileNames:
         """Why a broker cannot load the partition, whatever the segments hold; "" if nothing is in the way."""
         if self.fatal:
             return f"{self.fatal[0]}: not named after an offset, so that a broker does not start; move it away"
-        return str(self.bad_swaps[0]) if self.bad_swaps else ""
+        return self.bad_swaps[0] if self.bad_swaps else ""
 
     def after(self) -> set[str]:
         """Names of the files that are there afterwards."""
         return {self.renamed.get(name, name) for name in self.names if name not in self.removed}
 
 
-def file_names(directory: Path) -> FileNames:
+def file_names(directory: Path, broker: str = "4.3") -> FileNames:
     """List what a broker does with the files of a partition before it loads the segments.
+
+    2.8 recovers a `.swap` segment, and cuts it if it is damaged; 4.3 renames it.
 
     Raises
     ------
@@ -61,13 +65,13 @@ def file_names(directory: Path) -> FileNames:
     """
     try:
         with os.scandir(directory) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_file())
+            names = sorted(entry.name for entry in entries if os.path.isfile(entry))
     except OSError as error:
         raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=directory) from error
     found = FileNames(names)
     found.fatal = [name for name in names if kf.is_fatal_name(name)]
     swaps = _take_leftovers(found)
-    _complete_swaps(directory, found, swaps)
+    _complete_swaps(directory, found, swaps, broker)
     there = found.after()
     for name in names:
         if name.endswith(INDEX_SUFFIXES) and name not in found.removed:
@@ -85,7 +89,7 @@ def partition_directories(root: Path) -> Iterator[Path | Finding]:
     """
     try:
         with os.scandir(root) as entries:
-            found = sorted((entry.name, entry.is_symlink()) for entry in entries if entry.is_dir())
+            found = sorted((entry.name, entry.is_symlink()) for entry in entries if os.path.isdir(entry))
     except OSError as error:
         raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error
     for name, is_link in found:
@@ -120,7 +124,7 @@ def _take_leftovers(found: FileNames) -> list[str]:
     return swaps
 
 
-def _complete_swaps(directory: Path, found: FileNames, swaps: list[str]) -> None:
+def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker: str) -> None:
     """Note the renames of `.swap` files, and the deletion of what they replace."""
     start, stop = 2**63, -(2**63)
     for name in swaps:
@@ -128,9 +132,13 @@ def _complete_swaps(directory: Path, found: FileNames, swaps: list[str]) -> None
         if base is None or not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX):
             continue
         try:
-            end = Segment(directory / name, is_last=False).next_offset
-        except KafkalogError as error:
-            found.bad_swaps.append(error)
+            segment = Segment(directory / name, is_last=False)
+            if broker == "2.8":
+                end = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False).next_offset
+            else:
+                end = next_offset(segment)
+        except (CorruptRecord, KafkalogError) as error:
+            found.bad_swaps.append(f"{name}: {error}")
             end = base
         start, stop = min(start, base), max(stop, end)
     for name in found.names:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, ReadError, SidecarError
 from kafkalog.log.partition import Partition
@@ -58,6 +60,7 @@ class LoadPlan:
         Whether all segments are recovered, whatever the checkpoint says.
     is_clean : bool
         Whether the log dir was shut down cleanly, so that only segments without an index are recovered.
+    broker : {"4.3", "2.8"}
 
     Attributes
     ----------
@@ -74,6 +77,7 @@ class LoadPlan:
         *,
         ignores_recovery_point: bool = False,
         is_clean: bool = False,
+        broker: str = "4.3",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.path = path
@@ -87,8 +91,35 @@ class LoadPlan:
         self.recovery_point = 0
         if known and key is not None and not ignores_recovery_point:
             self.recovery_point = max(offsets.recovery_points.get(key, 0), 0)
-        self.files: FileNames = file_names(path)
+        self.broker = broker
+        self.files: FileNames = file_names(path, broker)
         self.partition = Partition(path, log_start_offset=self.log_start, limits=limits)
+        self.partition.segments = self._segments(limits)
+
+    def _segments(self, limits: Limits) -> list[Segment]:
+        """The segments that a broker loads: regular files, `.swap` files in place of others.
+
+        Source: LogLoader.loadSegmentFiles, Kafka 4.3.
+        """
+        files = self.files
+        replaced = {*files.removed, *files.renamed.values()}
+        logs = {
+            kf.parse_base_offset(name): name
+            for name in files.names
+            if files.renamed.get(name, name).endswith(kf.LOG_SUFFIX) and name not in replaced
+        }
+        bases = sorted(base for base in logs if base is not None)
+        key = self.partition.topic_partition
+        return [
+            Segment(
+                self.path / logs[base],
+                limits=limits,
+                is_last=base == bases[-1],
+                topic_partition=key,
+                must_open=False,  # one unreadable segment must not hide the others
+            )
+            for base in bases
+        ]
 
     @property
     def bases(self) -> list[int]:
@@ -117,7 +148,7 @@ class LoadPlan:
         for segment in self.partition.segments:
             if self.unflushed_from is not None and segment.base_offset >= self.unflushed_from:
                 break
-            why = why_recovered(segment)
+            why = why_recovered(segment, self.broker)
             if why:
                 found[segment.base_offset] = why
         return found
@@ -131,7 +162,7 @@ class LoadPlan:
         """
         start = self.unflushed_from
         found = (one for one in self.partition.segments if start is not None and one.base_offset >= start)
-        return frozenset(one.base_offset for one in found if why_recovered(one))
+        return frozenset(one.base_offset for one in found if why_recovered(one, self.broker))
 
     @property
     def recovered(self) -> list[Segment]:
@@ -144,9 +175,31 @@ class LoadPlan:
         ]
 
 
-def why_recovered(segment: Segment) -> str:
+def transaction_index_problem(segment: Segment) -> str:
+    """Why a broker that loads a segment dies of its transaction index; "" if it does not.
+
+    Source: TransactionIndex.sanityCheck, TransactionIndex.iterable, Kafka 4.3.
+    """
+    try:
+        data = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).read_bytes()
+    except OSError:
+        return ""
+    size = kf.TRANSACTION_INDEX_DTYPE.itemsize
+    for entry in np.frombuffer(data[: len(data) // size * size], kf.TRANSACTION_INDEX_DTYPE):
+        if entry["version"] > 0:
+            return f"an entry of the transaction index has version {entry['version']}"
+        if entry["last_offset"] < segment.base_offset:
+            break  # it is built anew
+    return ""
+
+
+def why_recovered(segment: Segment, broker: str = "4.3") -> str:
     """Why a broker recovers a segment even though it may be on disk; "" if it does not."""
-    if not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
+    is_swap = segment.path.name.endswith(kf.SWAP_SUFFIX)
+    if is_swap and broker == "2.8":
+        return "it is a .swap"
+    # a broker that looks for the end of a .swap creates the index
+    if not is_swap and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
         return "its offset index is missing"
     path = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX)
     if not path.exists():

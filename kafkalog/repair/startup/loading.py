@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kafkalog import format as kf
 from kafkalog.errors import Findings, KafkalogError, Reason
@@ -14,14 +15,15 @@ from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, SegmentForecast
-from kafkalog.repair.startup.load_plan import LoadPlan, why_recovered
-from kafkalog.repair.startup.log_end import CorruptRecord, is_walkable, next_offset
+from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem, why_recovered
+from kafkalog.repair.startup.log_end import CorruptRecord, end_behind, is_walkable, next_offset
 from kafkalog.repair.startup.settings import Cluster, expire
+from kafkalog.repair.startup.small_files import epochs_exception, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import read_snapshot
 
 
-@dataclass(slots=True)
+@dataclass
 class PartitionLoading:
     """The load of one partition."""
 
@@ -55,6 +57,9 @@ class PartitionLoading:
             self._dies("NumberFormatException", name, "its name is not an offset")
         for error in plan.files.bad_swaps:
             self._dies("CorruptRecordException", "", str(error))
+        epochs = epochs_exception(plan.path, self.broker)
+        if epochs is not None:  # it comes before all others
+            row.exceptions.insert(0, epochs)
         try:
             self._load()
         except CorruptRecord as error:
@@ -68,8 +73,9 @@ class PartitionLoading:
     def _load(self) -> None:
         segments = self.plan.partition.segments
         self._note_end_before(segments)
-        rows = [self._segment_row(segment) for segment in segments]
-        self.row.segments = rows
+        rows = self.row.segments
+        for segment in segments:
+            rows.append(self._segment_row(segment))
         if self.plan.partition.kind == "delete":
             return  # only waits for its deletion
         self._recover_unflushed(segments, rows)
@@ -85,7 +91,7 @@ class PartitionLoading:
             )
             end = self.plan.log_start
         self.row.log_end_offset = end
-        self._check_producers(segments[: last + 1], rows, end)
+        self._check_producers(end)
         config = self.cluster.config(self.plan.partition)
         if config is not None:
             left = [(one, row) for one, row in zip(segments, rows, strict=True) if row.action != "deleted"]
@@ -125,7 +131,11 @@ class PartitionLoading:
         row = SegmentForecast(name, segment.base_offset, "kept", segment.size_in_bytes, segment.size_in_bytes)
         if not segment.sidecar_path(kf.TIME_INDEX_SUFFIX).exists():
             row.indexes[kf.TIME_INDEX_SUFFIX] = "created empty"
-        if why_recovered(segment):
+        has_index = segment.sidecar_path(kf.INDEX_SUFFIX).exists()
+        problem = transaction_index_problem(segment) if has_index else ""
+        if problem:
+            self._dies("KafkaException", segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).name, problem)
+        elif why_recovered(segment, self.broker):
             self._recover(segment, row, is_first_pass=True)
         return row
 
@@ -155,7 +165,9 @@ class PartitionLoading:
 
     def _recover(self, segment: Segment, row: SegmentForecast, *, is_first_pass: bool) -> None:
         """Source: LogLoader.recoverSegment, LogSegment.recover, Kafka 4.3."""
+        self._replay(segment.base_offset, self.plan.log_start)
         found = self._recovered(segment)
+        self._snapshots[found.map_end_offset] = ""
         row.indexes = dict.fromkeys(INDEX_SUFFIXES[:2], "rebuilt")
         if segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists():
             row.indexes[kf.TRANSACTION_INDEX_SUFFIX] = "rebuilt"
@@ -181,22 +193,18 @@ class PartitionLoading:
         found.drop_entries()
 
     def _outside(self, segment: Segment, row: SegmentForecast, found: RecoveredSegment) -> None:
-        """An offset that no index entry can hold: the broker splits the segment, if only its end is that far away."""
-        assert found.finding is not None
-        position = found.finding.position or 0
-        with segment.open() as source:
-            head = source.window(position, min(position + 27, source.size)).tobytes()
-            length = found.finding.length or 0
-            is_last = position + length >= source.size
-        offset = int.from_bytes(head[:8], "big", signed=True)
-        if offset >= segment.base_offset and is_last:
-            row.action = "split"
-            delta = int.from_bytes(head[23:27], "big", signed=True) if head[16] > 1 else 0
-            self._split_end = offset + delta + 1
-            self.row.remarks.append(f"{row.name} is split: its last batch has offset {offset}")
-        else:
-            detail = f"offset {offset} at {position} is in no segment that begins at {segment.base_offset}"
+        """Where an offset is that no index entry can hold, the broker splits the segment, if its end is that far away.
+
+        Source: LogLoader.retryOnOffsetOverflow, LocalLog.splitOverflowedSegment, LogSegment.hasOverflow, Kafka 4.3.
+        """
+        end = end_behind(segment, found.offset_entries)
+        if 0 <= end - 1 - segment.base_offset < 2**31 or end <= segment.base_offset:
+            assert found.finding is not None
+            detail = f"the batch at {found.finding.position} is in no segment that begins at {segment.base_offset}"
             self._dies("IllegalArgumentException", row.name, detail)
+        else:
+            row.action, self._split_end = "split", end
+            self.row.remarks.append(f"{row.name} is split: its last batch ends at {end - 1}")
 
     def _log_end(self, segment: Segment, row: SegmentForecast) -> int:
         if row.action == "kept":
@@ -205,30 +213,35 @@ class PartitionLoading:
             return self._split_end
         return self._recovered(segment).next_offset
 
-    def _check_producers(self, segments: list[Segment], rows: list[SegmentForecast], end: int) -> None:
+    def _check_producers(self, end: int) -> None:
         """Snapshots that are missing: producers are forgotten, or segments are replayed whose headers may be damaged.
 
         Source: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload, Kafka 4.3.
         """
-        start = self.row.log_start_offset
-        offsets = sorted(offset for offset in self._snapshots() if start < offset <= end)
-        is_recovered = self.plan.unflushed_from is not None
-        upto = self.plan.unflushed_from if is_recovered else end
-        usable = max((offset for offset in offsets if offset <= (upto or 0)), default=None)
-        if not is_recovered and not self._snapshots() and end > start:
+        if self.plan.unflushed_from is None and not self._snapshots and end > self.row.log_start_offset:
             self.row.remarks.append("no producer snapshot: the state of producers is forgotten")
-            return
-        if usable is not None and usable >= (upto or 0):
-            return
-        for segment, row in zip(segments, rows, strict=False):
-            next_base = min(
-                (other.base_offset for other in segments if other.base_offset > segment.base_offset), default=end
-            )
-            is_replayed = next_base > (start if usable is None else usable) and segment.base_offset < (upto or 0)
-            if is_replayed and row.action == "kept" and (why := is_walkable(segment)):
-                self._dies("CorruptRecordException", row.name, f"producers are replayed from here: {why}")
-                return
+        else:
+            self._replay(end, self.row.log_start_offset)
 
+    def _replay(self, end: int, log_start: int) -> None:
+        """Producers are replayed up to an offset, from the last snapshot before it; others are deleted.
+
+        Source: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload, Kafka 4.3.
+        """
+        snapshots = {offset: name for offset, name in self._snapshots.items() if log_start < offset <= end}
+        self._snapshots.clear()
+        self._snapshots.update(snapshots)
+        usable = max(snapshots, default=log_start)
+        segments = self.plan.partition.segments[: len(self.row.segments)]
+        bases = [segment.base_offset for segment in segments[1:]]
+        for segment, row, next_base in zip(segments, self.row.segments, [*bases, end], strict=False):
+            is_replayed = next_base > usable and segment.base_offset < end and row.action == "kept"
+            upto = end if segment is segments[-1] else 2**63
+            why = is_walkable(segment, max(usable, log_start), upto) if is_replayed else ""
+            if why:
+                raise CorruptRecord(f"producers are replayed from here: {why}")
+
+    @cached_property
     def _snapshots(self) -> dict[int, str]:
         """Readable snapshots by offset; a broker deletes the others."""
         found = {}
@@ -251,9 +264,8 @@ class PartitionLoading:
             epochs = read_leader_epochs(path)
         except KafkalogError as error:
             self.findings.add(error.to_finding())
-            self._fails(path.name, error)
-            return
-        if epochs is None and any(row.n_bytes for row in self.row.segments):
+            epochs = None
+        if epochs is None and not path.exists() and any(row.n_bytes for row in self.row.segments):
             is_partly = any(row.action == "kept" for row in self.row.segments)
             self.row.remarks.append(
                 "no leader epochs: only those of recovered segments are found"
@@ -284,7 +296,10 @@ class PartitionLoading:
             topic_id = read_topic_id(self.plan.path)
         except KafkalogError as error:
             self.findings.add(error.to_finding())
-            self._fails(kf.PARTITION_METADATA, error)
+            topic_id = None
+        exception = topic_id_exception(self.plan.path, self.broker)
+        if exception is not None:
+            self.row.exceptions.append(exception)
             return
         if self.broker == "2.8" or not self.is_whole_dir or self.plan.partition.kind is not None:
             return
@@ -293,10 +308,6 @@ class PartitionLoading:
             self.row.stray = "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
         elif metadata is not None and key is not None:
             self.row.stray = metadata.why_stray(key, topic_id, self.cluster.node_id) or self.row.stray
-
-    def _fails(self, file: str, error: KafkalogError) -> None:
-        """A small file that cannot be read takes the log dir offline; 2.8 does not start."""
-        self._dies("KafkaStorageException", file, error.detail, is_offline=self.broker != "2.8")
 
     def _dies(self, name: str, file: str, detail: str, *, is_offline: bool = False) -> None:
         path = file if "/" in file else f"{self.plan.path}/{file}" if file else str(self.plan.path)

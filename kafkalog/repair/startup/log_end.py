@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
@@ -41,7 +42,17 @@ def next_offset(segment: Segment) -> int:
     Nothing checks the index: if its last entry leads behind the end, the log ends at the segment's base offset.
     Source: LogSegment.readNextOffset, Kafka 4.3.
     """
-    target, position = _last_entry(segment)
+    return _end(segment, *_last_entry(segment))
+
+
+def end_behind(segment: Segment, entries: npt.NDArray[np.void]) -> int:
+    """The same with other entries of the offset index, in order."""
+    if not entries.size:
+        return _end(segment, segment.base_offset, 0)
+    return _end(segment, segment.base_offset + int(entries["relative_offset"][-1]), int(entries["position"][-1]))
+
+
+def _end(segment: Segment, target: int, position: int) -> int:
     last = None
     with segment.open() as source:
         for batch in _walk(source, position):
@@ -53,19 +64,26 @@ def next_offset(segment: Segment) -> int:
 
 def _last_entry(segment: Segment) -> tuple[int, int]:
     """Offset of the last index entry, and the position from which a broker looks for it."""
-    path = segment.sidecar_path(kf.INDEX_SUFFIX)
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return segment.base_offset, 0
-    entries = np.frombuffer(data[: len(data) // 8 * 8], kf.OFFSET_INDEX_DTYPE)
+    entries = _index(segment)
     if not entries.size:
         return segment.base_offset, 0
     target = segment.base_offset + int(entries["relative_offset"][-1])
-    # the last entry at or below the offset, found as a broker does: by a binary search that trusts the order
-    low, high, wanted = 0, entries.size - 1, int(entries["relative_offset"][-1])
-    if entries["relative_offset"][0] > wanted:
-        return target, 0
+    return target, _position_of(entries, int(entries["relative_offset"][-1]))
+
+
+def _index(segment: Segment) -> npt.NDArray[np.void]:
+    try:
+        data = segment.sidecar_path(kf.INDEX_SUFFIX).read_bytes()
+    except OSError:
+        data = b""
+    return np.frombuffer(data[: len(data) // 8 * 8], kf.OFFSET_INDEX_DTYPE)
+
+
+def _position_of(entries: npt.NDArray[np.void], wanted: int) -> int:
+    """The position at or below an offset, found as a broker does: by a binary search that trusts the order."""
+    low, high = 0, entries.size - 1
+    if not entries.size or entries["relative_offset"][0] > wanted:
+        return 0
     while low < high:
         middle = (low + high + 1) // 2
         found = int(entries["relative_offset"][middle])
@@ -75,7 +93,7 @@ def _last_entry(segment: Segment) -> tuple[int, int]:
             low = middle
         else:
             low = high = middle
-    return target, max(int(entries["position"][low]), 0)
+    return max(int(entries["position"][low]), 0)
 
 
 def _walk(source: ByteSource, position: int) -> Iterator[_Batch]:
@@ -94,16 +112,21 @@ def _walk(source: ByteSource, position: int) -> Iterator[_Batch]:
         position += kf.LOG_OVERHEAD + size
 
 
-def is_walkable(segment: Segment) -> str:
-    """Why a broker cannot walk a segment's headers, as it does to replay producers; "" if it can."""
+def is_walkable(segment: Segment, start_offset: int, end_offset: int) -> str:
+    """Why a broker cannot walk a segment's headers between two offsets, to replay producers; "" if it can."""
+    end = 0
     try:
-        for _ in segment.iter_batches():
-            pass
+        for batches in segment.iter_batches():
+            end = int(batches.next_position[-1])
+        if end == segment.size_in_bytes:
+            return ""
     except KafkalogError:
-        with segment.open() as source:
-            try:
-                for _ in _walk(source, 0):
-                    pass
-            except CorruptRecord as error:
-                return str(error)
+        pass
+    with segment.open() as source:
+        try:
+            for batch in _walk(source, _position_of(_index(segment), start_offset - segment.base_offset)):
+                if batch.last_offset >= end_offset:
+                    break
+        except CorruptRecord as error:
+            return str(error)
     return ""

@@ -126,7 +126,7 @@ def preflight(
     plans = []
     for directory in directories:
         try:
-            plans.append(LoadPlan(directory, offsets, is_clean=is_clean, limits=limits))
+            plans.append(LoadPlan(directory, offsets, is_clean=is_clean, broker=broker, limits=limits))
         except KafkalogError as error:
             result.findings.add(error.to_finding())
             result.exceptions.append(BrokerException("IOException", str(directory), str(error), is_offline=True))

@@ -70,3 +70,17 @@ def test_offsets_that_no_segment_has_are_noted(tmp_path: Path) -> None:
     report = kafkalog.salvage(tmp_path / "logs", output=tmp_path / "saved")
     gap = [(one.reason, one.base_offset, one.last_offset, one.damage) for one in report.findings.rows]
     assert gap == [(Reason.OFFSET_GAP, bases[1], bases[2] - 1, False)]
+
+
+def test_a_dry_run_names_what_it_would_write(tmp_path: Path) -> None:
+    partition = tmp_path / "logs" / "orders-0"
+    (tmp_path / "logs").mkdir()
+    with kafkalog.PartitionWriter(partition) as writer:
+        writer.append({"value": [b"x" * 100] * 200})
+    [log] = partition.glob("*.log")
+    log.write_bytes(log.read_bytes() + b"damage" * 20)
+    for output in (None, tmp_path / "saved"):
+        [row] = kafkalog.salvage(tmp_path / "logs", output=output, dry_run=True).partitions
+        place = "" if output is None else f"{output}/"
+        assert (row.output, row.quarantine) == (f"{place}orders-0", f"{place}orders-0.quarantine")
+    assert not (tmp_path / "saved").exists()

@@ -36,3 +36,14 @@ def test_the_marker_says_how_it_was_shut_down(partition: Path) -> None:
     assert result.is_clean
     assert repr(result) == "Preflight(1 partition, clean start of 4.3: starts)"
     assert kafkalog.preflight(partition.parent, clean=False).n_bytes_needed == 2 * 10_485_760
+
+
+def test_what_is_no_regular_file_is_passed_over(partition: Path) -> None:
+    middle = logs(partition)[1]
+    middle.unlink()
+    middle.mkdir()
+    (partition / "00000000000000000001.log").symlink_to("nowhere")
+    (partition.parent / "cleaner-offset-checkpoint").symlink_to("cleaner-offset-checkpoint")
+    row = kafkalog.preflight(partition.parent).partitions[0]
+    assert len(row.segments) == 2
+    assert kafkalog.recover(partition.parent, dry_run=True).is_clean

@@ -43,3 +43,44 @@ def test_a_size_below_the_smallest_is_corrupt(tmp_path: Path) -> None:
     path.write_bytes(bytes(40))
     with pytest.raises(CorruptRecord, match="record size 0"):
         next_offset(kafkalog.Segment(path))
+
+
+def _with_offset(path: Path, row: int, offset: int) -> None:
+    """Another base offset for a batch; no checksum covers it."""
+    at = int(kafkalog.Segment(path).batches.position[row])
+    data = bytearray(path.read_bytes())
+    data[at : at + 8] = offset.to_bytes(8, "big", signed=True)
+    path.write_bytes(data)
+
+
+def test_a_broker_dies_of_an_offset_below_the_segment_and_splits_at_one_too_high(partition: Path) -> None:
+    last = logs(partition)[-1]
+    whole = last.read_bytes()
+    for offset in (-5000, 3):
+        _with_offset(last, 1, offset)
+        assert [one.name for one in asked(partition).exceptions] == ["IllegalArgumentException"]
+        (done,) = kafkalog.recover(partition, dry_run=True).partitions
+        assert done.error is not None
+        last.write_bytes(whole)
+    _with_offset(last, -1, 2**40)
+    row = asked(partition)
+    assert (row.segments[-1].action, row.log_end_offset) == ("split", 2**40 + 4)
+
+
+def test_producers_are_replayed_only_as_far_as_needed(partition: Path) -> None:
+    first, middle, _ = logs(partition)
+    for path in partition.glob("*.snapshot"):
+        path.unlink()
+    middle.with_suffix(".index").unlink()
+    whole = first.read_bytes()
+    first.write_bytes(whole + bytes(40))
+    assert [one.name for one in asked(partition).exceptions] == ["CorruptRecordException"]
+    first.write_bytes(whole)
+    assert asked(partition).verdict == "recovers"
+
+
+def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path) -> None:
+    logs(partition)[1].with_suffix(".txnindex").write_bytes(b"\0\1" + bytes(32))
+    assert [one.name for one in asked(partition).exceptions] == ["KafkaException"]
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert "version 1" in (done.error or "")

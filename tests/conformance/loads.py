@@ -1,0 +1,256 @@
+"""Log dirs with random damage, loaded by Kafka's own classes in one JVM, and what kafkalog says of them before."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+import damaged_partitions
+import misplaced_files
+import numpy as np
+from conformance.jars import OLD_KAFKA_VERSION, class_path, java
+from conformance.kafka import QUICK_JVM
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.repair.startup.forecast import PartitionForecast
+from kafkalog.repair.startup.preflight import BrokerVersion
+
+VERSIONS: dict[BrokerVersion, str] = {"4.3": "Opened43.java", "2.8": "Opened28.java"}
+_INTERVAL = 4096
+_SECONDS = 60.0
+_CASES_PER_JVM = 500
+"""A load that fails leaves files open."""
+_WRITTEN = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
+
+
+class Loader:
+    """A JVM that loads log dirs one after the other."""
+
+    def __init__(self, version: BrokerVersion, folder: Path) -> None:
+        program = java()
+        jars = class_path(program) if version == "4.3" else class_path(program, OLD_KAFKA_VERSION)
+        sources = Path(__file__).parent
+        file = folder / "Loads.java"
+        file.write_text((sources / "Loads.java").read_text() + (sources / VERSIONS[version]).read_text())
+        self._command = [
+            *(program, "-Xmx448m", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", jars, str(file)),
+        ]
+        self._n_left = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    def load(self, root: Path, *, clean: bool) -> dict[str, list[str]]:
+        """What becomes of each partition: "loaded" with two offsets, "died" with an exception, or "raft"."""
+        if not self._n_left:
+            self._restart()
+        self._n_left -= 1
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{root}\t{'clean' if clean else 'unclean'}\n")
+        self._process.stdin.flush()
+        found: dict[str, list[str]] = {}
+        # some damage sends Kafka round in circles: it splits a segment, and finds that it has to split it
+        watch = threading.Timer(_SECONDS, self._process.kill)
+        watch.start()
+        try:
+            for line in self._process.stdout:
+                if line == "end\n":
+                    return found
+                name, *answer = line.rstrip("\n").split("\t")
+                found[name] = answer
+        finally:
+            watch.cancel()
+        self._n_left = 0
+        return {**found, "": ["hung"]}
+
+    def _restart(self) -> None:
+        self.close()
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._n_left = _CASES_PER_JVM
+
+    def close(self) -> None:
+        """End the JVM."""
+        if self._process is not None:
+            with self._process as process:
+                assert process.stdin is not None
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+
+
+@dataclass
+class Tally:
+    """Results of some trials."""
+
+    n_dirs: int = 0
+    n_partitions: int = 0
+    n_hung: int = 0
+    """Log dirs with which Kafka did not come to an end."""
+    n_inside: int = 0
+    """Partitions of which Kafka died while it decompressed a damaged v0 or v1 message; no forecast looks inside."""
+    verdicts: Counter[str] = field(default_factory=Counter)
+    n_recovered: int = 0
+    """Partitions that `recover` recovered, and whose files are those that Kafka leaves."""
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        verdicts = ", ".join(f"{n:,} {name}" for name, n in sorted(self.verdicts.items()))
+        return (
+            f"{self.n_dirs:,} log dirs, {self.n_partitions:,} partitions ({verdicts}); files of {self.n_recovered:,}"
+            f" compared after recovery; died inside of a compressed message: {self.n_inside}; hung: {self.n_hung};"
+            f" {len(self.wrong)} disagreements"
+        )
+
+
+def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder: Path, tally: Tally) -> None:
+    """Make a log dir, ask kafkalog, ask Kafka, compare."""
+    rng = np.random.default_rng([seed, number, 1])
+    root, ours = folder / "data", folder / "ours"
+    for old in (root, ours):
+        shutil.rmtree(old, ignore_errors=True)
+    with mock.patch.multiple(damaged_partitions, _batch_changed=_header_changed, _repaired_log=lambda path: None):
+        case = damaged_partitions.damaged(seed, number, root)
+    for _ in range(int(rng.integers(0, 3))):
+        case.what.append(misplaced_files.misplace(rng, case.partition))
+    is_clean = rng.random() < 0.33
+    if rng.random() < 0.3:
+        points = root / kf.RECOVERY_POINT_CHECKPOINT
+        if points.is_file():
+            points.unlink()
+    if any(path.is_dir() or _is_loop(path) for path in case.partition.iterdir()):
+        return  # no crash makes these of a file
+    what = f"{number} {version} {'clean' if is_clean else 'unclean'} {case.what}"
+    forecast = kafkalog.preflight(root, broker=version, clean=is_clean, index_interval_bytes=_INTERVAL, threads=1)
+    rows = {Path(row.path).name: row for row in forecast.partitions}
+    recovered = {}
+    if version == "4.3" and not is_clean:
+        report = kafkalog.recover(root, output=ours, index_interval_bytes=_INTERVAL, threads=1, now=_now())
+        recovered = {Path(row.path).name: row for row in report.partitions}
+    tally.n_dirs += 1
+    for name, answer in loader.load(root, clean=is_clean).items():
+        if answer[0] in ("raft", "hung"):
+            tally.n_hung += answer[0] == "hung"
+            continue
+        if _is_inside_a_message(case.what[0], answer):
+            tally.n_inside += 1
+            continue
+        tally.n_partitions += 1
+        row = rows.get(name)
+        if row is None:
+            if answer[0] != "died":
+                tally.wrong.append(f"{what}: no forecast of {name}, and it was {answer}")
+            continue
+        tally.verdicts[row.verdict] += 1
+        problems = list(_disagreements(row, root / name, answer))
+        done = recovered.get(name)
+        if done is not None and done.error is None and answer[0] == "loaded":
+            if done.log_end_offset != int(answer[2]) and any(one.action != "kept" for one in done.segments):
+                problems.append(f"recover: ends at {done.log_end_offset}")
+            with_epochs = not any("leader" in one for one in case.what)
+            problems += [f"recover: {one}" for one in _differences(ours / name, root / name, with_epochs)]
+            tally.n_recovered += 1
+        elif done is not None and done.error is None and not _is_about_epochs(row):
+            problems.append(f"recover: recovered what Kafka cannot load: {answer}")
+        tally.wrong += [f"{what}: {name}: {one}" for one in problems]
+
+
+def _header_changed(rng: np.random.Generator, batch: bytes) -> bytes:
+    """One or two fields of a batch; its checksum is not made right again, as no disk does."""
+    for _ in range(int(rng.integers(1, 3))):
+        fields = [(at, width) for at, width in damaged_partitions.HEADER_FIELDS if at + width <= len(batch)]
+        batch = damaged_partitions.changed_field(rng, batch, *fields[int(rng.integers(0, len(fields)))])
+    return batch
+
+
+def _is_inside_a_message(source: str, answer: list[str]) -> bool:
+    """Whether Kafka died inside of a compressed v0 or v1 message, where it looks up the base offset."""
+    is_legacy = "/p-v0" in source or "/p-v1" in source
+    names = ("KafkaException", "InvalidRecordException", "OutOfMemoryError")
+    is_codec = answer[-1].startswith("Unknown compression type")
+    return is_legacy and answer[0] == "died" and (answer[1] in names or is_codec)
+
+
+def _is_loop(path: Path) -> bool:
+    return path.is_symlink() and path.readlink() == Path(path.name)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _disagreements(row: PartitionForecast, directory: Path, answer: list[str]) -> Iterator[str]:
+    first = row.exceptions[0] if row.exceptions else None
+    if answer[0] == "died":
+        if first is None:
+            yield f"foretold {row.verdict}, but {answer}"
+        elif first.name != answer[1] and not (first.is_offline and answer[1] in _OFFLINE):
+            yield f"foretold {first.name}: {first.detail}, but {answer}"
+        return
+    if first is not None:
+        yield f"foretold {first.name}: {first.detail}, but {answer}"
+        return
+    if (row.log_start_offset, row.log_end_offset) != (int(answer[1]), int(answer[2])):
+        yield f"foretold {(row.log_start_offset, row.log_end_offset)}, but {answer}"
+    logs = {path.name: path.stat().st_size for path in directory.glob("*.log") if path.is_file()}
+    foretold = {one.name: one.n_bytes for one in row.segments if one.action not in ("deleted", "split")}
+    if not foretold:
+        foretold = {f"{row.log_start_offset:020d}.log": 0}
+    if not any(one.action == "split" for one in row.segments) and logs != foretold:
+        yield f"foretold {foretold}, but {logs}"
+
+
+_OFFLINE = ("KafkaStorageException", "IOException", "NoSuchFileException", "FileSystemException")
+
+
+def _is_about_epochs(row: PartitionForecast) -> bool:
+    """Whether a broker dies of the leader epochs alone: recovery writes them anew."""
+    return len(row.exceptions) == 1 and row.exceptions[0].path.endswith(kf.LEADER_EPOCH_CHECKPOINT)
+
+
+def _differences(ours: Path, theirs: Path, with_epochs: bool) -> Iterator[str]:
+    """Files of a partition that are not equal."""
+    names = [
+        {path.name for path in one.iterdir() if path.name.endswith(_WRITTEN) and path.is_file()}
+        for one in (ours, theirs)
+    ]
+    for name in sorted(names[0] ^ names[1]):
+        # a broker makes an empty one for v0 and v1
+        there = (theirs if name in names[1] else ours) / name
+        if name == "leader-epoch-checkpoint" and not (with_epochs and there.read_bytes().split()[2:]):
+            continue
+        yield f"{name} {'is not' if name in names[0] else 'is'} with Kafka"
+    for name in sorted(names[0] & names[1]):
+        data, other = (ours / name).read_bytes(), (theirs / name).read_bytes()
+        if name == "leader-epoch-checkpoint" and not (with_epochs and (data.split()[2:] or other.split()[2:])):
+            continue
+        if data != other:
+            yield f"{name} has {len(data)} bytes, {len(other)} with Kafka"
+
+
+@contextlib.contextmanager
+def loader(version: BrokerVersion, folder: Path) -> Iterator[Loader]:
+    """A loader for a while."""
+    one = Loader(version, folder)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def run(version: BrokerVersion, seed: int, numbers: range, folder: Path) -> Tally:
+    """Make the trials with these numbers; each is the same every time, but for the clock."""
+    tally = Tally()
+    with loader(version, folder) as one:
+        for number in numbers:
+            trial(one, version, seed, number, folder, tally)
+    return tally
