@@ -407,7 +407,7 @@ class Loss:
         if self.n_unknown:
             more = counted(self.n_unknown, "more finding")
             text = f"{text}, and an unknown number in {more}" if self.n_records else "an unknown number of records"
-        return text + (f", offsets {self.first_offset} to {self.last_offset}" if self.first_offset is not None else "")
+        return text if self.last_offset is None else f"{text}, offsets {self.first_offset}..{self.last_offset + 1}"
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

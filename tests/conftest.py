@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
+import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +33,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 session_root()  # here, so that the processes of a run have the same
 GOLDEN = Path(__file__).parent / "golden"
-_SHARING = ("conformance", "spark")
-"""Folders whose files share a broker or a Spark, and so the process that they are tested in."""
+_SHARING = {"conformance": re.compile("history: History|client: Client"), "spark": re.compile("")}
+"""Folders whose files share a broker or a Spark, and so the process that they are tested in: those with this text."""
 _LONGEST = (
     "scanning/test_user_functions.py",
     "operations/test_export.py",
@@ -52,6 +55,24 @@ _LONGEST = (
 """Files that are begun before the others, so that the processes end together; a name that is none does no harm."""
 _OF_KERNELS = ("kernels", "records", "robustness")
 """Folders whose tests run mostly in kernels."""
+_WITH_MORE_INPUTS = re.compile(r"^(from|import) (effort|fuzzing|hypothesis|strategies)\b", re.MULTILINE)
+_ON_DISK = ("storage", "writing")
+"""Folders whose tests are more thorough when `fsync` is real."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while thousands of tests are collected, and never again among them: it is an eighth less."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter find all when it ends, or extension modules complain of leaks."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,13 +80,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
+        if _takes_more(item.path):
+            item.add_marker(pytest.mark.thorough)
     items.sort(key=lambda item: _rank(item.path))
+
+
+@functools.cache
+def _takes_more(path: Path) -> bool:
+    """Whether KAFKALOG_THOROUGH makes a difference to the tests of a file."""
+    return path.parent.name in _ON_DISK or _WITH_MORE_INPUTS.search(path.read_text()) is not None
 
 
 def _rank(path: Path) -> int:
     if {*path.parent.parts} & {*_SHARING}:
         return 0
     return 1 if str(path).endswith(_LONGEST) else 2
+
+
+@functools.cache
+def _shares(path: str) -> bool:
+    file = Path(path)
+    text = (GOLDEN.parents[1] / file).read_text()
+    return any(shared.search(text) for folder, shared in _SHARING.items() if folder in file.parts)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -79,7 +115,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             path = str(nodeid).partition("::")[0]
-            return next((folder for folder in _SHARING if f"/{folder}/" in path), path)
+            return next((folder for folder in _SHARING if f"/{folder}/" in path and _shares(path)), path)
 
     return Scheduling(config, log)
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,4 +19,4 @@ def decode(
     stop: npt.NDArray[np.int64],
     room: int,
     failures: npt.NDArray[np.int32],
-) -> list[tuple[int, bytes | None, bytes | None, bytes | None]]: ...
+) -> list[tuple[int, Any, Any, Any]]: ...

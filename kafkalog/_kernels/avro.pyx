@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, append_flat, append_null, append_offset, append_text,
-    append_validity, copied, cut, read_columns, release,
+    append_validity, cut, handed_over, read_columns, release,
 )
 from kafkalog._kernels.wire cimport OK, Cursor, distance, read_varlong, remaining
 
@@ -225,17 +225,14 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
     return OK
 
 
-cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
-    """One value of a node's type; what went wrong otherwise. Columns may then have part of it."""
+cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexcept nogil:
+    """A boolean, a number, bytes or a text; see `read_value`."""
     cdef Column* column = NULL
     cdef const uint8_t* begin = NULL
     cdef uint8_t* to
     cdef int64_t number = 0
-    cdef int32_t i, at
     cdef int op = node.op
     cdef int status
-    if depth > MOST_DEPTH:
-        return TOO_DEEP
     if node.column >= 0:
         column = &state.columns.all[node.column]
     if op == INT_OP or op == LONG_OP:
@@ -262,6 +259,35 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
         if op == STRING_OP and not is_utf8(begin, number):
             return NOT_UTF8
         return OK if column == NULL else grown(append_text(&state.columns, column, begin, number))
+    # FIXED_OP, BOOL_OP
+    status = read_bytes(cursor, node.a, &begin, &number)
+    if status != OK:
+        return status
+    if op == BOOL_OP and begin[0] > 1:
+        return BAD_BOOL
+    if column != NULL:
+        to = append_flat(&state.columns, column)
+        if to == NULL:
+            return NO_MEMORY
+        memcpy(to, begin, node.a)
+    return OK
+
+
+cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
+    """One value of a node's type; what went wrong otherwise. Columns may then have part of it."""
+    cdef Column* column = NULL
+    cdef const uint8_t* begin = NULL
+    cdef const Node* inner
+    cdef int64_t number = 0
+    cdef int32_t i, at
+    cdef int op = node.op
+    cdef int status
+    if depth > MOST_DEPTH:
+        return TOO_DEEP
+    if node.column >= 0:
+        column = &state.columns.all[node.column]
+    if op <= STRING_OP and op != NULL_OP:
+        return read_leaf(state, node, cursor)
     if op == NULLABLE_OP or op == UNION_OP:
         status = read_long(cursor, &number)
         if status != OK:
@@ -283,25 +309,17 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
                 at += 1
             column.n += 1
         return read_value(state, &state.nodes[state.node_children[node.first + number]], cursor, depth + 1)
-    if op == FIXED_OP or op == BOOL_OP:
-        status = read_bytes(cursor, node.a, &begin, &number)
-        if status != OK:
-            return status
-        if op == BOOL_OP and begin[0] > 1:
-            return BAD_BOOL
-        if column != NULL:
-            to = append_flat(&state.columns, column)
-            if to == NULL:
-                return NO_MEMORY
-            memcpy(to, begin, node.a)
-        return OK
     if op == RECORD_OP:
         if column != NULL:
             if column.nullable and append_validity(&state.columns, column, 1) != OK:
                 return NO_MEMORY
             column.n += 1
         for i in range(node.count):
-            status = read_value(state, &state.nodes[state.node_children[node.first + i]], cursor, depth + 1)
+            inner = &state.nodes[state.node_children[node.first + i]]
+            if inner.op <= STRING_OP and inner.op != NULL_OP:  # as most are: it needs no call
+                status = read_leaf(state, inner, cursor)
+            else:
+                status = read_value(state, inner, cursor, depth + 1)
             if status != OK:
                 return status
         return OK
@@ -358,7 +376,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     Returns
     -------
     list of tuple
-        For each column: number of values, validity (a byte each) or None, offsets or None, data or None; each as bytes.
+        For each column: number of values, and as buffers validity (a byte each), offsets and data, or None.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
@@ -373,7 +391,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
         origin = &data[0]
     state.columns.all = NULL
     try:
-        read_columns(&state.columns, columns, column_children, room)
+        read_columns(&state.columns, columns, column_children, room, n)
         state.nodes = <const Node*>&nodes[0, 0]
         state.node_children = &node_children[0] if node_children.shape[0] else NULL
         state.symbol_offsets = &symbol_offsets[0] if symbol_offsets.shape[0] else NULL
@@ -398,6 +416,6 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
                     break
         if status != OK:
             raise MemoryError
-        return [copied(&state.columns.all[i]) for i in range(m)]
+        return [handed_over(&state.columns.all[i]) for i in range(m)]
     finally:
         release(&state.columns, m)

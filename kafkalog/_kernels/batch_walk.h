@@ -231,11 +231,13 @@ KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int k
         int32_t n_headers;
         int padded;
         if (KL_LIKELY(p < safe)) {
+            /* one and two bytes alike, without a branch: the second counts if the first has its high bit */
             uint32_t two = kl_le16(p);
             if (!KL_LIKELY((two & 0x8080) != 0x8080)) goto by_bytes;
             uint32_t more = two >> 7 & 1;
             uint32_t length = (two & 0x7F) | (two >> 1 & 0x3F80 & (0u - more));
             q = p + 1 + more;
+            /* zigzag: an odd number is a negative size */
             if (length & 1 || (int64_t)(length >> 1) > end - q) goto by_bytes;
             record_end = q + (length >> 1);
             if (record_end > safe) goto by_bytes;
@@ -258,6 +260,7 @@ KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int k
             key = q + 3 + width + more_3 + more_4;
             size = raw & 1 ? -1 : (int64_t)(raw >> 1);
             int64_t key_size = size > 0 ? size : 0;
+            /* one byte is left at least, for the size of the value */
             if (key_size >= record_end - key) goto by_bytes;
             const uint8_t *value = key + key_size;
             two = kl_le16(value);
@@ -335,6 +338,7 @@ KL_API int kl_has_room_for_strings(const kl_columns *columns, int64_t size, int6
 KL_API int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
     if (!kl_has_room_for_strings(columns, size, count)) return 0;
     if (!columns->with_headers) return 1;
+    /* the worst case for all of the payload, once a batch: then no record has to look for room */
     return size <= columns->header_key.room - columns->header_key.used
         && size <= columns->header_value.room - columns->header_value.used
         && size / 2 <= columns->header_capacity - columns->n_headers;

@@ -103,10 +103,6 @@ cdef void remove(int i) noexcept:
 cdef class Block:
     """Writable bytes, not initialised. Views keep it alive; when none is left, the memory may serve another block."""
 
-    cdef void* pointer
-    cdef int64_t size
-    cdef int64_t capacity
-
     def __cinit__(self, int64_t size):
         cdef int i
         cdef int chosen = -1

@@ -16,7 +16,6 @@ from kafkalog._kernels.wire cimport (
 cdef enum:
     LOG_APPEND_TIME_BIT = 0x08
     MIN_RECORD_BYTES = 7
-    MIN_HEADER_BYTES = 2
     CRC_START = 21
     OVERHEAD = 61
 
@@ -128,6 +127,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
             if count == 0:
                 done += 1
                 continue
+            # a record has 7 bytes at least: a larger count is a lie, and must size no column
             if count > (stop - start) // MIN_RECORD_BYTES:
                 status = RECORD_COUNT
                 break
@@ -163,6 +163,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 if status != OK:
                     break
                 offset[i] = wrap_add(first_offset, delta)
+                # wraps as in Java: deltas from a delete horizon may be huge
                 timestamp[i] = append_time if appended else wrap_add(first_timestamp, delta64)
                 status = read_varint(&record, &size)
                 if status != OK:

@@ -110,6 +110,7 @@ cdef inline void read_header(const uint8_t* p, int64_t position, Batch* batch) n
     if batch.magic >= 2:
         batch.partition_leader_epoch = <int32_t>load_be32(p + 12)
         batch.crc = load_be32(p + 17)
+        # of the two bytes of attributes Kafka reads the second one only
         batch.attributes = p[22]
         batch.last_offset = wrap_add(batch.base_offset, <int32_t>load_be32(p + 23))
         batch.base_timestamp = <int64_t>load_be64(p + 27)
@@ -304,6 +305,7 @@ cdef int add_message(const Batch* batch, const uint8_t* message, int32_t size, i
     record.headers_count = 0
     record.crc = load_be32(message)
     record.magic = <int8_t>message[4]
+    # only a message inside a wrapper has a checksum besides that of its batch
     record.is_valid = crc32(message + 4, size - 4) == record.crc if in_wrapper else batch.is_valid
     record.status = read_fields(message, size, 6 if record.magic == 0 else 14, record)
     end_record(out)

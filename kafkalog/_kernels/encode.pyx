@@ -355,6 +355,8 @@ def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_record
                 body = 1 + content + varint_size(zigzag64(delta)) + varint_size(
                     zigzag64(wrap_sub(columns.timestamp[i], base_timestamp)))
                 size = body + varint_size(zigzag64(body))
+                # as MemoryRecordsBuilder.hasRoomFor, which closes a batch for good before the first record that does
+                # not fit
                 if in_batch == max_records or delta > INT32_MAX or used >= limit or size > limit - used:
                     n_batches += 1
                     boundaries[n_batches] = i

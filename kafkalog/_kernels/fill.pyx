@@ -251,6 +251,7 @@ cdef class Filler:
             batch.readable = batch.end + KL_PAD
             batch.origin = self.room
             self.used += size
+        # a record has 7 bytes at least: a larger count is a lie, and must size no column
         if records_count > size // MIN_RECORD_BYTES:
             return IN_DOUBT
         if not kl_has_room(out, size, records_count):
@@ -337,7 +338,7 @@ def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
                  const int16_t[::1] attributes not None, const int32_t[::1] records_count not None,
                  const uint32_t[::1] crc not None, bint check_crc, Filler filler not None):
-    """Fill columns with the records of batches whose payloads lie in `data`, as far as all is well with them.
+    """Fill columns with the records of batches whose payloads lie in `data`, up to the first that is not good.
 
     With `check_crc` the header of a batch lies right before its payload, and its checksum is compared. The call ends
     before a batch that is not plainly good (`IN_DOUBT`), for which the columns have no room, or the arena.

@@ -52,6 +52,7 @@ cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total
         return SIZE_TOO_SMALL
     total[0] = <int64_t>size + ENVELOPE
     magic = p[16]
+    # FileLogInputStream takes magics above 2 for v2 and negative ones for v0: only a checksum refuses them
     if magic > 2:
         return BAD_MAGIC
     if (magic == 1 and size < MIN_SIZE_V1) or (magic == 2 and size < MIN_SIZE_V2):
@@ -68,6 +69,7 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     cdef int64_t delta = 0
     cursor.pointer = start
     cursor.end = end
+    # compaction may leave a control batch without its record
     if count <= 0:
         return NO_CONTROL_RECORD
     if read_varint(&cursor, &n) != OK or cursor.pointer >= cursor.end:
@@ -75,6 +77,7 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     cursor.pointer += 1
     if read_varlong(&cursor, &delta) != OK or read_varint(&cursor, &n) != OK or read_varint(&cursor, &n) != OK:
         return NO_CONTROL_RECORD
+    # a version above 0 is read as 0 (ControlRecordType.parseTypeId)
     if n < 4 or remaining(&cursor) < 4 or <int16_t>load_be16(cursor.pointer) < 0:
         return NO_CONTROL_RECORD
     return <int16_t>load_be16(cursor.pointer + 2)
@@ -125,6 +128,7 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
             records_count[row] = <int32_t>load_be32(p + 57)
             if bits & CONTROL_BIT == 0:
                 control_type[row] = NOT_CONTROL
+            # what is compressed is not looked into here; with_markers in state/producers.py does that where it matters
             elif bits & CODEC_MASK:
                 control_type[row] = NO_CONTROL_RECORD
             else:
@@ -145,6 +149,7 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
                 records_count[row] = -1
             else:
                 records_count[row] = 1
+        # of a compressed v0 or v1 message only the last offset is known
         if (first if first >= 0 or version == 2 else last) <= previous_offset[0]:
             return OFFSET_ORDER
         previous_offset[0] = last
@@ -215,17 +220,18 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
                 int16_t[::1] producer_epoch not None, int32_t[::1] base_sequence not None,
                 int32_t[::1] records_count not None, int16_t[::1] control_type not None):
-    """Read a file from a batch boundary on, as long as all is well with its batches; `(n_rows, needed, ending)`.
+    """Read good batches of a file from a batch boundary on; `(n_rows, needed, ending)`.
 
-    With a `filler` their records are filled in, except those of control batches; `n_filled` tells how many of each.
-    Either there is `room` to read bytes into, or the bytes are there: `data`, from `start` on. At most `read_bytes` are
-    read or looked at in one go, few enough to be still in a core's cache. What was looked at is forgotten, unless it is
-    there or views point to it: then the call ends at its end, or where `room` is full. It stops before a batch with a
-    wrong checksum or header, an offset that does not rise, records at offsets below `start_offset` or from `end_offset`
-    on, or more bytes than `max_batch_bytes`; before a control batch, if wished; before one that cannot be filled in, of
-    which `ending` says why; where a batch does not fit `room`, of which `needed` then says the size (else 0); at
-    `stop`, when the columns are full, and where the file ends or cannot be read. Which of these it was has to be found
-    out by one who looks again.
+    Bytes are read into `room`, or are given as `data`, from `start` on; at most `read_bytes` at a time, few enough to
+    stay in a core's cache. `room` is used again for the next bytes, unless views of a `filler` point into it: then the
+    call ends when it is full. A `filler` fills in the records, except those of control batches; `n_filled` has the
+    number of each batch.
+
+    The call ends before a batch with a wrong checksum or header, with an offset that does not rise, with an offset
+    below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a control batch with
+    `stop_at_control`; before a batch that cannot be filled in (`ending` says why); before a batch larger than `room`
+    (`needed` is its size, else 0); at `stop`; when the columns are full; and where the file ends or cannot be read. It
+    does not say which of these it was: the caller reads that batch with `walk_batches`.
     """
     cdef Py_ssize_t n_rows = 0
     cdef Py_ssize_t row
@@ -311,6 +317,7 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                                                      attributes[row], last_offset[row], max_timestamp[row],
                                                      &n_filled[row])
                     good = ending == ALL_DONE
+                # the rows behind a batch that is not good are dropped with it: a wrong size field may have led to them
                 if not good:
                     n_rows = row
                 row += 1
@@ -320,9 +327,9 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
 
 
 def find_boundary(int descriptor, int64_t start, int64_t stop, int64_t n_bytes):
-    """Where a batch seems to begin that lies `n_bytes` or more behind one at `start`, `stop` if none does.
+    """The position of the first batch that begins `n_bytes` or more after the one at `start`; `stop` if there is none.
 
-    Size fields alone lead there, so nothing is known of the batches.
+    Only size fields are followed, so it is a guess: nothing else of the batches is checked.
     """
     cdef uint8_t room[4096]
     cdef int64_t at = start
@@ -352,11 +359,11 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
                    const int8_t[::1] magic not None, const int16_t[::1] attributes not None,
                    const int32_t[::1] records_count not None, int64_t window_start,
                    int64_t[::1] payload_start not None, int64_t[::1] payload_end not None):
-    """What a decoder has to know of batches before it reads one; `(magics, attribute_bits, n_records, n_bytes)`.
+    """Sum up headers for a decoder; `(magics, attribute_bits, n_records, n_bytes)`.
 
-    `magics` has bit m set for each magic m that occurs, `attribute_bits` all attribute bits that do. The payloads, as
-    places in the window, are those of v2 batches; `n_records` is what their counts announce, as far as the bytes can
-    hold it, and `n_bytes` the size of their payloads.
+    `magics` has bit m set for each magic m that occurs, `attribute_bits` all attribute bits that occur. Payloads are
+    those of v2 batches, as positions in the window. `n_records` is the sum of their counts, each limited to what the
+    payload can hold; `n_bytes` is the size of the payloads.
     """
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t row

@@ -152,6 +152,7 @@ def count_until_roll(const int32_t[::1] size_in_bytes not None, const int64_t[::
                 waited = wrap_sub(max_timestamp[row], first)
                 if first >= 0 and waited > roll_ms:
                     break
+                # the last slot of a time index is kept for the entry that a roll or a close adds (AbstractIndex.isFull)
                 if n_offset >= max_offset_entries or n_time >= max_time_entries - 1:
                     break
             else:

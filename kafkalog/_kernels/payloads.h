@@ -81,6 +81,7 @@ static int64_t kl_lz4_block(const uint8_t *p, int64_t size, uint8_t *const start
         p += n;
         to += n;
         if (p == end) return to - start;
+        /* a block ends with five literals at least, and its last match begins twelve bytes before its end */
         if (end - p < 8 || stop - to < 12) return KL_DOUBT;
         int64_t distance = kl_le16(p);
         p += 2;
@@ -94,6 +95,7 @@ static int64_t kl_lz4_block(const uint8_t *p, int64_t size, uint8_t *const start
             } while (byte == 255);
         }
         n += 4;
+        /* Kafka's blocks are independent: a match never reaches back into the block before */
         if (distance == 0 || distance > to - start || n > stop - to - 5) return KL_DOUBT;
         kl_repeat(to, distance, n);
         to += n;
@@ -109,6 +111,7 @@ static int64_t kl_lz4(const kl_codecs *codecs, const uint8_t *p, int64_t size, u
     if (size < 7 || memcmp(p, magic, 4)) return KL_DOUBT;
     uint32_t flags = p[4], descriptor = p[5];
     int64_t head = flags & 0x08 ? 15 : 7, block_size = (int64_t)1 << (2 * (descriptor >> 4) + 8);
+    /* version 1, independent blocks, no dictionary; codes of block sizes from 4 to 7 */
     if ((flags & 0xE3) != 0x60 || descriptor & 0x8F || descriptor >> 4 < 4 || size < head) return KL_DOUBT;
     if ((codecs->xxh32(p + 4, (size_t)head - 5) >> 8 & 0xFF) != p[head - 1]) return KL_DOUBT;
     int64_t trailer = flags & 0x10 ? 4 : 0;
@@ -119,7 +122,9 @@ static int64_t kl_lz4(const kl_codecs *codecs, const uint8_t *p, int64_t size, u
         p += 4;
         if (n == 0) return flags & 0x04 && end - p < 4 ? KL_DOUBT : written;
         if (n > block_size || n + trailer > end - p) return KL_DOUBT;
+        /* a block does not say its size decompressed: there has to be room for the largest */
         if (block_size > room - written) return KL_NO_ROOM;
+        /* Kafka compares the checksums of blocks, and not that of the content */
         if (trailer && codecs->xxh32(p, (size_t)n) != (kl_le16(p + n) | kl_le16(p + n + 2) << 16)) return KL_DOUBT;
         int64_t block = n;
         if (header & 0x80000000u) memcpy(to + written, p, (size_t)n);
@@ -136,6 +141,7 @@ static int64_t kl_snappy_block(const uint8_t *p, int64_t size, uint8_t *const st
     const uint8_t *const end = p + size;
     uint64_t declared = 0;
     p = kl_slow_varint(p, end, 5, &declared);
+    /* snappy does not expand 22 times: who claims that reserves no memory */
     if (!p || declared > (uint64_t)size * 22 + 65536) return KL_DOUBT;
     if (declared > (uint64_t)room) return KL_NO_ROOM;
     uint8_t *to = start, *const stop = start + declared;
@@ -247,6 +253,7 @@ static int kl_zstd_blocks(const uint8_t *p, int64_t size) {
 /* One frame with a window that Kafka's consumer accepts. */
 static int64_t kl_zstd(kl_codecs *codecs, const uint8_t *p, int64_t size, uint8_t *to, int64_t room) {
     static const uint8_t magic[4] = {0x28, 0xB5, 0x2F, 0xFD};
+    /* ZSTD_error_dstSize_tooSmall, ZSTD_error_maxCode, and the largest window that libzstd takes in a stream */
     enum { TOO_SMALL = 70, LARGEST_ERROR = 120, LARGEST_WINDOW = 27 };
     if (size < 6 || memcmp(p, magic, 4) || !codecs->of.zstd_decompress) return KL_DOUBT;
     /* without a window of its own, a frame needs one as large as its content */
@@ -262,6 +269,7 @@ static int64_t kl_zstd(kl_codecs *codecs, const uint8_t *p, int64_t size, uint8_
 static int64_t kl_gzip(kl_codecs *codecs, const uint8_t *p, int64_t size, uint8_t *to, int64_t room) {
     enum { SUCCESS = 0, NO_SPACE = 3 };
     size_t used = 0, written = 0;
+    /* a header with flags (a name, a checksum) is no writer's of Kafka's: the exact way reads it */
     if (size < 18 || p[0] != 0x1F || p[1] != 0x8B || p[2] != 8 || p[3] || !codecs->of.deflate_gzip) return KL_DOUBT;
     if (!codecs->deflate && !(codecs->deflate = codecs->of.deflate_create())) return KL_DOUBT;
     int status = codecs->of.deflate_gzip(codecs->deflate, p, (size_t)size, to, (size_t)room, &used, &written);

@@ -20,7 +20,7 @@ from kafkalog._kernels.protobuf_wire cimport (
 )
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, append_flat, append_null, append_offset,
-    append_text, append_validity, copied, cut, read_columns, release,
+    append_text, append_validity, cut, handed_over, read_columns, release,
 )
 from kafkalog._kernels.wire cimport OK, Cursor, remaining
 
@@ -40,7 +40,7 @@ FAILURES = {
     TOO_DEEP: "the value is nested too deeply",
     NOT_UTF8: "a string is not UTF-8",
     BAD_PACKED: "the numbers of a list do not fill its bytes",
-    BAD_TIMESTAMP: "a timestamp is not within the years 1678 to 2261, or its nanoseconds are no part of a second",
+    BAD_TIMESTAMP: "a timestamp is not within the years 1 to 9999, or its nanoseconds are no part of a second",
     TOO_MANY_PARTS: "a message is written in too many parts",
     NO_MEMORY: "the value takes too much memory",
 }
@@ -48,11 +48,13 @@ FAILURES = {
 cdef enum:
     NODE_SIZE = 12
     NANOS = 1000000000
+    MICROS = 1000000
     MERGED_TIMES = 8
     MERGED_AT_LEAST = 65536
 
 
-cdef int64_t MOST_SECONDS = 9223372035
+cdef int64_t LEAST_SECONDS = -62135596800  # of the years that Protobuf allows
+cdef int64_t MOST_SECONDS = 253402300799
 
 
 cdef int append_zero(State* state, const Node* node, int depth) noexcept nogil:
@@ -75,7 +77,7 @@ cdef int append_zero(State* state, const Node* node, int depth) noexcept nogil:
 
 
 cdef int read_timestamp(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
-    """Seconds and nanoseconds, as nanoseconds."""
+    """Seconds and nanoseconds, as microseconds."""
     cdef uint64_t value
     cdef int64_t seconds = 0
     cdef int32_t nanos = 0
@@ -95,13 +97,13 @@ cdef int read_timestamp(State* state, const Node* node, Cursor* cursor, int dept
             status = skip_value(cursor, number, wire, depth)
         if status != OK:
             return status
-    if nanos < 0 or nanos >= NANOS or seconds > MOST_SECONDS or seconds < -MOST_SECONDS:
+    if nanos < 0 or nanos >= NANOS or seconds > MOST_SECONDS or seconds < LEAST_SECONDS:
         return BAD_TIMESTAMP
     if node.column >= 0:
         to = append_flat(&state.columns, &state.columns.all[node.column])
         if to == NULL:
             return NO_MEMORY
-        (<int64_t*>to)[0] = seconds * NANOS + nanos
+        (<int64_t*>to)[0] = seconds * MICROS + nanos // 1000
     return OK
 
 
@@ -313,7 +315,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     Returns
     -------
     list of tuple
-        For each column: number of values, validity (a byte each) or None, offsets or None, data or None; each as bytes.
+        For each column: number of values, and as buffers validity (a byte each), offsets and data, or None.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
@@ -330,7 +332,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     state.seen = <uint8_t*>calloc(nodes.shape[0], 1)
     state.oneofs = <int32_t*>calloc(n_oneofs + 1, sizeof(int32_t))
     try:
-        read_columns(&state.columns, columns, column_children, room)
+        read_columns(&state.columns, columns, column_children, room, n)
         if state.seen == NULL or state.oneofs == NULL:
             raise MemoryError
         state.nodes = <const Node*>&nodes[0, 0]
@@ -357,7 +359,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
                     break
         if status != OK:
             raise MemoryError
-        return [copied(&state.columns.all[i]) for i in range(m)]
+        return [handed_over(&state.columns.all[i]) for i in range(m)]
     finally:
         release(&state.columns, m)
         free(state.seen)

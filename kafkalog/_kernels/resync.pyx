@@ -32,7 +32,7 @@ cdef enum:
     HEADER_CREDIT = 8  # bytes of headers to look at for each byte of the file
     CREDIT = 1048576  # bytes to checksum in vain where batches are expected, beyond those of intact ones
     LOOK_BACK = 160  # bytes before a batch in which the record that encloses it may begin
-    MAX_LINKS = 16
+    MAX_LINKS = 16  # damaged batches to follow: in a long run of them each would follow all the others
     # kinds of rows
     CHAINED = 1
     SEARCHED = 2
@@ -76,7 +76,7 @@ cdef int64_t plausible_size(View* view, Py_ssize_t at, bint any_magic) noexcept 
 
 
 cdef uint32_t prefix_sum(View* view, Py_ssize_t end, int which) noexcept nogil:
-    """The checksum of the view's first `end` bytes."""
+    """The checksum of the view's first `end` bytes. CRC is linear: that of any range follows from two of these."""
     cdef Py_ssize_t block = end // BLOCK
     cdef Py_ssize_t rest = end - block * BLOCK
     cdef Py_ssize_t n = <Py_ssize_t>view.n_sums[which]

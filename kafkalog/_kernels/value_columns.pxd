@@ -1,11 +1,15 @@
-# Columns that values are appended to. Their memory grows up to a limit, and is copied into arrays in the end.
+# Columns that values are appended to. Their memory grows up to a limit, and is handed over in the end.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
+
+from kafkalog._kernels.buffer_pool cimport Block
 
 cdef enum:
     FULL = 1
+    FEW_BYTES = 8        # of a text
+    COPIED_BYTES = 4096  # less is copied into an object of bytes
 
 cdef enum Kind:
     FLAT = 0           # width bytes a value
@@ -151,10 +155,15 @@ cdef inline uint8_t* append_flat(Columns* columns, Column* column) noexcept nogi
 
 
 cdef inline int read_columns(Columns* columns, const int32_t[:, ::1] table, const int32_t[::1] children,
-                             int64_t room) except -1:
-    """Columns without values: kind, width, first child, number of children, nullable of each."""
+                             int64_t room, int64_t n) except -1:
+    """Columns without values: kind, width, first child, number of children, nullable of each.
+
+    They have memory for `n` values each, unless that is much of the room.
+    """
     cdef Py_ssize_t i
     cdef Column* column
+    cdef int64_t width
+    cdef int64_t most = room // (4 * table.shape[0] + 1)
     columns.all = <Column*>calloc(table.shape[0], sizeof(Column))
     if columns.all == NULL:
         raise MemoryError
@@ -164,7 +173,25 @@ cdef inline int read_columns(Columns* columns, const int32_t[:, ::1] table, cons
         column.count, column.nullable = table[i, 3], table[i, 4]
     columns.children = &children[0] if children.shape[0] else NULL
     columns.room_left = room
+    for i in range(table.shape[0]):
+        column = &columns.all[i]
+        width = column.width if column.kind == FLAT else FEW_BYTES if column.kind == TEXT else 0
+        if n < 1 or (width + 5) * (n + 2) > most:
+            continue
+        if column.nullable:
+            reserve(columns, <void**>&column.valid, &column.valid_room, n)
+        if column.kind == TEXT or column.kind == LIST:
+            reserve(columns, <void**>&column.offsets, &column.offsets_room, 4 * (n + 2))
+        if width:
+            reserve(columns, <void**>&column.data, &column.data_room, width * n)
     return 0
+
+
+cdef inline void reserve(Columns* columns, void** memory, int64_t* room, int64_t size) noexcept:
+    memory[0] = malloc(size)
+    if memory[0] != NULL:
+        room[0] = size
+        columns.room_left -= size
 
 
 cdef inline void release(Columns* columns, Py_ssize_t n) noexcept:
@@ -177,17 +204,28 @@ cdef inline void release(Columns* columns, Py_ssize_t n) noexcept:
         free(columns.all)
 
 
-cdef inline object copied(Column* column):
-    """A column's buffers as bytes objects."""
+cdef inline object handed_over(Column* column):
+    """A column's buffers as objects that own them; the column has none any more."""
     valid = offsets = values = None
     if column.nullable:
-        valid = copy_of(column.valid, column.n)
+        valid = owned(<void**>&column.valid, column.n)
     if column.kind == TEXT or column.kind == LIST:
-        offsets = copy_of(<uint8_t*>column.offsets, 4 * (column.n + 1)) if column.n else bytes(4)
+        offsets = owned(<void**>&column.offsets, 4 * (column.n + 1)) if column.n else bytes(4)
     if column.kind == FLAT or column.kind == TEXT:
-        values = copy_of(column.data, column.size)
+        values = owned(<void**>&column.data, column.size)
     return column.n, valid, offsets, values
 
 
-cdef inline object copy_of(const uint8_t* source, int64_t size):
-    return (<const char*>source)[:size] if size else b""
+cdef inline object owned(void** memory, int64_t size):
+    cdef Block block
+    cdef void* fitting
+    if size < COPIED_BYTES:
+        return (<const char*>memory[0])[:size] if size else b""
+    fitting = realloc(memory[0], size)
+    if fitting != NULL:
+        memory[0] = fitting
+    block = Block(0)  # one of no capacity is freed, and not used again
+    free(block.pointer)
+    block.pointer, block.size = memory[0], size
+    memory[0] = NULL
+    return block

@@ -180,7 +180,7 @@ def open_records(args: argparse.Namespace, console: Console) -> LogDir | Partiti
 
 
 def open_selected(args: argparse.Namespace, console: Console) -> tuple[list[Partition], int]:
-    """Open the selected partitions; report those that cannot be opened, and return their number, too."""
+    """Open the selected partitions; report what is odd about them, and return the number of those that do not open."""
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import partitions_of
 
@@ -193,6 +193,8 @@ def open_selected(args: argparse.Namespace, console: Console) -> tuple[list[Part
         if isinstance(one, KafkalogError):
             console.error(one)
     opened = [one for one in found if not isinstance(one, KafkalogError)]
+    for partition in opened:
+        console.findings(partition.findings)
     return opened, len(found) - len(opened)
 
 

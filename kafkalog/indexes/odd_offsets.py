@@ -166,8 +166,8 @@ def odd_end_error(window: Window, reason: Reason, path: Path) -> CorruptionError
     odd = window.batches[-1:]
     first, last = int(odd.base_offset[0]), int(odd.last_offset[0])
     details = {
-        Reason.OFFSET_ORDER: f"its offsets, {first} to {last}, contradict those around it; no checksum covers them",
-        Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first} to {last}, reach into the next segment",
+        Reason.OFFSET_ORDER: f"its offsets, {first}..{last + 1}, contradict those around it; no checksum covers them",
+        Reason.OFFSET_OUTSIDE_SEGMENT: f"its offsets, {first}..{last + 1}, reach into the next segment",
     }
     return CorruptionError(
         reason,

@@ -176,6 +176,6 @@ class TransactionIndexCheck:
     def _describe(self, number: int) -> str:
         entry = self._entries[number]
         return (
-            f"entry {number} (producer {entry['producer_id']}, offsets {entry['first_offset']} to"
-            f" {entry['last_offset']}, last stable offset {entry['last_stable_offset']})"
+            f"entry {number} (producer {entry['producer_id']}, offsets {entry['first_offset']}.."
+            f"{int(entry['last_offset']) + 1}, last stable offset {entry['last_stable_offset']})"
         )

@@ -87,8 +87,12 @@ class IndexEntries:
         max_entries : int, optional
             Maximum number of entries for a segment of this size. The rest is preallocated space, and is not read.
         """
+        entry = cls.dtype.itemsize
         with open_source(path, memory_map=memory_map) as source:
-            stop = source.size if max_entries is None else min(source.size, max_entries * cls.dtype.itemsize)
+            # a broker makes an index of 10 MiB, most of it a hole; the last entry before it may reach into it
+            stop = min(-(-source.data_end() // entry) * entry, source.size)
+            if max_entries is not None:
+                stop = min(stop, max_entries * entry)
             return cls(source.window(0, stop), base_offset, path=source.path, size_in_bytes=source.size)
 
     def __len__(self) -> int:

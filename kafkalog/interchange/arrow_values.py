@@ -78,7 +78,7 @@ def plain_column(batch: pa.RecordBatch, name: str, first_row: int) -> pa.Array:
         array.validate(full=True)
         return _plain(array)
     except (pa.ArrowInvalid, pa.ArrowIndexError, pa.ArrowNotImplementedError) as error:
-        where = f"rows {first_row} to {first_row + batch.num_rows - 1}: {one_line(error)}"
+        where = f"rows {first_row}..{first_row + batch.num_rows}: {one_line(error)}"
         raise UnwritableError(Reason.COLUMN_VALUE, f"column {name!r}: {where}") from error
 
 

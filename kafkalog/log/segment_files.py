@@ -148,7 +148,7 @@ class SegmentListing:
             self.findings.append(
                 Finding(
                     Reason.SWAP_FILE,
-                    f"taken in place of the segments from offset {swap.base_offset} to {stop}, as a broker would",
+                    f"taken in place of the segments of offsets {swap.base_offset}..{stop}, as a broker would",
                     path=str(swap.path),
                     base_offset=swap.base_offset,
                     damage=False,

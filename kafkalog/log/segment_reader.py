@@ -26,6 +26,7 @@ from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, R
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
+_MOST_EARLIER: Final = 4  # segments in which the originals of copied batches are looked for
 
 
 @dataclass(slots=True)
@@ -142,6 +143,7 @@ class SegmentReader:
         start_at: Callable[[Segment], int] = lambda segment: 0,
         reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
+        once: bool = True,
     ) -> Iterator[SegmentWindow]:
         """Windows that may hold selected records, in offset order.
 
@@ -161,9 +163,11 @@ class SegmentReader:
         start_at : callable
             Returns the position of a batch of a segment before which nothing is wanted.
         reader_for : callable
-            Returns what reads those batches of a segment with which all is well, None for windows alone.
+            Returns the reader of the good batches of a segment (see `walk_with`); None for windows alone.
         statistics : ScanStatistics, optional
             Its counts are increased.
+        once : bool
+            Whether batches that an earlier segment has, too, are left out behind damage, if it is skipped.
 
         Raises
         ------
@@ -185,7 +189,6 @@ class SegmentReader:
             if is_end or (stop is not None and segment.base_offset >= stop):
                 break
             if not wanted(segment):
-                # where this segment ends is not known, and so no gap before the next one
                 previous = reached = None
                 continue
             self._report_gap(reached, segment.base_offset, report)
@@ -211,6 +214,7 @@ class SegmentReader:
                         report=report,
                         window_bytes=window_bytes,
                         reader=reader_for(segment),
+                        earlier=self._segments[max(number - _MOST_EARLIER, 0) : number] if once else (),
                     )
                     for window in stream.windows(position):
                         end = max(window.start + window.data.size, int(window.batches.next_position[-1]))
@@ -451,7 +455,7 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
     why = "the log cleaner has not been here, so a segment seems to be missing"
     if is_compacted is None:
         why = "normal in a compacted topic; in others a segment is missing"
-    detail = f"offsets {start} to {end - 1} lie between two segments and in neither: {why}"
+    detail = f"offsets {start}..{end} lie between two segments and in neither: {why}"
     return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
 
 

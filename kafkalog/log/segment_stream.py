@@ -6,7 +6,7 @@ To skip damage, `searching.resume` looks for the next intact batch. Records are 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -42,6 +42,7 @@ class SegmentFile(Protocol):
     def witnesses(self) -> Witnesses: ...
     def is_batch_at(self, source: ByteSource, position: int, offset: int) -> bool: ...
     def find_offsets(self, offsets: npt.ArrayLike) -> npt.NDArray[np.void]: ...
+    def open(self) -> contextlib.AbstractContextManager[ByteSource]: ...
     def check_start(self, window: Window) -> None: ...
     def explain(self, error: KafkalogError) -> KafkalogError: ...
 
@@ -67,7 +68,9 @@ class SegmentStream:
     checked : bool
         Whether windows have the result of their checksums, and no bytes if all are correct (`walk_checked`).
     reader : BatchReader, optional
-        What reads batches with which all is well (`walk_with`).
+        Reads the good batches (see `walk_with`).
+    earlier : sequence of Segment
+        The segments that have been read before. Of a batch that they have, too, only theirs is given.
 
     Attributes
     ----------
@@ -91,6 +94,7 @@ class SegmentStream:
         first_window_bytes: int | None = None,
         checked: bool = False,
         reader: BatchReader | None = None,
+        earlier: Sequence[SegmentFile] = (),
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
         self._on_corruption = on_corruption
@@ -102,7 +106,8 @@ class SegmentStream:
         self.stopped = False
         self._last_position: int | None = None
         self._start = 0
-        self._next_original: int | None = None
+        self._earlier = earlier
+        self._next_original: tuple[SegmentFile, int] | None = None
         self._n_searches = 0
 
     def windows(self, start: int = 0) -> Iterator[Window]:
@@ -151,7 +156,6 @@ class SegmentStream:
                     del window  # its memory can be reused for the next one
                 position = None
             except KafkalogError as found:
-                # a broker that was killed leaves a torn last batch; its recovery cuts it off
                 if isinstance(found, TruncatedTailError) and segment.is_last:
                     segment.findings = [found.to_finding(damage=False)]
                     self.report(segment.findings[0])
@@ -164,7 +168,6 @@ class SegmentStream:
                 position = self._go_on(error, error.position)
                 if position is None:
                     return
-                # damage is often near other damage: read little until a window is intact
                 self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
         self.end_offset = max(self.previous + 1, segment.base_offset)
 
@@ -253,11 +256,12 @@ class SegmentStream:
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
         first, last = first_offset(batch), int(batch.last_offset[0])
         if original is not None:
-            detail = f"a copy of the batch at position {original}; it is given once"
-            self._next_original = original + behind - where
+            segment, position = original
+            place = "" if segment is self.segment else f" of {segment.path.name}"
+            detail = f"a copy of the batch at position {position}{place}; it is given once"
+            self._next_original = segment, position + behind - where
             self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
             return behind
-        # if most of the next batches lie below the last offset as well, that one was wrong, not theirs
         if 2 * sum(offset > self.previous for offset in following) < len(following):
             self.report(
                 replace(finding, detail=f"{error.detail}; the batches after it continue from its offset, so it is read")
@@ -277,22 +281,32 @@ class SegmentStream:
         self.report(lost)
         return behind
 
-    def _original_of(self, copy: Window) -> int | None:
-        """Position of an earlier batch with the same bytes."""
-        positions = [self._last_position, self._next_original]
+    def _original_of(self, copy: Window) -> tuple[SegmentFile, int] | None:
+        """The segment and the position of an earlier batch with the same bytes."""
+        places = [] if self._last_position is None else [(self.segment, self._last_position)]
+        places += [] if self._next_original is None else [self._next_original]
         if self._n_searches < _MOST_SEARCHES:
             self._n_searches += 1
-            with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
-                positions.append(int(self.segment.find_offsets([int(copy.batches.last_offset[0])])["position"][0]))
-        for position in positions:
-            if position is None or not 0 <= position < copy.start:
-                continue
-            data = self.source.window(position, position + copy.data.size)
-            is_same = data.size == copy.data.size and bool((data == copy.data).all())
-            self.source.release(data, position)
-            if is_same:
-                return position
-        return None
+            last = int(copy.batches.last_offset[0])
+            before = [one for one in self._earlier if one.base_offset <= last]
+            for segment in (self.segment, *reversed(before)):
+                with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
+                    places.append((segment, int(segment.find_offsets([last])["position"][0])))
+        return next((place for place in places if self._is_same(*place, copy)), None)
+
+    def _is_same(self, segment: SegmentFile, position: int, copy: Window) -> bool:
+        """Whether a batch that was read before has the bytes of another."""
+        is_here = segment is self.segment
+        if position < 0 or (is_here and position >= copy.start):
+            return False
+        with contextlib.suppress(KafkalogError), contextlib.ExitStack() as stack:
+            source = self.source if is_here else stack.enter_context(segment.open())
+            end = position + copy.data.size
+            data = source.window(position, min(end, source.size))
+            is_same = np.array_equal(data, copy.data)
+            source.release(data, position)
+            return is_same
+        return False
 
 
 _MOST_SEARCHES = 64

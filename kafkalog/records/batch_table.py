@@ -232,17 +232,20 @@ def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
         base = last if before is None else before + 1
     if before is not None and last - before > _MOST_OFFSETS:
         return replace(finding, base_offset=before + 1)  # no segment spans as many: the header is no batch's
+    # a damaged batch that is the last: no neighbour confirms where its header says that it ends
+    is_unconfirmed = error.reason is Reason.CRC_MISMATCH and row + 1 == len(batches)
+    certainty: Certainty = "header" if is_unconfirmed else "at_most"
     if error.reason is Reason.CRC_MISMATCH:
         # where the header does not fit between its neighbours, or is zeros, it is what is damaged
         start = base if before is None else min(base, before + 1)
         after = int(batches.base_offset[row + 1]) if row + 1 < len(batches) else last + 1
         end = max(after, last + 1)
         if not count or start < base or last + 1 < end <= start + _MOST_OFFSETS:
-            return replace(finding, base_offset=start, last_offset=end - 1, n_records=end - start, certainty="at_most")
+            return replace(finding, base_offset=start, last_offset=end - 1, n_records=end - start, certainty=certainty)
     if 0 <= count <= last - base + 1:
-        certainty: Certainty = "header" if error.reason is Reason.CRC_MISMATCH else "exact"
+        certainty = "header" if error.reason is Reason.CRC_MISMATCH else "exact"
     else:
-        count, certainty = last - base + 1, "at_most"
+        count = last - base + 1
     return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
 
 

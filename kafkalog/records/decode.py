@@ -136,7 +136,7 @@ def decode(
 
 
 class RecordReader(BatchReader):
-    """Reads batches with which all is well, and decodes their records in the same call.
+    """Reads good batches (see `BatchReader`), and decodes their records in the same call.
 
     Parameters
     ----------
@@ -147,7 +147,8 @@ class RecordReader(BatchReader):
     window_bytes : int
         Number of bytes to decode at a time.
     submit, n_ahead : callable, int
-        Hands a call to a thread, and returns what waits for its result; so many windows are then read ahead.
+        ``submit(call)`` runs a call in a thread, and returns a function that waits for its result; `n_ahead` windows
+        are read ahead.
     hints : int64[n], optional
         Rising positions where batches may begin; without them, size fields are followed to find some.
     """

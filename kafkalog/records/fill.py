@@ -52,7 +52,7 @@ class Filled(NamedTuple):
     """What one call filled."""
 
     n_batches: int
-    """Batches done; 0 if the first one has to be read by others."""
+    """Batches done; 0 if the first one is unusual or damaged."""
     n_records: int
     columns: dict[str, Column]
     """`offset`, `timestamp`, `key`, `value` and `headers`, as far as they are wanted."""
@@ -158,7 +158,7 @@ def read_filled(
     names, form, limits
         See `fill`.
     offsets : tuple of int
-        Batches with other offsets than these have to be read by others; half-open.
+        Half-open; the call ends before a batch with other offsets.
     check_crcs : bool
     n_bytes : int
         Number of bytes of payload for which to make room.
@@ -166,7 +166,7 @@ def read_filled(
     Returns
     -------
     FilledBatches or None
-        None if the first batch has to be read by others.
+        None if the first batch is not one that the kernel reads.
     """
     if not uses_kernels():
         return None
@@ -226,7 +226,7 @@ def read_filled(
 
 
 def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], bits: int, filled: Filled) -> BatchTable:
-    """The batches that have records here, with what the headers of compressed v0 and v1 messages do not tell."""
+    """The batches with records; those of v0 and v1 get counts and base offsets that their headers may lack."""
     if bits & kf.CONTROL_BIT:
         has_any = n_filled > 0
         batches, n_filled = batches[has_any], n_filled[has_any]

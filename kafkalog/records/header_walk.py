@@ -184,7 +184,9 @@ def walk(
 
 
 class BatchReader:
-    """Reads batches with which all is well, and compares their checksums, faster than `walk` can.
+    """Reads good batches, and compares their checksums, faster than `walk` can.
+
+    A batch is good if its header and checksum are right, its offset rises, and no limit is exceeded.
 
     Parameters
     ----------
@@ -233,7 +235,7 @@ class BatchReader:
 
 
 def readable_descriptor(source: ByteSource, position: int) -> int | None:
-    """What to read bytes at a position from, unless windows have to be used; raises if the file has changed."""
+    """The descriptor to read a position from; None if windows have to be used. Raises if the file has changed."""
     if source.descriptor is None or position >= source.size:
         return None
     try:
@@ -254,7 +256,7 @@ def walk_with(
     first_window_bytes: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Window]:
-    """Walk the batches of a segment as `walk` does, whose parameters it has, but first let a reader have them."""
+    """Walk the batches of a segment as `walk` does, whose parameters it has; `reader` reads the good ones."""
     position, n_windows = start, 1
     try:
         while True:

@@ -22,11 +22,12 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.read_methods import ScanOptions, no_attribute
+from kafkalog.scanning.conditions.arrow_filters import fields_read
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.query import Query, Target
-from kafkalog.values.conditions import Groups, split_filters
+from kafkalog.values.conditions import ArrowCondition, Conditions, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode
 from kafkalog.values.schemas import SchemaSource
@@ -137,7 +138,7 @@ class DecodedScan(ArrowStream):
         return table
 
 
-def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanOptions, Groups | None]:
+def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanOptions, Conditions | None]:
     """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is decoded.
 
     Raises
@@ -150,12 +151,13 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
         if options.get("schemas") is not None:
             raise ValueError("schemas is for decode=, such as decode={'value': 'avro'}")
         return formats, options, None
-    if options.get("extract"):
-        raise ValueError("extract= computes columns from undecoded bytes; it cannot be combined with decode=")
     if filters is None:
         return formats, options, None
     if is_expression(filters):
-        raise ValueError("decode goes with filters as text or tuples, not with an Arrow expression")
+        read = fields_read(filters)
+        if read is None:
+            raise ValueError(f"which columns {filters} reads is not known; with decode, filter by text or tuples")
+        return formats, {**options, "filters": None}, ArrowCondition(filters, sorted(read))
     before, after = split_filters(filters, formats, parse_condition)
     return formats, {**options, "filters": before}, after
 

@@ -261,7 +261,7 @@ class Pass:
         form: Form,
         segment: Segment,
     ) -> RecordReader | None:
-        """What reads and decodes the batches of a segment that are wanted whole."""
+        """The reader of a segment; None if records of its batches have to be selected one by one."""
         query, selection = self.query, selections[segment]
         if not names or not selection.is_by_batch or selection.include_control:
             return None
@@ -399,7 +399,7 @@ def _is_done(event: _Event) -> bool:
 
 
 def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:
-    """Hand a call to the pool; what waits for its result."""
+    """Hand a call to the pool, and return the function that waits for its result."""
     return pool.submit(call).result
 
 

@@ -35,12 +35,13 @@ from kafkalog.log.segment import Segment
 from kafkalog.parsing import integer, near, optional_integer
 from kafkalog.read_methods import ScanOptions
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
-from kafkalog.scanning.conditions.expressions import narrowed
+from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
 from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_beside
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, Target, offset_of
+from kafkalog.values.conditions import ArrowCondition
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.registry import schema_source
 
@@ -78,13 +79,15 @@ class Scan(DecodedScan):
         self._query = query = Query.of(path, **options)
         self._decoding: Decoding | None = None
         self._limit = None
+        derived = {} if query.extract is None else query.extract.dtypes
         if formats:
             source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats)
-            self._decoding = Decoding(formats, source, columns, after)
+            self._decoding = Decoding(formats, source, columns, after, derived)
             columns = self._decoding.record_columns
+            if isinstance(after, ArrowCondition):
+                query = replace(query, filter=implied_filter(after.expression, formats))
             if after is not None:  # counted after these filters
                 self._query, self._limit = replace(query, limit=None), query.limit
-        derived = {} if query.extract is None else query.extract.dtypes
         columns = check_columns(columns, ALL_COLUMNS, DEFAULT_COLUMNS, derived)
         self.columns = columns if self._decoding is None else self._decoding.columns
         self._derived = tuple(derived)

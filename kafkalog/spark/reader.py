@@ -6,20 +6,24 @@ Turns a `ReadTask` into Arrow record batches of the data source's schema.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.partition import Partition
 from kafkalog.scanning.planning import Plan, ReadTask, plan
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
 from kafkalog.spark.decoded import arrow_schema, decoded_schema
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
 from kafkalog.spark.source_options import SourceOptions
+from kafkalog.state.transaction_outcomes import TransactionOutcomes
 from kafkalog.values.decoding import DecodeWarning, Decoding
 
 _LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED)
@@ -58,7 +62,11 @@ class TaskReader:
         fields = zip(schema, kinds, strict=True)
         self._schema = pa.schema([pa.field(field.name, own.type, nullable=field.nullable) for field, own in fields])
 
-    def batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """Yield the records of a task; for an empty plan Spark calls this once without a task."""
+        return iter(()) if partition is None or partition.value is None else self._batches(partition.value)
+
+    def _batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task in Spark's types."""
         decoding, n_lost = self._decoding, 0
         columns = types.record_columns(self._columns) if decoding is None else decoding.record_columns
@@ -97,27 +105,33 @@ class KafkaLogReader(TaskReader, DataSourceReader):
         return [InputPartition(task) for task in made.tasks]
 
 
-def planning(options: SourceOptions) -> dict[str, Any]:
-    """Return the options of `kafkalog.plan`, but for the partitions and their offsets."""
-    return {
-        "isolation_level": options.isolation_level,
-        "on_corruption": options.on_corruption,
-        "task_bytes": options.task_bytes,
-        "min_tasks": options.min_partitions,
-        "max_records": options.max_records_per_partition,
-    }
-
-
 def _planned(options: SourceOptions) -> Plan:
     log_dir = open_paths(options.paths)
     keys = wanted_partitions(log_dir, options)
     ranges = resolve(log_dir, keys, options)
+    return plan_tasks(log_dir, options, keys, ranges.start, ranges.end)
+
+
+def plan_tasks(
+    log_dir: LogDir,
+    options: SourceOptions,
+    keys: Collection[kf.TopicPartition],
+    start: Mapping[kf.TopicPartition, int],
+    end: Mapping[kf.TopicPartition, int],
+    outcomes: Callable[[Partition, int | None], TransactionOutcomes] | None = None,
+) -> Plan:
+    """Return the tasks for ranges of offsets, without what the filters rule out; see `kafkalog.scanning.planning`."""
     return plan(
         log_dir,
         topic_partitions=keys,
-        start_offset=ranges.start,
-        end_offset=ranges.end,
-        **planning(options),
+        start_offset=start,
+        end_offset=end,
+        isolation_level=options.isolation_level,
+        on_corruption=options.on_corruption,
+        task_bytes=options.task_bytes,
+        min_tasks=options.min_partitions,
+        max_records=options.max_records_per_partition,
+        outcomes=outcomes,
         **plan_limits({"filters": options.filters, "latest": options.latest}),
     )
 

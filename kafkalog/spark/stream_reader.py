@@ -24,9 +24,8 @@ from pyspark.sql.types import StructType
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning
 from kafkalog.log.tail import LogTail
-from kafkalog.scanning.planning import plan
 from kafkalog.spark.offsets import DataLossError, open_paths, starting_offsets, wanted_partitions
-from kafkalog.spark.reader import TaskReader, planning
+from kafkalog.spark.reader import TaskReader, plan_tasks
 from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 
 Offsets = dict[kf.TopicPartition, int]
@@ -117,14 +116,9 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
                 del ranges[key]
             elif first is not None and first < (earliest := log_dir[key].log_start_offset) and first < stop:
                 self._lose(f"Starting offset for {key} was {first} but the log starts at {earliest}.")
-        made = plan(
-            log_dir,
-            topic_partitions=ranges.keys(),
-            start_offset={key: first for key, (first, _) in ranges.items() if first is not None},
-            end_offset={key: stop for key, (_, stop) in ranges.items()},
-            **planning(options),
-            outcomes=self._followed().outcomes,
-        )
+        starts = {key: first for key, (first, _) in ranges.items() if first is not None}
+        stops = {key: stop for key, (_, stop) in ranges.items()}
+        made = plan_tasks(log_dir, options, ranges, starts, stops, self._followed().outcomes)
         return [InputPartition(task) for task in made.tasks]
 
     def commit(self, end: JsonOffsets) -> None:

@@ -123,10 +123,6 @@ class ClusterMetadata:
         """Return the partitions of a topic by number, sorted."""
         return dict(sorted(self._partitions.get(self.topic_ids.get(topic, ""), {}).items()))
 
-    def topic_name(self, topic_id: str) -> str | None:
-        """Return the name of a topic; None if the cluster does not have it."""
-        return self._names.get(topic_id)
-
     def why_stray(self, key: kf.TopicPartition, topic_id: str, node_id: int | None) -> str | None:
         """Return why a broker sets a partition's directory apart when it starts; None if it does not.
 

@@ -88,6 +88,10 @@ class ByteSource(ABC):
         """Where bytes begin, at or behind a position, that are not in a hole of a sparse file, which reads as zeros."""
         return position
 
+    def data_end(self) -> int:
+        """A position from which on the file is a hole; its size if it does not end with one."""
+        return self.size
+
     def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
         """Release a window that is no longer needed, so that its mapped pages may leave memory."""
 
@@ -260,6 +264,17 @@ class PreadSource(_FileSource):
             # a hole up to the end of the file, unless the file was cut: then reading there finds that out
             is_hole = error.errno == errno.ENXIO and os.fstat(self._descriptor).st_size >= self.size
             return max(position, self.size) if is_hole else position
+
+    def data_end(self) -> int:
+        if not self.is_preallocated:
+            return self.size
+        end = 0
+        try:
+            while (position := self.next_data(end)) < self.size:
+                end = os.lseek(self._descriptor, position, os.SEEK_HOLE)
+        except (OSError, AttributeError):
+            return self.size
+        return min(end, self.size)
 
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)

@@ -1,4 +1,7 @@
-"""Filters on decoded columns, such as ``value.customer.id == 7``: applied to values after they are decoded."""
+"""Filters on decoded columns, such as ``value.customer.id == 7``: applied to values after they are decoded.
+
+They are terms, as in `kafkalog.scan`, or an expression of Arrow's.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,23 @@ Term = tuple[Any, ...]
 Groups = list[list[Term]]
 """All terms of one group have to hold."""
 
+
+class ArrowCondition(NamedTuple):
+    """An expression over decoded columns and others.
+
+    Attributes
+    ----------
+    expression : pyarrow.compute.Expression
+    columns : list of str
+        The columns and fields that it reads.
+    """
+
+    expression: Any
+    columns: list[str]
+
+
+Conditions = Groups | ArrowCondition
+
 _COMPARISONS: Final = {
     "==": "equal",
     "!=": "not_equal",
@@ -28,6 +48,7 @@ _COMPARISONS: Final = {
     ">": "greater",
     ">=": "greater_equal",
 }
+_ROW: Final = "__row"
 _TEXT: Final = {"starts_with": "starts_with", "contains": "match_substring"}
 _SAME: Final = {"=": "==", "startswith": "starts_with", "is_null": "is null", "is_not_null": "is not null"}
 _OPERATIONS: Final = (*_COMPARISONS, *_TEXT, "in", "not in", "is null", "is not null")
@@ -101,12 +122,14 @@ def _checked(term: Term) -> Term:
     return column, operation, term[2]
 
 
-def columns_of(groups: Groups | None) -> list[str]:
+def columns_of(groups: Conditions | None) -> list[str]:
     """The columns and fields that conditions read."""
+    if isinstance(groups, ArrowCondition):
+        return groups.columns
     return list(dict.fromkeys(term[0] for group in groups or () for term in group))
 
 
-def matching(groups: Groups, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
+def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
     """bool[n]: rows for which all conditions of one group hold.
 
     Parameters
@@ -119,6 +142,8 @@ def matching(groups: Groups, columns: Mapping[str, pa.Array], n: int) -> npt.NDA
     ValueError, TypeError
         A field does not exist, or cannot be compared with the value.
     """
+    if isinstance(groups, ArrowCondition):
+        return _matching_rows(groups, columns, n)
     whole = np.zeros(n, np.bool_)
     for group in groups:
         mask = np.ones(n, np.bool_)
@@ -126,6 +151,18 @@ def matching(groups: Groups, columns: Mapping[str, pa.Array], n: int) -> npt.NDA
             mask &= _holds(term, columns)
         whole |= mask
     return whole
+
+
+def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
+    names = dict.fromkeys(column.partition(".")[0] for column in condition.columns)
+    table = pa.table({**{name: columns[name] for name in names}, _ROW: np.arange(n)})
+    try:
+        rows = table.filter(condition.expression).column(_ROW).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise ValueError(f"the filter {condition.expression} cannot be applied: {error}") from error
+    found = np.zeros(n, np.bool_)
+    found[rows] = True
+    return found
 
 
 def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from kafkalog.errors import Finding, LimitExceededError, Reason
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS, record_schema
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS, extend_schema, record_schema
 from kafkalog.parsing import near
 from kafkalog.values.columns import column_decoder
-from kafkalog.values.conditions import Groups, columns_of, matching
+from kafkalog.values.conditions import Conditions, columns_of, matching
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Payloads
 from kafkalog.values.schemas import SchemaSource
@@ -51,8 +52,10 @@ class Decoding:
     columns : sequence of str or None
         The columns of the result: those of a scan; ``value.a.b`` for a field alone; `value_error` for the reason why a
         value did not decode; `value_bytes` for the bytes as they are. The same for `key`.
-    conditions : list of list of tuple or None
+    conditions : list of list of tuple, ArrowCondition or None
         Filters on decoded columns.
+    derived : mapping of str to dtype
+        Columns that are computed from records before anything is decoded; they stand behind the others.
 
     Attributes
     ----------
@@ -70,14 +73,20 @@ class Decoding:
         formats: Mapping[str, ColumnFormat],
         source: SchemaSource | None,
         columns: Sequence[str] | None,
-        conditions: Groups | None,
+        conditions: Conditions | None,
+        derived: Mapping[str, np.dtype[Any]] | None = None,
     ) -> None:
-        self._formats, self.conditions = formats, conditions
+        self._formats, self.conditions, self._derived = formats, conditions, derived or {}
         if isinstance(columns, str):
             raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
         self.columns = DEFAULT_COLUMNS if columns is None else tuple(columns)
         if len(set(self.columns)) != len(self.columns):
             raise ValueError("columns names a column twice")
+        for name in self.columns:
+            if name in self._derived:
+                raise ValueError(
+                    f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
+                )
         needed = ["offset"]
         wanted: dict[str, list[Path] | None] = {}
         extra = [f"{name}{suffix}" for name in formats for suffix in ("_error", "_bytes")]
@@ -97,7 +106,7 @@ class Decoding:
                 needed.append(name)
             elif column in ALL_COLUMNS:
                 needed.append(column)
-            else:
+            elif column not in self._derived:
                 close = near(column, (*ALL_COLUMNS, *extra))
                 there = f"did you mean {close!r}? There are" if close else "there are"
                 raise ValueError(f"no column {column!r}; {there} {', '.join((*ALL_COLUMNS, *extra))}")
@@ -182,7 +191,7 @@ class Decoding:
                 fields.append(pa.field(column, _field_type(name, path, types[name])))
             else:
                 fields.append(record_schema([column], binary_type).field(0))
-        return pa.schema(fields)
+        return extend_schema(pa.schema(fields), self._derived)
 
     def decode(self, batch: pa.RecordBatch, path: str, schema: pa.Schema) -> pa.RecordBatch:
         """The records for which the conditions hold, decoded.

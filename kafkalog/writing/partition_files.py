@@ -180,8 +180,8 @@ def _check_order(batches: BatchTable, next_offset: int | None) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"offsets have to rise: a batch of offsets {batches.base_offset[row]} to {last[row]} comes after offset"
-            f" {before[row]}"
+            f"offsets have to rise: a batch of offsets {batches.base_offset[row]}..{int(last[row]) + 1} comes after"
+            f" offset {before[row]}"
         )
 
 

@@ -292,22 +292,34 @@ def test_ls_survives_odd_names(run_lines: Any, tmp_path: Path, log_dir: Path) ->
     assert "a\\xff\\x0ab  " in out[1]
     code, out, _ = run_lines("ls", odd, "--json")
     assert json.loads(out[0])["path"] == str(odd)
-    empty = tmp_path / "empty-0"
-    empty.mkdir()
-    code, _, err = run_lines("ls", empty)
-    assert code == 0
-    assert "empty-0: segment_missing: it holds no segments" in err
 
 
-@pytest.mark.parametrize("question", [("--offset", 0), ("--timestamp", "latest"), ("--timestamp", 5)])
-def test_lookup_has_no_answer_where_there_is_no_segment(
-    run_lines: Any, tmp_path: Path, question: tuple[str, Any]
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["ls"], ["cat"], ["batches"], ["epochs"], ["producers"], ["index-stats"]),
+        ["lookup", "--offset", 0, "--timestamp", 5, "--timestamp", "earliest", "--timestamp", "max-timestamp"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_partition_without_segments_is_read_as_an_empty_one_with_a_note(
+    run: Any, tmp_path: Path, command: list[Any]
 ) -> None:
     empty = tmp_path / "empty-0"
     empty.mkdir()
-    code, out, err = run_lines("lookup", empty, *question)
-    assert (code, out) == (3, [])
-    assert "empty-0: segment_missing: it holds no segments" in err
+    code, _, err = run(*command, empty)
+    assert code == 0
+    assert err.count("\n") == err.count("note: ") == err.count("empty-0: segment_missing: it holds no segments") == 1
+
+
+def test_lookups_in_a_partition_without_segments_are_answered_as_in_an_empty_one(
+    run_lines: Any, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty-0"
+    empty.mkdir()
+    questions = ["--offset", 0, "--timestamp", 5, "--timestamp", "earliest", "--timestamp", "latest"]
+    code, out, _ = run_lines("lookup", "--json", empty, *questions)
+    assert (code, [json.loads(line)["offset"] for line in out]) == (0, [-1, -1, 0, 0])
 
 
 # cat

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from kafkalog import format as kf
 from kafkalog._kernels.indexes import look_up
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
+from kafkalog.storage.source import PreadSource
 
 pytestmark = pytest.mark.kernels
 
@@ -88,3 +92,23 @@ def test_queries_keep_their_shape_and_may_be_no_arrays() -> None:
     assert times.lookup([49, 50, 59, 60]).tolist() == [1000, 1004, 1004, 1009]
     with pytest.raises(ValueError, match="length"):
         look_up(np.zeros(2, np.int64), np.zeros(2, np.int64), True, np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize("n", [0, 1, 341, 342, 1024, 1500])
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_what_a_broker_allots_ahead_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[OffsetIndex | TimeIndex], n: int
+) -> None:
+    path = tmp_path / "00000000000000000000.index"
+    entries = np.ones(n, kind.dtype)
+    path.write_bytes(entries.tobytes())
+    os.truncate(path, 10 * 2**20)
+    read = []
+    window = PreadSource.window
+    monkeypatch.setattr(
+        PreadSource, "window", lambda self, start, stop: read.append(stop - start) or window(self, start, stop)
+    )
+    index = kind.open(path, 0)
+    assert index.entries.tobytes() == entries.tobytes()
+    assert index.padding_bytes == 10 * 2**20 - 10 * 2**20 % kind.dtype.itemsize - entries.nbytes
+    assert sum(read) <= entries.nbytes + 2**16

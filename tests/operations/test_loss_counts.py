@@ -69,6 +69,8 @@ DAMAGE = {
     # the neighbours leave room for so many
     "hole": (lambda size: (5 * size, bytes(3 * size)), (50, 79, 30, "at_most")),
     "offset": (lambda size: (5 * size + 4, b"\x40"), (50, 59, 10, "exact")),
+    # zeros over both numbers of the last batch, and nothing behind it to tell where it ended: it held ten records
+    "last": (lambda size: (19 * size + 23, bytes(38)), (190, 190, 1, "header")),
 }
 
 
@@ -123,8 +125,8 @@ def test_totals_are_a_partition_each_and_say_how_sure_they_are(partition: Path, 
         "t-0": (3, 40, "at_most"),
         "u-0": (1, 10, "exact"),
     }
-    assert str(one.losses[str(other)]) == "10 records, offsets 40 to 49"
-    assert str(one.losses[str(partition)]) == "at most 40 records, offsets 30 to 139"
+    assert str(one.losses[str(other)]) == "10 records, offsets 40..50"
+    assert str(one.losses[str(partition)]) == "at most 40 records, offsets 30..140"
 
 
 def test_findings_that_are_not_kept_are_counted(partition: Path, size: int) -> None:
@@ -153,7 +155,7 @@ def test_convert_reports_before_after_and_lost(
     assert shown["lost"]["n_records"] == 10
     assert [(one["reason"], one["n_records"]) for one in shown["findings"]] == [("crc_mismatch", 10)]
     assert main([*command[:3], str(tmp_path / "third"), *command[4:]]) == 1
-    assert f"lost: {partition}: 10 records, offsets 50 to 59" in capsys.readouterr().err
+    assert f"lost: {partition}: 10 records, offsets 50..60" in capsys.readouterr().err
 
 
 SKIP = ["--on-corruption", "skip"]
@@ -230,9 +232,9 @@ def test_an_error_is_in_the_report_too(partition: Path, size: int, tmp_path: Pat
 def test_an_unknown_number_is_said_in_words() -> None:
     loss = kafkalog.errors.Loss()
     loss.add(kafkalog.Finding(kafkalog.Reason.BAD_MAGIC, base_offset=7))
-    assert str(loss) == "an unknown number of records, offsets 7 to 7"
+    assert str(loss) == "an unknown number of records, offsets 7..8"
     loss.add(kafkalog.Finding(kafkalog.Reason.CRC_MISMATCH, base_offset=8, last_offset=2007, n_records=2000))
-    assert str(loss) == "2,000 records, and an unknown number in 1 more finding, offsets 7 to 2007"
+    assert str(loss) == "2,000 records, and an unknown number in 1 more finding, offsets 7..2008"
 
 
 def test_offsets_of_bytes_that_are_no_batch_are_not_counted_as_lost(partition: Path, size: int) -> None:

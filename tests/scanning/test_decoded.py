@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from orders import BROKEN, ORDERS, written_orders
 
@@ -48,3 +50,48 @@ def test_options_that_cannot_be_say_why(orders: Path, options: Any, message: str
 def test_numpy_has_no_structs(orders: Path) -> None:
     with pytest.raises(ValueError, match="Arrow"):
         kafkalog.read_numpy(orders, decode={"value": "json"})
+
+
+@BROKEN
+def test_expressions_of_arrow_filter_decoded_columns(orders: Path) -> None:
+    options: dict[str, Any] = {"decode": {"value": "json", "key": "long"}}
+
+    def offsets(expression: Any, **more: Any) -> list[int]:
+        scan = kafkalog.scan(orders, **{"columns": ["offset"], **options, **more}, filters=expression)
+        return scan.to_table().column("offset").to_pylist()
+
+    assert offsets(pc.field("value", "customer", "name") == "c5") == [5]
+    assert offsets((pc.field("value", "id") > 3) & (pc.field("offset") < 7)) == [4, 5, 6]
+    assert offsets((pc.field("value", "id") == 3) | (pc.field("key") == 30)) == [3, 30]
+    assert offsets(pc.field("value", "id") >= 38, columns=["offset", "value.tags"]) == [38, 39]
+    assert offsets(pc.field("key").isin([1, 2]), limit=1) == [1]
+    assert offsets(pc.field("value").is_null()) == [7, 9, 11]
+    assert offsets(pc.field("value", "id") + pc.field("key") == 20) == [10]
+    scan = kafkalog.scan(orders, filters=(pc.field("offset") >= 35) & (pc.field("value", "id") > 0), **options)
+    assert scan.explain(analyze=True).statistics.n_records < 40, "other batches are ruled out before they are decoded"
+    assert scan.to_dataset().to_table(filter=pc.field("value", "id") == 36).num_rows == 1
+    for expression, message in (
+        (pc.field("value", "nothing") == 1, "there are id, customer, tags"),
+        (pc.field("nothing") == 1, "no column 'nothing'"),
+        (pc.field("value", "customer") == 1, "cannot be applied"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            offsets(expression)
+
+
+@BROKEN
+def test_extract_goes_with_decode(orders: Path) -> None:
+    def size(key: Any, value: Any) -> int:
+        return len(value)
+
+    options: dict[str, Any] = {"decode": {"value": "json"}, "extract": {"size": ("i4", size)}}
+    table = kafkalog.read_table(orders, columns=["value.id"], filters=[("size", ">", 68)], **options)
+    whole = kafkalog.read_table(orders, columns=["value.id"], **options)
+    assert whole.column_names == ["value.id", "size"]
+    sizes = whole.column("size").to_pylist()
+    assert [row for row in whole.to_pylist() if (row["size"] or 0) > 68] == table.to_pylist() != []
+    assert sizes[:7] == [len(json.dumps(order)) for order in ORDERS[:7]]
+    either = kafkalog.read_table(orders, filters=[[("size", ">", 68)], [("value.id", "==", 1)]], **options)
+    assert either.num_rows == table.num_rows + 1
+    with pytest.raises(ValueError, match="come by themselves"):
+        kafkalog.read_table(orders, columns=["size"], **options)

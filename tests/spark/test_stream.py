@@ -192,6 +192,17 @@ def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path: Pa
         assert lax.latestOffset(back, ReadAllAvailable()) == back
 
 
+def test_what_filters_rule_out_is_in_no_task(tmp_path: Path) -> None:
+    for number in range(3):
+        append(tmp_path, batch(0), partition=number)
+    one = reader(tmp_path, filters='["partition == 1", "offset < 7"]')
+    start, end = {"t": {"1": 2}}, {"t": {"0": 10, "1": 10, "2": 10}}
+    (task,) = one.partitions(start, end)
+    (found,) = one.read(task)
+    assert found["offset"].to_pylist() == list(range(2, 7))
+    assert list(one.read(None)) == []
+
+
 def test_a_stream_cannot_stop_at_damage(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="use raise or skip"):
         reader(tmp_path, onCorruption="stop")

@@ -193,5 +193,7 @@ def test_holes_are_passed_over_without_reading_them(tmp_path: Path) -> None:
         assert 2**20 < behind <= 2**30
         assert 2**30 < source.next_data(2**30 + 2**20) <= 2**31
         assert source.window(2**30, 2**30 + 1).tobytes() == b"y"
+        assert 2**30 < source.data_end() <= 2**30 + 2**20
     with BufferSource(b"abc") as buffer:
         assert buffer.next_data(1) == 1
+        assert buffer.data_end() == 3

@@ -226,7 +226,7 @@ def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartiti
     """Compare what was written with the undamaged batches, and with the report."""
     original = source.batches
     number_of = {batch: number for number, batch in reversed(list(enumerate(original)))}
-    protected = {_protected(batch): number for number, batch in reversed(list(enumerate(original)))}
+    number_of_protected = {protected(batch): number for number, batch in reversed(list(enumerate(original)))}
     kept, last, unseen = set(), -1, set()
     for path in sorted(written.glob("*.log")):
         data = path.read_bytes()
@@ -242,9 +242,9 @@ def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartiti
             if number is not None:
                 tally.n_invented += number in kept
                 kept.add(number)
-            elif _protected(batch) in protected:
+            elif protected(batch) in number_of_protected:
                 tally.n_unseen += 1
-                unseen.add(protected[_protected(batch)])
+                unseen.add(number_of_protected[protected(batch)])
             else:
                 tally.n_invented += 1
                 tally.wrong.append(f"{source.name}: invented at {first}, {damaged.kinds}")
@@ -295,7 +295,7 @@ def run(seed: int, numbers: Iterable[int], most_damages: int = 50) -> Tally:
     return tally
 
 
-def _protected(batch: bytes) -> bytes:
+def protected(batch: bytes) -> bytes:
     """What the checksum covers."""
     return batch[16:] if batch[16] < 2 else batch[21:]
 

@@ -79,7 +79,7 @@ def _text(group: Group, *, with_members: bool) -> Iterator[str]:
         yield from (f"  {line}" for line in table(rows, [False, True, True, True, True, False, False]))
     for one in group.offsets:
         for part in one.deliveries if with_members else ():
-            span = f"{part.first_offset} to {part.last_offset}"
+            span = f"offsets {part.first_offset}..{part.last_offset + 1}"
             times = counted(part.delivery_count, "delivery", "deliveries")
             yield f"  {one.topic}-{one.partition}: {span} {part.state}, {times}"
     if with_members:

@@ -154,7 +154,8 @@ def _measure(
     console.findings(getattr(scan.target, "findings", ()))
     n_said = len(scan.findings)
     for _, partition in scan.partitions():
-        console.findings(partition.findings)
+        console.findings(scan.findings[n_said:])
+        n_said = len(scan.findings)
         try:
             yield partition.index_statistics(
                 what_if=intervals,

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, chosen, offset, timestamp
-from kafkalog.cli.scan_options import path_of, usage_errors
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, offset, timestamp
+from kafkalog.cli.scan_options import open_selected
 from kafkalog.cli.text import counted, iso_milliseconds
-from kafkalog.errors import KafkalogError, ReadError, Reason
+from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
     from kafkalog.cli.reading.record_text import RecordFormat
     from kafkalog.log.partition import Partition
     from kafkalog.log.segment import Segment
     from kafkalog.operations.trace_lookup import IndexStep, SegmentStep, Trace
-    from kafkalog.scanning.scan import Scan
 
 _HELP: Final = HelpText(
     description="""\
@@ -41,7 +40,7 @@ and no other; so there may be no answer though a later record would do, and the 
 record leads to the next one. Transaction markers count as records. Long keys and values are cut, and their sizes said;
 --json shows them whole.
 
-A partition without any segment has no answers: that is an error, and the exit code is 3.
+A partition without any segment is answered as an empty one, with a note.
 
 Answers do not depend on index files: they come from the batches. Where an index leads elsewhere, a broker that trusts
 it answers something else: that is reported as damage.""",
@@ -106,17 +105,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
         record_format = JsonFormat([*DEFAULT_COLUMNS, "is_control"])
     else:
         record_format = TextFormat(None, include_control=True, cut_at=_CUT_AT)
-    partitions = _partitions(args)
-    if not partitions:
-        console.note("no partition matches")
+    partitions = open_selected(args, console)[0]
     total = sum(partition.size_in_bytes for partition in partitions)
     console.start_progress(len(args.questions) * total, "headers")
     before = 0
     for partition in partitions:
-        missing = [found for found in partition.findings if found.reason is Reason.SEGMENT_MISSING]
-        if missing and not partition.segments:
-            console.error(ReadError(missing[0].reason, missing[0].detail, path=partition.path))
-            continue
         for question in args.questions:
             reach = _Reach(console, before)
             try:
@@ -140,15 +133,6 @@ class _Reach:
     def __call__(self, segment: Segment) -> None:
         self._done += segment.size_in_bytes
         self._progress.reach(self._done)
-
-
-def _partitions(args: argparse.Namespace) -> list[Partition]:
-    """Return the partitions that ``--topics`` and ``--partitions`` select."""
-    from kafkalog.scanning.scan import Scan
-
-    with usage_errors():
-        scan: Scan = Scan(path_of(args), **chosen(args, "topics", "partitions", "limits"))
-    return [partition for _, partition in scan.partitions()]
 
 
 def _trace(partition: Partition, question: _Question, reach: _Reach) -> Trace:

@@ -225,7 +225,7 @@ def _show(result: LoadResult, args: argparse.Namespace, console: Console) -> Non
             console.json({"path": path, **each.as_dict()})
         else:
             text = f"{each.topic}-{each.partition}  {counted(each.n_records, 'record')}  {human_bytes(each.n_bytes)}"
-            offsets = f"  offsets {each.first_offset} to {each.next_offset - 1}" if each.n_records else ""
+            offsets = f"  offsets {each.first_offset}..{each.next_offset}" if each.n_records else ""
             console.line(text + offsets)
     for note in result.notes:
         console.note(note)

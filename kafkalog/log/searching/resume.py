@@ -19,7 +19,7 @@ from kafkalog.log.searching.choosing import choose
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import intact_batch_at, window_of
+from kafkalog.records.header_walk import intact_batch_at, walk, window_of
 from kafkalog.storage.source import ByteSource
 
 MOST_RUNS: Final = 2**16
@@ -53,7 +53,7 @@ class Resynchroniser:
         if row is None or self._start[row] > damaged:
             return None if row is None else int(self._start[row])
         # one of the log's own batches, to which the reader objects for another reason: the next one
-        behind = self._end_of(damaged) or int(self._end[row])
+        behind = self._end_of(damaged) or self._batch_behind(int(self._start[row]), int(self._end[row]), damaged)
         row = self._run_behind(behind)
         if row is not None and self._start[row] < behind and self._end_of(behind) is None:
             row = self._run_behind(int(self._end[row]))
@@ -74,17 +74,26 @@ class Resynchroniser:
         self._source.release(window.data, position)
         return int(window.batches.next_position[0])
 
+    def _batch_behind(self, start: int, end: int, position: int) -> int:
+        """Where the next batch of a run begins behind a position at which none of them does."""
+        for window in walk(self._source, start=start, stop=end, limits=self._limits):
+            ends = window.batches.next_position
+            self._source.release(window.data, window.start)
+            if ends[-1] > position:
+                return int(ends[np.searchsorted(ends, position, side="right")])
+        return end
+
     def leading_astray(self, window: Window) -> int | None:
         """Row of a damaged batch whose size field leads over batches of the log, or whose offsets are theirs, or None.
 
-        Only rows behind which offsets are missing, or no batch begins, are looked at.
+        Only rows behind which offsets are missing are looked at; all, if no batch begins behind the last.
         """
         batches = window.batches
         if window.valid is not None and window.valid.all():
             return None
         rows = np.flatnonzero(batches.base_offset[1:] > batches.last_offset[:-1] + 1)
         if self._leads_nowhere(batches):
-            rows = np.append(rows, len(batches) - 1)
+            rows = np.arange(len(batches))  # one before it may have led here
         if not rows.size:
             return None
         valid = valid_crcs(window, batches[rows]) if window.valid is None else window.valid[rows]
@@ -108,16 +117,18 @@ class Resynchroniser:
         """Whether the file goes on behind the last of some batches, but with no batch."""
         source, position, last = self._source, int(batches.next_position[-1]), int(batches.last_offset[-1])
         left = source.size - position
-        if left < _HEAD:
+        if left < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:
             return left > 0
-        data = window_of(source, position, position + _HEAD)
+        data = window_of(source, position, position + min(_HEAD, left))
         head = data.tobytes()
         source.release(data, position)
-        if len(head) < _HEAD:
+        if len(head) < min(_HEAD, left):
             return False  # the file was cut meanwhile
-        offset, size = int.from_bytes(head[:8], "big", signed=True), int.from_bytes(head[8:12], "big", signed=True)
-        is_size = kf.MESSAGE_V0_OVERHEAD <= size <= left - kf.LOG_OVERHEAD
-        return offset <= last or not is_size or head[16] > 2
+        offset, size, magic = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:12], "big", signed=True), head[16]
+        if magic > 2 or not _LEAST_SIZES[magic] <= size <= left - kf.LOG_OVERHEAD:
+            return True
+        last_offset = offset + (int.from_bytes(head[23:27], "big", signed=True) if magic == 2 else 0)
+        return not last < offset <= last_offset < 2**63
 
     def _search(self) -> bool:
         """Search on; False if there is nothing more."""
@@ -145,4 +156,10 @@ class Resynchroniser:
         return True
 
 
-_HEAD: Final = 17  # bytes up to and including the magic
+_HEAD: Final = 27  # bytes up to the last offset delta
+_LEAST_SIZES: Final = (
+    kf.MESSAGE_V0_OVERHEAD,
+    kf.MESSAGE_V1_OVERHEAD,
+    kf.RECORD_BATCH_OVERHEAD - kf.LOG_OVERHEAD,
+)
+"""What a size field says of the smallest message or batch, by magic."""

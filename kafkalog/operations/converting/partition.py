@@ -150,7 +150,11 @@ class Conversion:
             found.append(_End(finding) if finding.damage and self._on_corruption == "stop" else finding)
 
         try:
-            for piece in partition.reader.windows(selection, on_corruption=self._on_corruption, report=on_finding):
+            # a batch that reaches into the next segment is left out below, so that its copy there is wanted
+            windows = partition.reader.windows(
+                selection, on_corruption=self._on_corruption, report=on_finding, once=False
+            )
+            for piece in windows:
                 while found:
                     yield found.pop(0)
                 if self._stopped:
@@ -276,10 +280,10 @@ class Conversion:
                 least = last + 1
                 continue
             if first < least:
-                reason, detail = Reason.OFFSET_ORDER, f"offsets {first} to {last} come behind {least - 1}"
+                reason, detail = Reason.OFFSET_ORDER, f"offsets {first}..{last + 1} come behind {least - 1}"
             else:
                 reason = Reason.OFFSET_OUTSIDE_SEGMENT
-                detail = f"offsets {first} to {last} reach beyond the next segment, at {end}"
+                detail = f"offsets {first}..{last + 1} reach beyond the next segment, at {end}"
             error = CorruptionError(reason, f"{detail}: the batch is left out", path=path, base_offset=first)
             finding = replace(
                 error.to_finding(), last_offset=last, n_records=max(last - first + 1, 0), certainty="at_most"

@@ -138,7 +138,7 @@ class Resumption(ABC):
             raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
         first = partition.log_start_offset
         if first > start:
-            detail = f"offsets {start} to {first - 1} were deleted from the log before they were exported"
+            detail = f"offsets {start}..{first} were deleted from the log before they were exported"
             path = str(partition.path)
             self.findings.append(offsets_finding(Reason.OFFSET_GAP, detail, path, start, first, damage=False))
         return max(start, first)

@@ -37,17 +37,16 @@ def choose(
     `report` is called with the findings of a log dir, with files of partitions that are left out, and with partitions
     that cannot be opened. Without `report` the first partition that cannot be opened raises.
     """
-    tell = (lambda finding: None) if report is None else report
     if isinstance(opened, Segment):
         yield _named(opened.path.parent, [opened])
         return
     if isinstance(opened, Partition):
-        for finding in opened.findings if opened.is_whole else ():
-            tell(finding)
+        _report_left_out(opened, report)
         yield Chosen(opened, None) if opened.is_whole else _named(opened.path, opened.segments)
         return
-    for finding in opened.findings:
-        tell(finding)
+    if report is not None:
+        for finding in opened.findings:
+            report(finding)
     for partition in partitions_of(opened, topics, partitions):
         try:
             if isinstance(partition, KafkalogError):
@@ -56,11 +55,17 @@ def choose(
         except KafkalogError as error:
             if report is None:
                 raise
-            tell(error.to_finding())
+            report(error.to_finding())
         else:
-            for finding in partition.findings if partition.is_whole else ():
-                tell(finding)
+            _report_left_out(partition, report)
             yield one
+
+
+def _report_left_out(partition: Partition, report: Callable[[Finding], object] | None) -> None:
+    """Report the files of a partition that are no segments of it."""
+    if report is not None and partition.is_whole:
+        for finding in partition.findings:
+            report(finding)
 
 
 def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:

@@ -253,7 +253,7 @@ def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequenc
     why, path = f"are gone: a .log is missing, as {shown} proves", str(partition.path)
     if end <= start:
         return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start)
-    return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start} to {end - 1} {why}", path, start, end)
+    return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start}..{end} {why}", path, start, end)
 
 
 _SHOWN: Final = 4
@@ -277,7 +277,7 @@ def _proof_of_end(gap: OffsetGap, segments: Sequence[VerifiedSegment]) -> str:
 
 
 def _missing_end(partition: Partition, gap: OffsetGap, proof: str) -> Finding:
-    detail = f"offsets {gap.start} to {gap.end - 1} are gone: the end of a .log is missing, as {proof} proves"
+    detail = f"offsets {gap.start}..{gap.end} are gone: the end of a .log is missing, as {proof} proves"
     return offsets_finding(Reason.LOG_END_MISSING, detail, str(partition.path), gap.start, gap.end)
 
 

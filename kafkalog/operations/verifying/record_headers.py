@@ -86,7 +86,7 @@ def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterat
         base, last = int(batches.base_offset[batch]), int(batches.last_offset[batch])
         if outside[record]:
             reason = Reason.HEADER_INCONSISTENT
-            detail = f"a record has offset {offset[record]}, and the batch says that it holds {base} to {last}"
+            detail = f"a record has offset {offset[record]}, and the batch says that it holds {base}..{last + 1}"
         elif falls[record]:
             reason = Reason.OFFSET_ORDER
             detail = f"a record of offset {offset[record]} comes behind one of {offset[record - 1]} in a batch"

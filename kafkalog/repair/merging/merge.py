@@ -131,8 +131,7 @@ def merge(
         _check_copies(group)
     if are_partitions and len(groups) > 1:
         names = " and ".join(sorted(map(str, groups)))
-        last = list(groups.values())[-1][-1].path
-        raise NotKafkaError(Reason.NOT_KAFKA, f"these are no copies of one partition: {names}", path=last)
+        raise NotKafkaError(Reason.NOT_KAFKA, f"these are no copies of one partition: {names}", path=group[0].path)
     target = Path("" if output is None else output)
     if not dry_run and os.path.lexists(target):
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)

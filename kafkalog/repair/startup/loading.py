@@ -63,7 +63,7 @@ class PartitionLoading:
         try:
             self._load()
         except CorruptRecord as error:
-            self._dies("CorruptRecordException", row.segments[-1].name if row.segments else "", str(error))
+            self._dies(error.java_name, row.segments[-1].name if row.segments else "", str(error))
         except KafkalogError as error:
             self.findings.add(error.to_finding())
             self._dies("KafkaStorageException", error.path or "", str(error), is_offline=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.log.segment import Segment
-from kafkalog.storage.source import ByteSource
+from kafkalog.storage.source import ByteSource, size_of
 
 _MAGIC_END = 17
 _MIN_SIZE = 14
@@ -22,6 +22,14 @@ _MIN_SIZE = 14
 
 class CorruptRecord(Exception):
     """Where a broker throws CorruptRecordException while it walks batches; the message says why."""
+
+    java_name = "CorruptRecordException"
+
+
+class IndexTooLarge(CorruptRecord):
+    """Where a broker cannot map an index, which ends its start, too."""
+
+    java_name = "IllegalArgumentException"
 
 
 class _Batch(NamedTuple):
@@ -72,11 +80,16 @@ def _last_entry(segment: Segment) -> tuple[int, int]:
 
 
 def _index(segment: Segment) -> npt.NDArray[np.void]:
+    """The entries, mapped: a file that is preallocated, or longer than any index, takes no memory."""
+    path = segment.sidecar_path(kf.INDEX_SUFFIX)
     try:
-        data = segment.sidecar_path(kf.INDEX_SUFFIX).read_bytes()
+        n_bytes = size_of(path)
+        if n_bytes > kf.MAX_RELATIVE_OFFSET:
+            raise IndexTooLarge(f"its index has {n_bytes} bytes: a broker cannot map it")
+        n = n_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
+        return np.memmap(path, kf.OFFSET_INDEX_DTYPE, "r", shape=(n,)) if n else np.empty(0, kf.OFFSET_INDEX_DTYPE)
     except OSError:
-        data = b""
-    return np.frombuffer(data[: len(data) // 8 * 8], kf.OFFSET_INDEX_DTYPE)
+        return np.empty(0, kf.OFFSET_INDEX_DTYPE)
 
 
 def _position_of(entries: npt.NDArray[np.void], wanted: int) -> int:

@@ -42,9 +42,10 @@ class _NotUnderstoodError(Exception):
 
 
 class Field(NamedTuple):
-    """A reference to a column."""
+    """A reference to a column, or to a field inside of it."""
 
     name: str
+    inside: tuple[str, ...] = ()
 
 
 class Constant(NamedTuple):
@@ -111,6 +112,8 @@ def tree_of(expression: pc.Expression) -> Node:
         _, (buffer,) = expression.__reduce__()
         batch = pa.ipc.open_file(buffer).get_batch(0)
         stack: list[Call] = [Call("")]
+        names: list[str] = []
+        n_names = 1
         for kind, text in _metadata(batch.schema):
             if kind == "call":
                 stack.append(Call(text))
@@ -120,8 +123,15 @@ def tree_of(expression: pc.Expression) -> Node:
             elif kind == "options":
                 scalar = batch.column(int(text))[0]
                 stack[-1].options.update({name: scalar[name] for name in scalar})
-            elif kind in ("literal", "field_ref"):
-                stack[-1].arguments.append(Field(text) if kind == "field_ref" else Constant(batch.column(int(text))[0]))
+            elif kind == "nested_field_ref":
+                n_names = int(text)
+            elif kind == "field_ref":
+                names.append(text)
+                if len(names) == n_names:
+                    stack[-1].arguments.append(Field(names[0], tuple(names[1:])))
+                    names, n_names = [], 1
+            elif kind == "literal":
+                stack[-1].arguments.append(Constant(batch.column(int(text))[0]))
             else:
                 raise _NotUnderstoodError
         ((tree,),) = [call.arguments for call in stack]
@@ -156,10 +166,10 @@ def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
         yield text(), text()
 
 
-def fields_of(node: Node) -> Iterator[str]:
-    """The names of the columns that a tree reads."""
+def fields_of(node: Node) -> Iterator[Field]:
+    """The columns that a tree reads."""
     if isinstance(node, Field):
-        yield node.name
+        yield node
     elif isinstance(node, Call):
         for argument in node.arguments:
             yield from fields_of(argument)
@@ -167,8 +177,14 @@ def fields_of(node: Node) -> Iterator[str]:
 
 def columns_read(expression: pc.Expression) -> set[str] | None:
     """The names of the columns that an expression reads; None if that is not known."""
+    read = fields_read(expression)
+    return None if read is None else {name.partition(".")[0] for name in read}
+
+
+def fields_read(expression: pc.Expression) -> set[str] | None:
+    """The columns and fields that an expression reads, such as ``value.id``; None if that is not known."""
     try:
-        return set(fields_of(tree_of(expression)))
+        return {".".join((one.name, *one.inside)) for one in fields_of(tree_of(expression))}
     except (_NotUnderstoodError, RecursionError):
         return None
 
@@ -281,7 +297,7 @@ class _Translator:
             (node,) = node.arguments
             if isinstance(node, Call) and node.function == "cast":
                 raise _NotUnderstoodError
-        if not isinstance(node, Field):
+        if not isinstance(node, Field) or node.inside:
             raise _NotUnderstoodError
         found = self._kind(node.name)
         if (kind is not None and found != kind) or (target is not None and not self._keeps(node.name, target)):

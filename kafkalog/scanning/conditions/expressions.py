@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 import numpy as np
@@ -71,6 +71,13 @@ def narrowed(
         is_needed = is_needed or residual.is_needed
         expression = residual.expression & expression
     return None if joined.groups == ((),) else joined, Residual(expression, schema, is_needed=is_needed)
+
+
+def implied_filter(expression: pc.Expression, decoded: Collection[str]) -> Filter | None:
+    """What an expression says about columns that are not decoded: a filter that matches all that it matches."""
+    known = [one.with_type(pa.null()) if one.name in decoded else one for one in record_schema(ALL_COLUMNS)]
+    joined, _ = both(Filter(((),)), translate(expression, pa.schema(known)))
+    return None if joined.groups == ((),) else joined
 
 
 class Residual:

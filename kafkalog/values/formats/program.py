@@ -134,7 +134,7 @@ class ProgramValues:
         if column.kind == "empty":
             return pa.nulls(n)
         if column.raw is not None:
-            bounds = np.frombuffer(offsets, np.int32).tolist()
+            bounds, data = np.frombuffer(offsets, np.int32).tolist(), bytes(data)
             return text_array(
                 [column.raw(data[bounds[i] : bounds[i + 1]]) if valid is None or valid[i] else None for i in range(n)]
             )

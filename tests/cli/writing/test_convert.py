@@ -202,5 +202,5 @@ def test_the_line_of_a_partition_says_what_was_lost(tmp_path: Path, capsys: Capt
     code, out, _ = run(capsys, source, tmp_path / "copy", "--on-corruption", "skip", "--dry-run")
     assert code == 1
     assert (
-        f"records {n_before} -> {n_before - n_lost} (lost: {n_lost} records, offsets {batches.base_offset[1]} to" in out
+        f"records {n_before} -> {n_before - n_lost} (lost: {n_lost} records, offsets {batches.base_offset[1]}.." in out
     )

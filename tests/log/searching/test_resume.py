@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import builder
@@ -23,6 +23,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import lost_batch, valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.repair.salvaging.plan import plan_segment
+from kafkalog.storage.source import BufferSource
 
 KINDS = ("flip", "insert", "cut", "zero", "length", "garbage", "duplicate")
 
@@ -92,9 +93,9 @@ def n_records(batches: list[bytes]) -> int:
 
 
 def trials(
-    seed: int, n: int, sources: list[salvage_trials.Source]
+    seed: int, numbers: Iterable[int], sources: list[salvage_trials.Source]
 ) -> Iterator[tuple[int, salvage_trials.Source, str, bytes]]:
-    for number in range(n):
+    for number in numbers:
         rng = np.random.default_rng((seed, number))
         source, kind = sources[int(rng.integers(len(sources)))], KINDS[number % len(KINDS)]
         if kind == "duplicate":
@@ -106,9 +107,9 @@ def trials(
                 yield number, source, kind, salvage_trials.damage(rng, source, 1).data
 
 
-def check(seed: int, n: int, folder: Path, sources: list[salvage_trials.Source]) -> None:
+def check(seed: int, numbers: Sequence[int], folder: Path, sources: list[salvage_trials.Source]) -> None:
     n_unseen = 0
-    for number, source, kind, data in trials(seed, n, sources):
+    for number, source, kind, data in trials(seed, numbers, sources):
         log = folder / kf.segment_file_name(source.base_offset)
         log.write_bytes(data)
         given, findings = skipped(log)
@@ -116,38 +117,58 @@ def check(seed: int, n: int, folder: Path, sources: list[salvage_trials.Source])
         log.unlink()
         original = set(source.batches)
         where = f"trial {number}: {kind} in {source.name}"
+        # no checksum covers a base offset or a leader epoch, so damage there may stay unseen: the records are right
+        protected = {salvage_trials.protected(batch) for batch in original}
+        extra = [batch for batch in given if batch not in original]
+        assert all(salvage_trials.protected(batch) in protected for batch in extra), where
+        n_unseen += bool(extra)
         if given != kept:
-            # only where the damage is in a base offset or a leader epoch, which no checksum covers
-            protected = {salvage_trials._protected(batch) for batch in original}
-            extra = [batch for batch in given if batch not in original]
             assert extra, where
-            assert all(salvage_trials._protected(batch) in protected for batch in extra), where
-            n_unseen += 1
             continue
         assert sum(map(len, given)) + sum(one.length or 0 for one in findings) == len(data), where
         is_known = all(one.n_records is not None for one in findings)
         if (
             is_known
+            and not extra  # lost records are counted by offsets, of which one is wrong then
             and source.batches[0][16] == 2
             and kind not in ("cut", "duplicate")
             and "compact" not in source.name
         ):
             lost = sum(one.n_records or 0 for one in findings)
-            actual = n_records(source.batches) - n_records([one for one in given if one in original])
+            actual = n_records(source.batches) - n_records(given)
             is_sure = all(one.certainty != "header" for one in findings)
             assert lost >= actual or not is_sure, where
-    assert n_unseen <= n // 50 + 1
+    assert n_unseen <= len(numbers) // 50 + 1
 
 
 def test_skip_gives_exactly_the_undamaged_batches_that_salvage_keeps(
     tmp_path: Path, sources: list[salvage_trials.Source]
 ) -> None:
-    check(1, examples(3000), tmp_path, sources)
+    check(1, range(examples(3000)), tmp_path, sources)
 
 
 @pytest.mark.soak
 def test_skip_and_salvage_agree_on_many_damages(tmp_path: Path, sources: list[salvage_trials.Source]) -> None:
-    check(20261122, 50_000, tmp_path, sources)
+    check(20261122, range(50_000), tmp_path, sources)
+
+
+def test_what_trials_once_lost_is_there(tmp_path: Path, sources: list[salvage_trials.Source]) -> None:
+    # 8941: a damaged size field leads into an intact batch, to bytes that look like the header of another
+    # 11379: one that leads over several, to bytes whose offsets show only behind the magic that they are no header
+    check(20261122, [8941, 11379], tmp_path, sources)
+
+
+def test_behind_bytes_inside_an_intact_batch_the_next_one_follows() -> None:
+    data, size = dense(), len(dense(1))
+    with BufferSource(data) as source:
+        found = resume.Resynchroniser(source, start=0, base_offset=0, end_offset=2**63 - 1, limits=DEFAULT_LIMITS)
+        assert [found.after(at) for at in (1, 20 * size - 1, 20 * size, 20 * size + 1)] == [
+            size,
+            20 * size,
+            21 * size,
+            21 * size,
+        ]
+        assert found.after(len(data) - 1) is None
 
 
 @pytest.fixture

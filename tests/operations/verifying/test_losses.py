@@ -222,7 +222,7 @@ def test_a_gap_between_segments_is_a_note_of_every_reader(
     for command in (["ls"], ["cat", "--json"], ["export", "-o", str(tmp_path / "out.parquet")], ["verify"]):
         assert main([command[0], str(partition), *command[1:]]) == 0
         told = capsys.readouterr()
-        assert f"offsets {second} to {third - 1}" in told.err + told.out, command
+        assert f"offsets {second}..{third}" in told.err + told.out, command
 
 
 def test_a_scan_that_begins_or_ends_beside_a_gap_says_nothing_of_it(partition: Path) -> None:

@@ -41,7 +41,7 @@ GOOD = batch(0, [0, 1, 2], [0, 9, 4])
             [0, 1, 3],
             [0, 0, 0],
             "header_inconsistent",
-            "offset 13, and the batch says that it holds 10 to 12",
+            "offset 13, and the batch says that it holds 10..13",
         ),
         ([-1, 1, 2], [0, 0, 0], "header_inconsistent", "a record has offset 9"),
         ([0, 1, 1], [0, 0, 0], "offset_order", "a record of offset 11 comes behind one of 11"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_an_index_that_leads_behind_the_end_moves_the_log_end(partition: Path) -
     last.with_suffix(".index").write_bytes((5).to_bytes(4, "big") + (2**30).to_bytes(4, "big"))
     row = asked(partition, clean=True)
     assert (row.log_end_offset, row.verdict) == (272, "loses")
+
+
+def test_an_index_that_no_broker_can_map_ends_its_start_and_is_not_read(partition: Path) -> None:
+    index = logs(partition)[-1].with_suffix(".index")
+    end = asked(partition, clean=True).log_end_offset
+    data = index.read_bytes()
+    index.write_bytes(data + data[-8:])  # what is searched is not read whole: the last two entries are the same
+    assert asked(partition, clean=True).log_end_offset == end
+    os.truncate(index, 2**36)
+    (row,) = kafkalog.preflight(partition, clean=True).partitions
+    assert (row.verdict, row.exceptions[0].name) == ("dies", "IllegalArgumentException")
 
 
 def test_a_size_below_the_smallest_is_corrupt(tmp_path: Path) -> None:

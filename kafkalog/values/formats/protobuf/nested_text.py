@@ -68,7 +68,7 @@ def _shown(message: ProtoMessage, found: dict[int, Any]) -> Any:
     if message.name == _TIMESTAMP:
         seconds, nanos = found.get(1, 0), found.get(2, 0)
         moment = _EPOCH + timedelta(seconds=seconds)
-        return f"{moment:%Y-%m-%dT%H:%M:%S}" + (f".{nanos:09}".rstrip("0") if nanos else "") + "Z"
+        return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}" + (f".{nanos:09}".rstrip("0") if nanos else "") + "Z"
     if message.name.startswith("google.protobuf.") and message.name.endswith("Value") and len(message.fields) == 1:
         return _with_defaults(message, found)["value"]
     return _with_defaults(message, found)

@@ -2,7 +2,7 @@
 
 A message becomes a struct, a repeated field a list, a map a map, an enum text (a number without a name: that number).
 A field that is not there is null if its absence can be told from its default value, as with members of a oneof; else it
-has that value. `google.protobuf.Timestamp` becomes a time in nanoseconds, a wrapper its value or null.
+has that value. `google.protobuf.Timestamp` becomes a time in microseconds, a wrapper its value or null.
 A message within itself becomes JSON text, and so do `google.protobuf.Struct`, `Value` and `ListValue`.
 """
 
@@ -48,7 +48,7 @@ _WRAPPERS: Final = frozenset(
 )
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _MISSING: Final = "it has a field of a type {!r} that neither it nor what it imports defines"
-_TIME: Final = pa.timestamp("ns", "UTC")
+_TIME: Final = pa.timestamp("us", "UTC")
 
 
 @dataclass(slots=True)

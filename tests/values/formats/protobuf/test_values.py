@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ pytest.importorskip("google.protobuf")
 pytest.importorskip("grpc_tools")
 
 from google.protobuf.message import DecodeError
+from google.protobuf.timestamp_pb2 import Timestamp
 from proto_cases import ProtoCase, canonical, shown
 
 from kafkalog.values.formats.protobuf.nested_text import message_text
@@ -95,7 +97,7 @@ def test_any_bytes_decode_as_googles_library_decodes_them() -> None:
                 assert row in found.failures
                 continue
             reason = found.failures.get(row, "")
-            # proto2 does not check texts, and a Timestamp can be longer ago than a time in nanoseconds
+            # proto2 does not check texts, nor whether a Timestamp is within its years
             if reason.startswith("a timestamp") or (reason == "a string is not UTF-8" and case.is_proto2):
                 continue
             assert not reason
@@ -206,18 +208,34 @@ def test_times_and_wrappers() -> None:
     found = of(text, b"", b"\n\4\x08\1\x10\2" + b"\x12\0" + b"\x1a\3\n\1x" + b"\x22\0")
     assert found.array.type == pa.struct(
         [
-            ("t", pa.timestamp("ns", "UTC")),
+            ("t", pa.timestamp("us", "UTC")),
             ("w", pa.int32()),
             ("s", pa.string()),
-            ("ts", pa.list_(pa.timestamp("ns", "UTC"))),
+            ("ts", pa.list_(pa.timestamp("us", "UTC"))),
         ]
     )
     first, second = found.array.to_pylist()
     assert first == {"t": None, "w": None, "s": None, "ts": []}
-    assert (second["w"], second["s"], second["ts"][0].value) == (0, "x", 0)
-    assert second["t"].value == 1_000_000_002
+    assert (second["w"], second["s"], second["ts"][0]) == (0, "x", datetime(1970, 1, 1, tzinfo=UTC))
+    assert second["t"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "what is below a microsecond is cut off"
     assert why(text, b"\n\x07\x08\xff\xff\xff\xff\xff\x0f").startswith("a timestamp is not within")
     assert why(text, b"\n\2\x10\xff" + b"\xff" * 8 + b"\1").startswith(("a timestamp", "a length", "the bytes"))
+
+
+def test_times_reach_from_year_1_to_9999() -> None:
+    text = f"{TIMESTAMP} message A {{ google.protobuf.Timestamp t = 1; A in = 2; }}"
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    for moment in (first, last, datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)):
+        seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+        for off in (0, -1 if moment == first else 1):
+            message = Timestamp(seconds=seconds + off, nanos=moment.microsecond * 1000 + 999).SerializeToString()
+            data = b"\n" + bytes([len(message)]) + message
+            if off and moment in (first, last):
+                assert why(text, data).startswith("a timestamp is not within the years 1 to 9999")
+            else:
+                assert one(text, data)["t"] == moment + timedelta(seconds=off)
+                inner = json.loads(one(text, b"\x12" + bytes([len(data)]) + data)["in"])["t"]
+                assert datetime.fromisoformat(inner) == moment + timedelta(seconds=off)
 
 
 def test_messages_within_themselves_become_json_text() -> None:

@@ -1,0 +1,11 @@
+# Bytes that own their memory, for kernels whose results are of a size that is known in the end.
+
+cimport cython
+from libc.stdint cimport int64_t
+
+
+@cython.final
+cdef class Block:
+    cdef void* pointer
+    cdef int64_t size
+    cdef int64_t capacity
