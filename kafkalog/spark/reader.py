@@ -81,12 +81,6 @@ class TaskReader:
                 f"{n_lost} timestamps are beyond what Spark can hold and read as null", RuntimeWarning, stacklevel=1
             )
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """Yield the records of a task; for an empty plan Spark calls this once without a task."""
-        if partition is None or partition.value is None:
-            return iter(())
-        return self.batches(partition.value)
-
     def _report(self, finding: Finding) -> None:
         # the scan warns of damage itself, but not of files that disappeared or changed
         if not self._options.fail_on_data_loss and finding.reason in _LOSSES:
