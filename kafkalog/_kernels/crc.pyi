@@ -3,7 +3,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-LEVELS: Final[tuple[str, str, str]]
+LEVELS: Final[tuple[str, ...]]
 implementation: Final[str]
 # what other kernels cimport; crc.pxd has their types
 __pyx_capi__: Final[dict[str, object]]

@@ -10,7 +10,7 @@ cdef extern from "crc_impl.h":
     uint32_t kl_xxh32(const uint8_t*, size_t) noexcept nogil
     int kl_crc_setup(int level) noexcept nogil
 
-LEVELS = ("portable", "pclmul", "vpclmul")
+LEVELS = ("portable", "pclmul", "vpclmul", "avx512")
 
 
 def use_level(int level):
@@ -18,7 +18,7 @@ def use_level(int level):
     return LEVELS[kl_crc_setup(level)]
 
 
-implementation = use_level(2)
+implementation = use_level(3)
 
 
 cdef uint32_t crc32c(const uint8_t* pointer, size_t size) noexcept nogil:

@@ -2,9 +2,10 @@
  *
  * Portable code works through sixteen bytes a step with tables ("slicing"). On x86-64 what the machine has is looked
  * up once, when the module is imported:
- *   VPCLMULQDQ   CRC-32: the bytes are folded, 128 a step, by carry-less multiplication ("Fast CRC Computation for
- *                Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken.
- *                CRC-32C: the same beside three streams of the crc32 instruction.
+ *   AVX-512      The bytes are folded, 256 a step, by carry-less multiplication ("Fast CRC Computation for Generic
+ *                Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken. It reads one
+ *                byte after the other, so the machine reads ahead by itself.
+ *   VPCLMULQDQ   CRC-32: folded, 128 a step. CRC-32C: the same beside three streams of the crc32 instruction.
  *   PCLMULQDQ    CRC-32: folded, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
  *                three cycles, throughput one), joined by a multiplication with x^(8n-33) mod P, which advances a CRC
  *                over n zero bytes.
@@ -75,7 +76,7 @@ static uint32_t kl_x_pow(uint32_t n, uint32_t poly) {
 
 /* What folds a 128-bit word over a distance of so many bits: for its first and its second eight bytes. */
 typedef struct { uint64_t first, second; } kl_fold;
-typedef struct { kl_fold by_128, by_512, by_1024; } kl_folds;
+typedef struct { kl_fold by_128, by_512, by_1024, by_2048; } kl_folds;
 static kl_folds kl_folds_crc32c, kl_folds_crc32;
 
 static kl_fold kl_fold_by(uint32_t bits, uint32_t poly) {
@@ -84,7 +85,7 @@ static kl_fold kl_fold_by(uint32_t bits, uint32_t poly) {
 }
 
 static kl_folds kl_folds_of(uint32_t poly) {
-    kl_folds folds = {kl_fold_by(128, poly), kl_fold_by(512, poly), kl_fold_by(1024, poly)};
+    kl_folds folds = {kl_fold_by(128, poly), kl_fold_by(512, poly), kl_fold_by(1024, poly), kl_fold_by(2048, poly)};
     return folds;
 }
 
@@ -148,6 +149,45 @@ static size_t kl_fold_avx2(const uint8_t *p, size_t n, const kl_folds *folds, ui
     return (size_t)(p - start);
 }
 
+#define KL_AVX512 __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
+
+KL_AVX512 static inline __m512i kl_by_avx512(kl_fold fold) {
+    return _mm512_broadcast_i32x4(_mm_set_epi64x((long long)fold.second, (long long)fold.first));
+}
+
+KL_AVX512 static inline __m512i kl_fold_avx512_step(__m512i words, __m512i by, __m512i next) {
+    const int xor_of_three = 0x96;
+    return _mm512_ternarylogic_epi64(
+        next, _mm512_clmulepi64_epi128(words, by, 0x00), _mm512_clmulepi64_epi128(words, by, 0x11), xor_of_three);
+}
+
+/* The same for n / 64 * 64 bytes (n >= 64). */
+KL_AVX512 static inline size_t kl_fold_avx512(const uint8_t *p, size_t n, const kl_folds *folds, uint8_t out[16]) {
+    const uint8_t *start = p;
+    __m512i by = kl_by_avx512(folds->by_512);
+    __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128(-1)));
+    p += 64;
+    n -= 64;
+    if (n >= 192) {
+        __m512i far = kl_by_avx512(folds->by_2048);
+        __m512i b = _mm512_loadu_si512(p), c = _mm512_loadu_si512(p + 64), d = _mm512_loadu_si512(p + 128);
+        for (p += 192, n -= 192; n >= 256; p += 256, n -= 256) {
+            a = kl_fold_avx512_step(a, far, _mm512_loadu_si512(p));
+            b = kl_fold_avx512_step(b, far, _mm512_loadu_si512(p + 64));
+            c = kl_fold_avx512_step(c, far, _mm512_loadu_si512(p + 128));
+            d = kl_fold_avx512_step(d, far, _mm512_loadu_si512(p + 192));
+        }
+        a = kl_fold_avx512_step(kl_fold_avx512_step(kl_fold_avx512_step(a, by, b), by, c), by, d);
+    }
+    for (; n >= 64; p += 64, n -= 64) a = kl_fold_avx512_step(a, by, _mm512_loadu_si512(p));
+    __m128i narrow = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
+    __m128i word = _mm512_castsi512_si128(a);
+    word = kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 1));
+    word = kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 2));
+    _mm_storeu_si128((__m128i *)out, kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 3)));
+    return (size_t)(p - start);
+}
+
 /* CRC-32 of sixteen folded bytes and n more; at least sixteen lie before p. The last ones are folded, too: the word moves
  * up by as many bytes as there are, and what leaves it is folded into what it is now. */
 __attribute__((target("sse4.2,pclmul")))
@@ -190,6 +230,13 @@ static uint32_t kl_crc32_vpclmul(const uint8_t *p, size_t n) {
     uint8_t folded[16];
     if (n < 256) return kl_crc32_pclmul(p, n);
     size_t done = kl_fold_avx2(p, n, &kl_folds_crc32, folded);
+    return kl_crc32_rest(_mm_loadu_si128((const __m128i *)folded), p + done, n - done);
+}
+
+KL_AVX512 static uint32_t kl_crc32_avx512(const uint8_t *p, size_t n) {
+    uint8_t folded[16];
+    if (n < 128) return kl_crc32_pclmul(p, n);
+    size_t done = kl_fold_avx512(p, n, &kl_folds_crc32, folded);
     return kl_crc32_rest(_mm_loadu_si128((const __m128i *)folded), p + done, n - done);
 }
 
@@ -317,6 +364,13 @@ static uint32_t kl_crc32c_vpclmul(const uint8_t *p, size_t n) {
     KL_THREE_STREAMS(KL_SHORT, kl_short_1, kl_short_2)
     return ~(uint32_t)kl_crc32c_more(a, p, n);
 }
+
+KL_AVX512 static uint32_t kl_crc32c_avx512(const uint8_t *p, size_t n) {
+    uint8_t folded[16];
+    if (n < 128) return ~(uint32_t)kl_crc32c_more(0xFFFFFFFFu, p, n);
+    size_t done = kl_fold_avx512(p, n, &kl_folds_crc32c, folded);
+    return ~(uint32_t)kl_crc32c_more(kl_crc32c_more(0, folded, 16), p + done, n - done);
+}
 #endif
 
 static inline uint32_t kl_rotate(uint32_t value, int by) { return value << by | value >> (32 - by); }
@@ -348,7 +402,7 @@ typedef uint32_t (*kl_crc_function)(const uint8_t *, size_t);
 static kl_crc_function kl_crc32c_best = kl_crc32c_portable;
 static kl_crc_function kl_crc32_best = kl_crc32_portable;
 
-enum { KL_PORTABLE = 0, KL_PCLMUL = 1, KL_VPCLMUL = 2 };
+enum { KL_PORTABLE = 0, KL_PCLMUL = 1, KL_VPCLMUL = 2, KL_VPCLMUL_512 = 3 };
 
 /* Fill the tables and take the best code up to `level` that the machine can run; the level taken. */
 static int kl_crc_setup(int level) {
@@ -372,7 +426,10 @@ static int kl_crc_setup(int level) {
         if (level >= KL_VPCLMUL && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq")) {
             kl_crc32c_best = kl_crc32c_vpclmul;
             kl_crc32_best = kl_crc32_vpclmul;
-            return KL_VPCLMUL;
+            if (level < KL_VPCLMUL_512 || !__builtin_cpu_supports("avx512f")) return KL_VPCLMUL;
+            kl_crc32c_best = kl_crc32c_avx512;
+            kl_crc32_best = kl_crc32_avx512;
+            return KL_VPCLMUL_512;
         }
         return KL_PCLMUL;
     }

@@ -17,7 +17,7 @@ cdef enum:
 
 PAD = KL_PAD
 ENDINGS = {"done": ALL_DONE, "in doubt": IN_DOUBT, "columns full": COLUMNS_FULL, "arena full": ARENA_FULL}
-LEVELS = ("portable", "avx2")
+LEVELS = ("portable", "avx2", "avx512")
 
 
 def use_level(int level):
@@ -25,7 +25,7 @@ def use_level(int level):
     return LEVELS[kl_walk_setup(level)]
 
 
-implementation = use_level(1)
+implementation = use_level(2)
 
 
 cdef class Codecs:

@@ -29,6 +29,8 @@ cdef enum:
     MIN_SIZE_V2 = 49
     V2_OVERHEAD = 61
     MIN_RECORD_BYTES = 7
+    LARGE = 4096
+    MANY_SMALL = 32
 
 
 cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
@@ -84,14 +86,14 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
 
 
 cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end, int64_t window_start,
-                      int64_t* previous_offset, Py_ssize_t* n_rows, int64_t* needed,
+                      int64_t* previous_offset, Py_ssize_t* n_rows, Py_ssize_t capacity, int64_t* needed,
                       int64_t[::1] position, int32_t[::1] size_in_bytes, int64_t[::1] base_offset,
                       int64_t[::1] last_offset, int32_t[::1] leader_epoch, int8_t[::1] magic, uint32_t[::1] crc,
                       int16_t[::1] attributes, int64_t[::1] base_timestamp, int64_t[::1] max_timestamp,
                       int64_t[::1] producer_id, int16_t[::1] producer_epoch, int32_t[::1] base_sequence,
                       int32_t[::1] records_count, int16_t[::1] control_type) noexcept nogil:
-    """Walk from `window[at]` to `end`, adding rows; all pointers are moved on, and the status says why it stopped."""
-    cdef Py_ssize_t capacity = position.shape[0]
+    """Walk from `window[at]` to `end`, adding rows up to `capacity`; all pointers are moved on, and the status says why
+    it stopped."""
     cdef Py_ssize_t row
     cdef const uint8_t* p = NULL
     cdef int64_t first, last
@@ -191,9 +193,9 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
         raise ValueError("the window lies outside any file")
     with nogil:
         status = walk_headers(
-            window, &at, end, window_start, &previous_offset, &n_rows, &needed, position, size_in_bytes, base_offset,
-            last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id,
-            producer_epoch, base_sequence, records_count, control_type)
+            window, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, position,
+            size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp,
+            max_timestamp, producer_id, producer_epoch, base_sequence, records_count, control_type)
     return status, n_rows, window_start + at, needed
 
 
@@ -234,13 +236,14 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     does not say which of these it was: the caller reads that batch with `walk_batches`.
     """
     cdef Py_ssize_t n_rows = 0
+    cdef Py_ssize_t capacity = position.shape[0]
     cdef Py_ssize_t row
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t filled = 0
     cdef Py_ssize_t wanted, n_read
     cdef int64_t needed = 0
     cdef int64_t room_start = start
-    cdef int64_t total
+    cdef int64_t total = LARGE
     cdef const uint8_t* p = NULL
     cdef int status = NEED_MORE
     cdef int ending = ALL_DONE
@@ -286,41 +289,45 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 # messages are short: have them in cache before the walk waits for the size of each
                 kl_touch(&window[filled], n_read)
             filled += n_read
-            row = n_rows
-            status = walk_headers(
-                window, &at, filled, room_start, &previous_offset, &n_rows, &needed, position, size_in_bytes,
-                base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp,
-                producer_id, producer_epoch, base_sequence, records_count, control_type)
-            while row < n_rows:
-                total = size_in_bytes[row]
-                p = &window[<Py_ssize_t>(position[row] - room_start)]
-                if total > max_batch_bytes or base_offset[row] < start_offset or last_offset[row] >= end_offset:
-                    good = False
-                elif not check_crc:
-                    pass
-                elif magic[row] >= 2:
-                    good = crc32c(p + 21, total - 21) == crc[row]
-                else:
-                    good = crc32(p + 16, total - 16) == crc[row]
-                if magic[row] >= 2 and attributes[row] & CONTROL_BIT:
-                    good = good and not stop_at_control
-                    if filler is not None:
-                        n_filled[row] = 0
-                elif good and filler is not None:
-                    if magic[row] >= 2:
-                        ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &window[0], &window[0] + filled,
-                                             base_offset[row], base_timestamp[row], max_timestamp[row],
-                                             attributes[row], records_count[row])
-                        n_filled[row] = records_count[row]
+            status = OUTPUT_FULL
+            while good and status == OUTPUT_FULL and n_rows < capacity:
+                # a header is looked at when its turn comes, before that it is not in cache; small ones many at once
+                row = n_rows
+                status = walk_headers(
+                    window, &at, filled, room_start, &previous_offset, &n_rows,
+                    min(row + (1 if total >= LARGE else MANY_SMALL), capacity), &needed, position, size_in_bytes,
+                    base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp,
+                    producer_id, producer_epoch, base_sequence, records_count, control_type)
+                while row < n_rows:
+                    total = size_in_bytes[row]
+                    p = &window[<Py_ssize_t>(position[row] - room_start)]
+                    if total > max_batch_bytes or base_offset[row] < start_offset or last_offset[row] >= end_offset:
+                        good = False
+                    elif not check_crc:
+                        pass
+                    elif magic[row] >= 2:
+                        good = crc32c(p + 21, total - 21) == crc[row]
                     else:
-                        ending = filler.fill_message(p, total, &window[0], &window[0] + filled, magic[row],
-                                                     attributes[row], last_offset[row], max_timestamp[row],
-                                                     &n_filled[row])
-                    good = ending == ALL_DONE
-                # the rows behind a batch that is not good are dropped with it: a wrong size field may have led to them
-                if not good:
-                    n_rows = row
-                row += 1
+                        good = crc32(p + 16, total - 16) == crc[row]
+                    if magic[row] >= 2 and attributes[row] & CONTROL_BIT:
+                        good = good and not stop_at_control
+                        if filler is not None:
+                            n_filled[row] = 0
+                    elif good and filler is not None:
+                        if magic[row] >= 2:
+                            ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &window[0],
+                                                 &window[0] + filled, base_offset[row], base_timestamp[row],
+                                                 max_timestamp[row], attributes[row], records_count[row])
+                            n_filled[row] = records_count[row]
+                        else:
+                            ending = filler.fill_message(p, total, &window[0], &window[0] + filled, magic[row],
+                                                         attributes[row], last_offset[row], max_timestamp[row],
+                                                         &n_filled[row])
+                        good = ending == ALL_DONE
+                    # rows behind a batch that is not good are dropped with it: a wrong size field may have led to them
+                    if not good:
+                        n_rows = row
+                    row += 1
     if not good or status != NEED_MORE or at or filled < window.shape[0]:
         needed = 0
     return n_rows, needed, ending

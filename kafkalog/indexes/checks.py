@@ -323,15 +323,7 @@ class TimeIndexCheck:
     ) -> None:
         """Check the entries whose offsets lie in these batches."""
         entries, first = self._index.entries, self._next
-        stop = first
-        limit = int(last_offset[-1]) - self._index.base_offset
-        while stop < entries.size:
-            offsets = entries["relative_offset"][stop : stop + _SCAN_ENTRIES].astype(np.int64)
-            n = int(np.searchsorted(offsets, limit, side="right"))
-            stop += n
-            if n < offsets.size:
-                break
-        self._next = stop
+        self._next = stop = _first_above(entries, first, int(last_offset[-1]) - self._index.base_offset)
         if stop == first:
             return
         timestamp = entries["timestamp"][first:stop].astype(np.int64)
@@ -359,15 +351,8 @@ class TimeIndexCheck:
         if index is None:
             return
         entries, first = index.entries, self._next_offset_entry
-        limit = int(last_offset[-1]) - index.base_offset
-        n = 0
-        while first + n < entries.size:
-            offsets = entries["relative_offset"][first + n : first + n + _SCAN_ENTRIES].astype(np.int64)
-            found = int(np.searchsorted(offsets, limit, side="right"))
-            n += found
-            if found < offsets.size:
-                break
-        self._next_offset_entry = first + n
+        self._next_offset_entry = stop = _first_above(entries, first, int(last_offset[-1]) - index.base_offset)
+        n = stop - first
         if not n:
             return
         offset = entries["relative_offset"][first : first + n].astype(np.int64)
@@ -417,6 +402,17 @@ class TimeIndexCheck:
         entry = self._index.entries[int(number)]
         offset = int(entry["relative_offset"]) + self._index.base_offset
         return f"entry {int(number)} (timestamp {int(entry['timestamp'])}, offset {offset})"
+
+
+def _first_above(entries: npt.NDArray[np.void], first: int, relative_offset: int) -> int:
+    """Number of the first entry, from `first` on, above an offset. A few entries are converted at a time."""
+    while first < entries.size:
+        offsets = entries["relative_offset"][first : first + _SCAN_ENTRIES].astype(np.int64)
+        n = int(np.searchsorted(offsets, relative_offset, side="right"))
+        first += n
+        if n < offsets.size:
+            break
+    return first
 
 
 def _is_rising(entries: npt.NDArray[np.void], names: tuple[str, ...]) -> bool:

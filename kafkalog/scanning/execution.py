@@ -40,7 +40,9 @@ from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 
 _MIN_WINDOW_BYTES: Final = 2**20
-_READ_BYTES: Final = 2**24  # of all windows together; with small ones, each call's work in Python is felt
+# of all windows together; with small ones, each call's work in Python is felt, and with large ones the pool of memory
+# does not hold what two windows and a part of one need: then each pass takes fresh pages
+_READ_BYTES: Final = 3 * 2**22
 _SHOWN_OFFSETS: Final = 5
 
 
