@@ -279,3 +279,8 @@ def aborted_entries(ended: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset"):
         entries[name] = aborted[name]
     return entries
+
+
+def is_in_order(entries: npt.NDArray[np.void]) -> bool:
+    """Whether their last offsets rise, as a `.txnindex` demands. Source: TransactionIndex.append, Kafka 4.3."""
+    return bool((np.diff(entries["last_offset"].astype(np.int64)) > 0).all())

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, recover
@@ -22,6 +24,7 @@ from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_proble
 from kafkalog.repair.startup.small_files import topic_id_exception
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
+from kafkalog.state.transactions import is_in_order
 
 
 @dataclass(slots=True)
@@ -49,6 +52,9 @@ class PartitionRecovery:
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file of this partition."""
         self.written.add(final_name(path.name))
+        is_transactions = final_name(path.name).endswith(kf.TRANSACTION_INDEX_SUFFIX)
+        if is_transactions and not is_in_order(np.frombuffer(data, kf.TRANSACTION_INDEX_DTYPE)):
+            self.unwritten = f"{path}: aborted transactions do not end in order: a broker dies of it"
         self.output.write(final_name(path.name), data)
 
     def finish(self) -> RecoveredPartition:
@@ -121,7 +127,7 @@ class PartitionRecovery:
             why = transaction_index_problem(segment) if segment.sidecar_path(kf.INDEX_SUFFIX).exists() else ""
             if why:
                 return f"{segment.path}: {why}: a broker does not start with it; move the index away"
-        problem = self._problem_behind_a_cut()
+        problem = "" if self.main is None or not self.main.found else self.problem_behind(self.main.found[-1].segment)
         if problem:
             return problem
         for work in [*self.lone, *([] if self.main is None else [self.main])]:
@@ -141,11 +147,10 @@ class PartitionRecovery:
                 )
         return ""
 
-    def _problem_behind_a_cut(self) -> str:
-        """Why a segment that goes cannot be recovered, which a broker does first where its index is missing."""
-        read = [] if self.main is None else [one.segment.base_offset for one in self.main.found]
-        for segment in self.plan.partition.segments if read else ():
-            if segment.base_offset in self.plan.cut_before and segment.base_offset > read[-1]:
+    def problem_behind(self, last: Segment | None) -> str:
+        """Why a segment behind the last one kept cannot be recovered; a broker begins with those without an index."""
+        for segment in self.plan.partition.segments:
+            if segment.base_offset in self.plan.cut_before and (last is None or segment.base_offset > last.base_offset):
                 found = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False)
                 reasons = (Reason.OFFSET_OUTSIDE_SEGMENT, Reason.OFFSET_ORDER)
                 if found.finding is not None and found.finding.reason in reasons:
@@ -252,7 +257,7 @@ class PartitionRecovery:
                 self._remove(report, name, why)
         for name, new in self.plan.files.renamed.items():
             # an index that was built anew is written under the new name already
-            is_made = new.endswith(kf.LOG_SUFFIX) or any(Path(file.path).name == name for file in self.files)
+            is_made = new.endswith(kf.LOG_SUFFIX) or new in self.written
             if not is_made and kf.parse_base_offset(new) not in self.removed_segments:
                 self.output.copy(self.plan.path / name, new)
             self.output.remove(name)

@@ -243,7 +243,11 @@ class RecoveryRun(Target):
         for plan in plans:
             one = PartitionRecovery(plan, self._make_output(plan))
             if not one.problem() and self._begins_anew(plan):
-                self._add(one.wipe())
+                one.unwritten = one.problem_behind(None)
+                if one.unwritten:
+                    self._finish(one)
+                else:
+                    self._add(one.wipe())
                 continue
             kinds = frozenset(KINDS) - {"epochs"}  # those also depend on where the log ends
             for base in plan.lone:

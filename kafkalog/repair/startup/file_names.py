@@ -69,8 +69,14 @@ def file_names(directory: Path, broker: str = "4.3") -> FileNames:
     except OSError as error:
         raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=directory) from error
     found = FileNames(names)
-    found.fatal = [name for name in names if kf.is_fatal_name(name)]
     swaps = _take_leftovers(found)
+    if broker == "2.8":
+        swaps = [name for name in swaps if name.removesuffix(kf.SWAP_SUFFIX).endswith((kf.LOG_SUFFIX, *_INDEXES))]
+    found.fatal = [
+        name
+        for name in names
+        if kf.is_fatal_name(name) and (name in swaps or not name.endswith(kf.SWAP_SUFFIX) or name in found.removed)
+    ]
     _complete_swaps(directory, found, swaps, broker)
     there = found.after()
     for name in names:
@@ -147,6 +153,9 @@ def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker:
         if not is_kept and offset is not None and start <= offset < stop:
             found.removed[name] = "replaced by a .swap"
     found.renamed = {name: name.removesuffix(kf.SWAP_SUFFIX) for name in swaps}
+    for name in found.renamed.values():
+        if name in found.names:
+            found.removed.setdefault(name, "replaced by a .swap")
 
 
 def _offsets(names: Iterable[str]) -> list[int]:

@@ -14,6 +14,7 @@ from kafkalog.errors import Findings, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
+from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, SegmentForecast
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem, why_recovered
 from kafkalog.repair.startup.log_end import CorruptRecord, end_behind, is_walkable, next_offset
@@ -21,6 +22,7 @@ from kafkalog.repair.startup.settings import Cluster, expire
 from kafkalog.repair.startup.small_files import epochs_exception, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import read_snapshot
+from kafkalog.state.transactions import is_in_order
 
 
 @dataclass
@@ -156,12 +158,14 @@ class PartitionLoading:
 
     def _recovered(self, segment: Segment) -> RecoveredSegment:
         if segment.base_offset not in self._read:
-            interval = self.index_interval_bytes
-            if interval is None:
-                interval = self.cluster.index_interval(self.plan.partition)
+            interval = self._interval()
             self._read[segment.base_offset] = recover(segment, interval, with_producers=False, progress=self.progress)
             self.row.n_bytes_read += segment.size_in_bytes
         return self._read[segment.base_offset]
+
+    def _interval(self) -> int:
+        given = self.index_interval_bytes
+        return self.cluster.index_interval(self.plan.partition) if given is None else given
 
     def _recover(self, segment: Segment, row: SegmentForecast, *, is_first_pass: bool) -> None:
         """Source: LogLoader.recoverSegment, LogSegment.recover, Kafka 4.3."""
@@ -182,6 +186,8 @@ class PartitionLoading:
             row.action, row.n_bytes = "emptied", 0
         elif found.is_cut:
             row.action, row.n_bytes = "cut", found.n_valid_bytes
+        if found.unnoticed is not None and not found.is_emptied:
+            self._check_transactions(segment, row)
         limit = self.cluster.max_index_bytes(self.plan.partition)
         for entries in (found.offset_entries, found.time_entries):
             if entries.size > limit // entries.dtype.itemsize:
@@ -191,6 +197,12 @@ class PartitionLoading:
         if found.time_entries.size:
             self._newest_read[segment.base_offset] = int(found.time_entries["timestamp"][-1])
         found.drop_entries()
+
+    def _check_transactions(self, segment: Segment, row: SegmentForecast) -> None:
+        """Where an offset is wrong, transactions may not end in order. Source: TransactionIndex.append, Kafka 4.3."""
+        again = recover(segment, self._interval())
+        if not is_in_order(ProducerReplay(self.plan.log_start).feed(again)):
+            self._dies("IllegalArgumentException", row.name, "aborted transactions do not end in order")
 
     def _outside(self, segment: Segment, row: SegmentForecast, found: RecoveredSegment) -> None:
         """Where an offset is that no index entry can hold, the broker splits the segment, if its end is that far away.

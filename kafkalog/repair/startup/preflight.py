@@ -23,7 +23,7 @@ from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast,
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.repair.startup.loading import PartitionLoading
 from kafkalog.repair.startup.settings import Cluster
-from kafkalog.state.checkpoints import read_properties
+from kafkalog.state.checkpoints import java_number, read_properties
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 
@@ -170,7 +170,7 @@ def _cluster(log_dir: Path, result: Preflight, limits: Limits) -> Cluster:
         properties = None
     if properties is not None:
         text = properties.get("node.id", properties.get("broker.id", ""))
-        node_id = int(text) if text.isdecimal() else None
+        node_id = java_number(text, 31)
     try:
         metadata = read_cluster_metadata(log_dir, limits=limits)
     except KafkalogError:

@@ -53,6 +53,8 @@ def _of_form(path: Path, broker: str) -> str:
         return ""
     if broker == "2.8" or java_number(lines[0], 31) != 0 or java_number(lines[1], 31) is None:
         return _OFFLINE
+    if (java_number(lines[1], 31) or 0) < 0:
+        return "IllegalArgumentException"
     for line in lines[2:]:
         fields = java_fields(line)
         if len(fields) != 2:

@@ -28,7 +28,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import check_paths, choose
-from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval
+from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
 from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
@@ -51,6 +51,7 @@ from kafkalog.spark.jobs.tables import (
 from kafkalog.spark.jobs.two_passes import two_passes
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_directory
@@ -95,6 +96,7 @@ class _Writing:
     now_ms: int | None
     limits: Limits
     finished: FinishedTasks | None
+    index_sizes: dict[str, int]
 
 
 def reindex(
@@ -179,7 +181,9 @@ def reindex(
         if output is not None and not dry_run:
             staged = str(stack.enter_context(staged_directory(output)).path)
         now_ms = None if now is None else parse_milliseconds("now", now)
-        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, finished)
+        # as without Spark, the cluster's metadata are not read for this setting alone
+        sizes = index_sizes(chosen, limits) if index_interval_bytes is None else {}
+        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, finished, sizes)
         intervals = intervals_of(spark, chosen, index_interval_bytes, task_bytes, limits)
         with_producers = is_replayed(wanted)
 
@@ -196,6 +200,18 @@ def reindex(
         table = run_now(two_passes(spark, heads, of_segment, of_partition, SCHEMA, task_bytes=task_bytes))
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
     return frame_of(spark, table)
+
+
+def index_sizes(chosen: Sequence[Partition], limits: Limits) -> dict[str, int]:
+    """Return the `segment.index.bytes` of partitions by path, where the cluster's metadata say another than Kafka's."""
+    configs: dict[Path, ClusterMetadata | None] = {}
+    found = {}
+    for partition in chosen:
+        root = partition.path.absolute().parent
+        if root not in configs:
+            configs[root] = read_cluster_metadata(root, limits=limits)
+        found[str(partition.path)] = max_index_bytes(partition, configs[root])
+    return {path: size for path, size in found.items() if size != LogConfig().segment_index_bytes}
 
 
 def intervals_of(
@@ -258,7 +274,9 @@ def _write(
             limits=writing.limits,
             read=_reader(partition, states, writing.finished),
         )
-        rebuilder.run([rebuilder.plan(partition, None, writing.kinds, interval, writing.now_ms)], 1)
+        work = rebuilder.plan(partition, None, writing.kinds, interval, writing.now_ms)
+        work.max_index_bytes = writing.index_sizes.get(str(partition.path), work.max_index_bytes)
+        rebuilder.run([work], 1)
     return list(_rows(partition, interval, states, report, time.monotonic() - start))
 
 

@@ -111,3 +111,18 @@ def test_a_log_start_above_the_end_leaves_an_empty_log_there(tmp_path: Path) -> 
     assert [one.base_offset for one in partition.segments] == [1000]
     assert partition.size_in_bytes == 0
     assert kafkalog.verify(tmp_path / "out").ok
+
+
+def test_swap_files_beside_what_they_replace(tmp_path: Path, log_dir_copy: Path) -> None:
+    """An empty `.swap` replaces the log of its name; one of a snapshot gives way to the snapshot that is built anew."""
+    partition = log_dir_copy / "p-txn-0"
+    last = sorted(partition.glob("*.log"))[-1]
+    (partition / f"{last.name}.swap").write_bytes(b"")
+    snapshot = last.with_suffix(".snapshot")
+    (partition / f"{snapshot.name}.swap").write_bytes(b"old")
+    report = kafkalog.recover(log_dir_copy, output=tmp_path / "recovered", all_segments=True)
+    assert report.is_clean
+    recovered = tmp_path / "recovered" / "p-txn-0"
+    assert not list(recovered.glob("*.swap"))
+    assert (recovered / last.name).read_bytes() == b""
+    assert (recovered / snapshot.name).read_bytes() != b"old"

@@ -96,3 +96,25 @@ def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path)
     assert [one.name for one in asked(partition).exceptions] == ["KafkaException"]
     (done,) = kafkalog.recover(partition, dry_run=True).partitions
     assert "version 1" in (done.error or "")
+
+
+def test_a_broker_dies_of_aborted_transactions_that_do_not_end_in_order(partition: Path) -> None:
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    _with_offset(logs(partition)[1], 15, 100_000)
+    (row,) = kafkalog.preflight(partition, clean=False, index_interval_bytes=10**6).partitions
+    assert [one.name for one in row.exceptions] == ["IllegalArgumentException"]
+    (done,) = kafkalog.recover(partition, dry_run=True, index_interval_bytes=10**6).partitions
+    assert "in order" in (done.error or "")
+
+
+def test_an_empty_log_does_not_begin_where_a_segment_cannot_be_recovered(partition: Path) -> None:
+    (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\np-txn-now 0 5000\n")
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    assert [one.action for one in asked(partition).segments] == ["deleted"] * 3
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert (done.error, done.log_end_offset) == (None, 5000)
+    logs(partition)[-1].with_suffix(".index").unlink()
+    logs(partition)[-1].rename(partition / f"{4000:020d}.log")
+    assert [one.name for one in asked(partition).exceptions] == ["IllegalArgumentException"]
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert done.error is not None

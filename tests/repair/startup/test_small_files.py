@@ -28,6 +28,7 @@ OFFLINE = "KafkaStorageException"
         ("0\n1\n 5\n", "NumberFormatException"),
         ("0\n7\nx 0\n", "NumberFormatException"),
         ("0\n1\n3000000000 0\n", "NumberFormatException"),
+        ("0\n-2\n", "IllegalArgumentException"),
         ("0\n1\n-1 0\n", "IllegalArgumentException"),
         ("0\n1\n0 -5\n", "IllegalArgumentException"),
     ],
@@ -38,7 +39,8 @@ def test_leader_epochs(tmp_path: Path, text: str, expected: str | None) -> None:
     assert (None if found is None else found.name) == expected
     assert found is None or found.is_offline == (expected == OFFLINE)
     old = epochs_exception(tmp_path, "2.8")
-    assert (None if old is None else old.name) == (OFFLINE if expected == "NumberFormatException" else expected)
+    is_form = expected == "NumberFormatException" or "-2" in text  # which 2.8 takes for the file's
+    assert (None if old is None else old.name) == (OFFLINE if is_form else expected)
     assert old is None or not old.is_offline
 
 

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import golden_sets
 import pytest
 
 import kafkalog
@@ -37,6 +38,19 @@ def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark: SparkSession,
     assert sorted(found) == sorted(map(str, expected.findings.rows))
     assert "p-multi-1" in "".join(found)
     assert sorted(os.listdir(tmp_path)) == ["expected", "log_dir", "made"]
+
+
+def test_a_topics_index_size_comes_from_the_clusters_metadata(spark: SparkSession, tmp_path: Path) -> None:
+    source, root = golden_sets.unpacked("k44"), tmp_path / "data"
+    shutil.copytree(source / "__cluster_metadata-0", root / "__cluster_metadata-0")
+    logs = sorted((source / "p-idxroll-0").glob("*.log"))
+    (root / "p-idxroll-0").mkdir()
+    (root / "p-idxroll-0" / logs[0].name).write_bytes(b"".join(path.read_bytes() for path in logs))
+    expected = kafkalog.reindex(root, topics=["p-idxroll"], dry_run=True).findings.rows
+    assert any("segment.index.bytes is 96" in str(one) for one in expected)
+    rows = arrow(jobs.reindex(spark, root, topics=["p-idxroll"], dry_run=True)).to_pylist()
+    found = [str(finding) for row in rows for finding in findings_of(row["findings"])]
+    assert sorted(found) == sorted(map(str, expected))
 
 
 def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(
