@@ -71,7 +71,7 @@ def file_names(directory: Path, broker: str = "4.3") -> FileNames:
     found = FileNames(names)
     swaps = _take_leftovers(found)
     if broker == "2.8":
-        swaps = [name for name in swaps if name.removesuffix(kf.SWAP_SUFFIX).endswith((kf.LOG_SUFFIX, *_INDEXES))]
+        swaps = [name for name in swaps if name.removesuffix(kf.SWAP_SUFFIX).endswith((kf.LOG_SUFFIX, *INDEX_SUFFIXES))]
     found.fatal = [
         name
         for name in names
