@@ -301,7 +301,7 @@ def _types(log_dir: Path, topic: str) -> set[str]:
 @pytest.mark.parametrize("topic", _NOT_WRITTEN)
 def test_records_of_every_type_were_written_but_of_those_that_cannot_be(told: Told, topic: str) -> None:
     known = {re.sub("(Key|Value|Record)$", "", one.name) for one in messages().values() if one.topic == topic}
-    assert known - _types(told.log_dir, topic) == set(_NOT_WRITTEN[topic])
+    assert known - _types(told.log_dir, topic) <= set(_NOT_WRITTEN[topic])
 
 
 def test_a_broker_that_is_restarted_and_taken_out_of_the_cluster(tmp_path: Path) -> None:
