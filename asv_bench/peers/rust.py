@@ -61,8 +61,8 @@ class RustPeer:
 
 
 @cache
-def require_rust() -> str:
-    """The peers' program, built if need be.
+def require_rust(project: Path = PROJECT, program: str = "segment-peer") -> str:
+    """A program of peers, built if need be: those of segments, or another.
 
     Raises
     ------
@@ -75,8 +75,8 @@ def require_rust() -> str:
     target = shapes.cache_dir() / "rust-peers"
     command = [cargo, "build", "--release", "--ignore-rust-version", "--target-dir", target]
     built = subprocess.run(
-        [*command, "--manifest-path", PROJECT / "Cargo.toml"], capture_output=True, text=True, check=False
+        [*command, "--manifest-path", project / "Cargo.toml"], capture_output=True, text=True, check=False
     )
     if built.returncode:
         raise RustUnavailableError(f"cargo could not build them: {built.stderr[-500:]}")
-    return os.fspath(target / "release" / "segment-peer")
+    return os.fspath(target / "release" / program)

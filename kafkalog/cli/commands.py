@@ -1,4 +1,7 @@
-"""The commands in the order of the help, with the module of each, which is imported when its command runs."""
+"""The commands in the order of the help, with the module of each, which is imported when its command runs.
+
+A module has `add_parser`, which registers the command's arguments, and `run`.
+"""
 
 from __future__ import annotations
 

@@ -47,10 +47,6 @@ class Console:
         Print no progress bar and no notes. Damage and errors are printed even so.
     verbose : bool
         Also print what is normal, such as a torn tail, and every finding.
-
-    Attributes
-    ----------
-    progress : Progress
     """
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
@@ -255,7 +251,6 @@ class Progress:
         A word before the bar.
     unit : str
         The unit, if not bytes.
-    enabled : bool
     """
 
     def __init__(self, total: int = 0, what: str = "", *, unit: str = "B", enabled: bool) -> None:
@@ -332,12 +327,7 @@ class Progress:
 
 
 class UntilBroken(Generic[Row]):
-    """Calls a function that prints, until stdout fails: the work goes on, and the error is raised after it.
-
-    Parameters
-    ----------
-    show : callable
-    """
+    """Calls a function that prints, until stdout fails: the work goes on, and the error is raised after it."""
 
     def __init__(self, show: Callable[[Row], object]) -> None:
         self._show = show

@@ -40,91 +40,56 @@ USUAL: Final = (
 _MOST_USUAL: Final = 10
 _MOST_EXAMPLES: Final = 3
 
-OTHER_COMMANDS: Final = {
-    "help": "COMMAND --help",
-    "list": "ls",
-    "topics": "ls",
-    "describe": "ls",
-    "head": "cat -n N",
-    "tail": "cat --tail N",
-    "read": "cat",
-    "consume": "cat",
-    "print": "cat",
-    "records": "cat",
-    "grep": "cat --filter 'value contains ...'",
-    "count": "ls, or cat --json | wc -l",
-    "find": "lookup, or cat --filter 'key == ...'",
-    "seek": "lookup",
-    "check": "verify",
-    "fsck": "verify",
-    "repair": "recover",
-    "rebuild": "reindex",
-    "rebuild-indexes": "reindex",
-    "import": "load",
-    "write": "load",
-    "to-parquet": "export -o FILE.parquet",
-    "parquet": "export -o FILE.parquet",
-    "indexes": "index-stats",
-    "stats": "index-stats",
-    "install": "load --install",
-    "restore": "load --install",
-    "compare": "diff",
-    "offsets": "groups",
-    "consumer-groups": "groups",
-    "delete": "convert --drop, trim or truncate",
-    "drop": "convert --drop",
-    "shrink": "convert --compression zstd",
-    "compress": "convert --compression CODEC",
-    "recompress": "convert --compression CODEC",
-    "compact": "cat --latest key",
-    "latest": "cat --latest key",
-    "search": "cat --filter 'key == ...'",
-    "query": "cat --filter 'key == ...'",
-    "info": "ls",
-    "version": "--version",
-    "completion": "--completion SHELL",
+_OTHER_COMMANDS: Final = {
+    "COMMAND --help": ("help",),
+    "ls": ("list", "topics", "describe", "info"),
+    "cat -n N": ("head",),
+    "cat --tail N": ("tail",),
+    "cat": ("read", "consume", "print", "records"),
+    "cat --filter 'value contains ...'": ("grep",),
+    "ls, or cat --json | wc -l": ("count",),
+    "lookup, or cat --filter 'key == ...'": ("find",),
+    "lookup": ("seek",),
+    "verify": ("check", "fsck"),
+    "recover": ("repair",),
+    "reindex": ("rebuild", "rebuild-indexes"),
+    "load": ("import", "write"),
+    "export -o FILE.parquet": ("to-parquet", "parquet"),
+    "index-stats": ("indexes", "stats"),
+    "load --install": ("install", "restore"),
+    "diff": ("compare",),
+    "groups": ("offsets", "consumer-groups"),
+    "convert --drop, trim or truncate": ("delete",),
+    "convert --drop": ("drop",),
+    "convert --compression zstd": ("shrink",),
+    "convert --compression CODEC": ("compress", "recompress"),
+    "cat --latest key": ("compact", "latest"),
+    "cat --filter 'key == ...'": ("search", "query"),
+    "--version": ("version",),
+    "--completion SHELL": ("completion",),
 }
-"""What else one might call a command, and what it is called here."""
+"""What a command is called here, and what else one might call it."""
 
-OTHER_OPTIONS: Final = {
-    "--topic": ("--topics", "--topic"),
-    "--partition": ("--partitions",),
-    "--exclude": ("--exclude-topics",),
-    "--exclude-topic": ("--exclude-topics",),
-    "--since": ("--start-timestamp",),
-    "--from": ("--start-timestamp", "--start-offset"),
-    "--start-time": ("--start-timestamp",),
-    "--until": ("--end-timestamp",),
-    "--to": ("-o/--output", "--end-timestamp"),
-    "--end-time": ("--end-timestamp",),
-    "--offset": ("--start-offset",),
-    "--offsets": ("--start-offset",),
-    "--count": ("-n/--limit",),
-    "--max": ("-n/--limit",),
-    "--max-records": ("-n/--limit",),
-    "--lines": ("-n/--limit",),
-    "--head": ("-n/--limit",),
-    "--where": ("--filter",),
-    "--grep": ("--filter",),
-    "--key": ("--filter",),
-    "--filters": ("--filter",),
-    "--column": ("--columns",),
-    "--fields": ("--columns",),
-    "--select": ("--columns",),
-    "--format": ("--json",),
-    "--jobs": ("--threads",),
-    "--parallel": ("--threads",),
-    "--out": ("-o/--output",),
-    "--destination": ("-o/--output",),
-    "--force": ("--overwrite",),
-    "--indexes": ("--indexes-only",),
-    "--skip-corrupt": ("--on-corruption",),
-    "-f": ("--filter",),
-    "-c": ("--columns",),
-    "-j": ("--json",),
-    "-t": ("--topic and --only-topics",),
+_OTHER_OPTIONS: Final = {
+    "--topics": ("--topic",),
+    "--topic": ("--topic",),
+    "--partitions": ("--partition",),
+    "--exclude-topics": ("--exclude", "--exclude-topic"),
+    "--start-timestamp": ("--since", "--from", "--start-time"),
+    "--start-offset": ("--from", "--offset", "--offsets"),
+    "-o/--output": ("--to", "--out", "--destination"),
+    "--end-timestamp": ("--until", "--to", "--end-time"),
+    "-n/--limit": ("--count", "--max", "--max-records", "--lines", "--head"),
+    "--filter": ("--where", "--grep", "--key", "--filters", "-f"),
+    "--columns": ("--column", "--fields", "--select", "-c"),
+    "--json": ("--format", "-j"),
+    "--threads": ("--jobs", "--parallel"),
+    "--overwrite": ("--force",),
+    "--indexes-only": ("--indexes",),
+    "--on-corruption": ("--skip-corrupt",),
+    "--topic and --only-topics": ("-t",),
 }
-"""What else one might call an option, and what it is called here, where a command has it."""
+"""What an option is called here, where a command has it, and what else one might call it; the first one counts."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -171,7 +136,7 @@ class Parser(argparse.ArgumentParser):
         if name in ("--file", "--files", "--path", "--paths", "--input"):
             return f"no option {name}: {_metavar(self._get_positional_actions()[0])} is given without one"
         own = [text for text in self._option_string_actions if text.startswith("--")]
-        meant = [one for one in OTHER_OPTIONS.get(name, ()) if one.split("/")[-1].split()[0] in own]
+        meant = [one for one, others in _OTHER_OPTIONS.items() if name in others and _first_flag(one) in own]
         found = meant[0] if meant else near(name, own)
         return f"no option {name}" + (f"; did you mean {found}?" if found else "")
 
@@ -183,7 +148,8 @@ class Parser(argparse.ArgumentParser):
 
         name = str(value).replace("_", "-")
         known = [*action.choices]
-        meant = name if name in known else OTHER_COMMANDS.get(name)
+        named = next((one for one, others in _OTHER_COMMANDS.items() if name in others), None)
+        meant = name if name in known else named
         raise argparse.ArgumentError(
             None, f"no command {value!r}; " + (f"did you mean kafkalog {meant}?" if meant else hint(name, known))
         )
@@ -222,6 +188,10 @@ class Parser(argparse.ArgumentParser):
         known = [(one.dest, re.split("[:;]", str(one.help))[0]) for one in action._get_subactions()]
         width = max(len(name) for name, _ in known)
         return [f"  {name:<{width}}  {summary}" for name, summary in known]
+
+
+def _first_flag(option: str) -> str:
+    return option.split("/")[-1].split()[0]
 
 
 class _ShortHelp(argparse.Action):

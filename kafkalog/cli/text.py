@@ -55,7 +55,7 @@ def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
         return f'"{value.decode("latin-1").translate(_BYTE_ESCAPES)}"'
     for char, escaped in _ESCAPES.items():
         text = text.replace(char, escaped)
-    return f'"{_escape_unprintable(text)}"'
+    return f'"{escape_line(text)}"'
 
 
 def quote_name(name: str) -> str:
@@ -64,11 +64,7 @@ def quote_name(name: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return a message as one line with unprintable characters escaped, so that it cannot control a terminal."""
-    return _escape_unprintable(text)
-
-
-def _escape_unprintable(text: str) -> str:
+    """Return text as one line with unprintable characters escaped, so that it cannot control a terminal."""
     if text.isprintable():
         return text
     escapes = {char: _escape(char) for char in set(text) if not char.isprintable()}

@@ -19,7 +19,7 @@ import pyarrow as pa
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
 from kafkalog.internal.commits import read_commits
-from kafkalog.internal.reading import AsOf
+from kafkalog.internal.reading import AsOf, StateList
 from kafkalog.internal.replay import load_topic
 from kafkalog.internal.share_state import Delivery, ShareState, read_share_state
 from kafkalog.log.log_dir import LogDir
@@ -36,67 +36,44 @@ _STABLE: Final = {"consumer": 0, "streams": 1}
 
 @dataclass(slots=True)
 class GroupOffset:
-    """Where a group stands in a partition.
-
-    Attributes
-    ----------
-    topic : str
-        The topic id if its name is not known here (share groups store the id alone).
-    partition : int
-    offset : int
-        The next offset that the group wants; of a share group, the first that is not done with. -1 for none.
-    leader_epoch : int
-        Of the last consumed record; -1 for none.
-    metadata : str
-        What the client added to the commit.
-    commit_timestamp : int or None
-        In ms.
-    log_end_offset, lag : int or None
-        None if the partition is not in this log dir.
-    deliveries : list of Delivery
-        Of a share group: records at and behind `offset` that were delivered, and in which state they are.
-    """
+    """Where a group stands in a partition."""
 
     topic: str
+    """The topic id if its name is not known here (share groups store the id alone)."""
     partition: int
     offset: int
+    """The next offset that the group wants; of a share group, the first that is not done with. -1 for none."""
     leader_epoch: int = -1
+    """Of the last consumed record; -1 for none."""
     metadata: str = ""
+    """What the client added to the commit."""
     commit_timestamp: int | None = None
+    """In ms."""
     log_end_offset: int | None = None
     lag: int | None = None
+    """None if the partition is not in this log dir."""
     deliveries: list[Delivery] = field(default_factory=list)
+    """Of a share group: records at and behind `offset` that were delivered, and in which state they are."""
 
 
 @dataclass(slots=True)
 class GroupMember:
-    """A member of a group.
-
-    Attributes
-    ----------
-    member_id : str
-    client_id, client_host, instance_id : str or None
-    subscribed : list of str
-        Topics; a regular expression has a ``~`` in front.
-    assigned : dict of str to list of int
-        Partitions by topic; by the topic id if its name is not known here; of a streams group, by subtopology.
-    epoch : int
-        Group epoch up to which the member has followed; -1 in classic groups.
-    assignor : str or None
-        Server-side assignor that a member of a consumer group asks for.
-    is_stable : bool
-        False while partitions move to or from the member.
-    """
+    """A member of a group."""
 
     member_id: str
     client_id: str | None = None
     client_host: str | None = None
     instance_id: str | None = None
     subscribed: list[str] = field(default_factory=list)
+    """Topics; a regular expression has a ``~`` in front."""
     assigned: dict[str, list[int]] = field(default_factory=dict)
+    """Partitions by topic; by the topic id if its name is not known here; of a streams group, by subtopology."""
     epoch: int = -1
+    """Group epoch up to which the member has followed; -1 in classic groups."""
     assignor: str | None = None
+    """Server-side assignor that a member of a consumer group asks for."""
     is_stable: bool = True
+    """False while partitions move to or from the member."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON; the state of the group says whether all members are stable."""
@@ -109,33 +86,27 @@ class Group:
 
     Attributes
     ----------
-    name : str
-    type : {'classic', 'consumer', 'share', 'streams'}
     state : {'Empty', 'Stable', 'Assigning', 'Reconciling', 'NotReady'}
         As a broker has it after it loaded the topic.
-    epoch : int
-        Group epoch; of a classic group its generation. -1 if only offsets are known.
-    assignment_epoch : int
-        Group epoch that the target assignment was made for; -1 in classic groups.
-    protocol : str or None
-        Assignor of a classic group; of a consumer group the one that most members ask for, None for the broker's
-        default.
-    topology_epoch, validated_topology_epoch : int
-        Of a streams group; -1 for none.
-    members : list of GroupMember
-    offsets : list of GroupOffset
-        Sorted by topic and partition.
     """
 
     name: str
     type: str = "classic"
+    """One of 'classic', 'consumer', 'share', 'streams'."""
     epoch: int = -1
+    """Group epoch; of a classic group its generation. -1 if only offsets are known."""
     assignment_epoch: int = -1
+    """Group epoch that the target assignment was made for; -1 in classic groups."""
     protocol: str | None = None
+    """Assignor of a classic group; of a consumer group the one that most members ask for, None for the broker's
+    default.
+    """
     topology_epoch: int = -1
     validated_topology_epoch: int = -1
+    """Of a streams group; -1 for none."""
     members: list[GroupMember] = field(default_factory=list)
     offsets: list[GroupOffset] = field(default_factory=list)
+    """Sorted by topic and partition."""
 
     @property
     def state(self) -> str:
@@ -171,18 +142,8 @@ class Group:
         }
 
 
-class Groups(list[Group]):
-    """Groups, sorted by name.
-
-    Attributes
-    ----------
-    findings : list of Finding
-        Damage, and records that could not be decoded.
-    """
-
-    def __init__(self, groups: Iterable[Group] = (), findings: Iterable[Finding] = ()) -> None:
-        super().__init__(groups)
-        self.findings = list(findings)
+class Groups(StateList[Group]):
+    """Groups, sorted by name."""
 
     def to_arrow(self) -> pa.Table:
         """Committed offsets as a table: group, type, topic, partition, offset, ..., log_end_offset, lag."""
@@ -264,7 +225,9 @@ def groups(
         loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)
     loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
     is_wanted = name_matcher(groups)
-    return Groups([one for one in loader.finished() if is_wanted(one.name)], loader.findings)
+    found = Groups(one for one in loader.finished() if is_wanted(one.name))
+    found.findings = loader.findings
+    return found
 
 
 class _Loader:

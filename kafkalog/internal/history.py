@@ -29,37 +29,24 @@ _SECRETS: Final = ("salt", "storedKey", "serverKey")
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
-    """A record of a topic that holds state.
-
-    Attributes
-    ----------
-    topic : str
-    partition : int
-    offset : int
-    timestamp : int or None
-        In ms.
-    type : str or None
-        Such as ``OffsetCommit``; ``COMMIT``, ``ABORT`` and so on for control records; None if it cannot be decoded.
-    version : int or None
-        Of the value; None for a tombstone.
-    key, value : dict or None
-        Fields by name, bytes in base64. The value of a tombstone is None.
-    producer_id : int or None
-        Of a record in a transaction, and of its marker.
-    error : str or None
-        Why it cannot be decoded. Key and value are ``{"base64": ...}`` then.
-    """
+    """A record of a topic that holds state."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int | None
+    """In ms."""
     type: str | None
+    """Such as ``OffsetCommit``; ``COMMIT``, ``ABORT`` and so on for control records; None if it cannot be decoded."""
     version: int | None
+    """Of the value; None for a tombstone."""
     key: dict[str, Any] | None
     value: dict[str, Any] | None
+    """Fields by name, bytes in base64. The value of a tombstone is None."""
     producer_id: int | None = None
+    """Of a record in a transaction, and of its marker."""
     error: str | None = None
+    """Why it cannot be decoded. Key and value are ``{"base64": ...}`` then."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

@@ -56,23 +56,15 @@ class Producer:
 
 @dataclass(slots=True)
 class PartitionProducers:
-    """The producers of a partition.
-
-    Attributes
-    ----------
-    topic_partition : TopicPartition or None
-    path : str
-    producers : list of Producer
-        Sorted by producer id.
-    last_stable_offset, log_end_offset : int
-        `read_committed` consumers do not get the records between these offsets yet.
-    """
+    """The producers of a partition."""
 
     topic_partition: kf.TopicPartition | None
     path: str
     producers: list[Producer] = field(default_factory=list)
+    """Sorted by producer id."""
     last_stable_offset: int = 0
     log_end_offset: int = 0
+    """`read_committed` consumers do not get the records between these offsets yet."""
 
     @property
     def open(self) -> list[Producer]:
@@ -99,7 +91,6 @@ def list_producers(
 
     Parameters
     ----------
-    partition : Partition
     now_ms : int, optional
         The current time, from which `idle_ms` is computed; default: the system clock.
     transaction_max_timeout_ms : int

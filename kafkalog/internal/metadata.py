@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, Reason
 from kafkalog.format import METADATA_DIRECTORY, METADATA_TOPIC, TopicPartition
-from kafkalog.internal.reading import AsOf
+from kafkalog.internal.reading import AsOf, name_of
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
@@ -93,16 +93,7 @@ class Metadata:
                 "topic": name,
                 "topic_id": self._image.topic_ids[name],
                 "partition": number,
-                "leader": one.leader,
-                "leader_epoch": one.leader_epoch,
-                "partition_epoch": one.partition_epoch,
-                "replicas": one.replicas,
-                "isr": one.isr,
-                "removing_replicas": one.removing_replicas,
-                "adding_replicas": one.adding_replicas,
-                "elr": one.elr,
-                "last_known_elr": one.last_known_elr,
-                "directories": one.directories,
+                **{column: getattr(one, column) for column in TABLES["partitions"].names[3:]},
             }
             for name, partitions in self._assigned()
             for number, one in partitions.items()
@@ -112,7 +103,7 @@ class Metadata:
     def configs(self) -> list[Row]:
         """Settings changed by an administrator: resource_type, resource_name, name, value."""
         return [
-            {"resource_type": _named(_RESOURCES, kind), "resource_name": resource, "name": name, "value": value}
+            {"resource_type": name_of(_RESOURCES, kind), "resource_name": resource, "name": name, "value": value}
             for (kind, resource), settings in sorted(self._image.settings.items())
             if kind != TOPIC or self._wanted(resource)
             for name, value in sorted(_shown(settings).items())
@@ -147,13 +138,13 @@ class Metadata:
         return [
             {
                 "id": number,
-                "resource_type": _named(_ACL_RESOURCES, one["resourceType"]),
+                "resource_type": name_of(_ACL_RESOURCES, one["resourceType"]),
                 "resource_name": one["resourceName"],
-                "pattern_type": _named(_PATTERNS, one["patternType"]),
+                "pattern_type": name_of(_PATTERNS, one["patternType"]),
                 "principal": one["principal"],
                 "host": one["host"],
-                "operation": _named(_OPERATIONS, one["operation"]),
-                "permission": _named(_PERMISSIONS, one["permissionType"]),
+                "operation": name_of(_OPERATIONS, one["operation"]),
+                "permission": name_of(_PERMISSIONS, one["permissionType"]),
             }
             for number, one in sorted(self._image.acls.items())
         ]
@@ -171,7 +162,7 @@ class Metadata:
     def scram(self) -> list[Row]:
         """SCRAM credentials: user, mechanism, iterations."""
         return [
-            {"user": user, "mechanism": _named(_MECHANISMS, mechanism), "iterations": iterations}
+            {"user": user, "mechanism": name_of(_MECHANISMS, mechanism), "iterations": iterations}
             for (user, mechanism), iterations in sorted(self._image.scram.items())
         ]
 
@@ -344,10 +335,6 @@ def metadata(
     return result
 
 
-def _named(names: Mapping[int, str], number: int) -> str:
-    return names.get(number, f"unknown({number})")
-
-
 def _shown(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: HIDDEN if _SECRET.search(name) else value for name, value in settings.items()}
 
@@ -357,7 +344,7 @@ def _node(number: int, role: str, fields: Mapping[str, Any]) -> Row:
         "id": number,
         "role": role,
         "endpoints": [
-            f"{one['name']}://{one['host']}:{one['port']} ({_named(_PROTOCOLS, one['securityProtocol'])})"
+            f"{one['name']}://{one['host']}:{one['port']} ({name_of(_PROTOCOLS, one['securityProtocol'])})"
             for one in fields["endPoints"]
         ],
         "rack": fields.get("rack"),

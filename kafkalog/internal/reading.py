@@ -6,10 +6,10 @@ longer than decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,21 @@ OF_TRANSACTIONS: Final = ("producer_id", "is_transactional", "is_control")
 """Further columns where there are transactional batches or control batches."""
 
 Report = Callable[[Finding], None]
+Item = TypeVar("Item")
+
+
+class StateList(list[Item]):
+    """What topics say, as a list.
+
+    Attributes
+    ----------
+    findings : list of Finding
+        Damage, and records that could not be decoded.
+    """
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        super().__init__(items)
+        self.findings: list[Finding] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +89,6 @@ def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iter
 
     Parameters
     ----------
-    log_dir : LogDir
-    topic : str
-    as_of : AsOf
     report : callable
         Called with each finding.
     """
@@ -137,3 +149,8 @@ def listed(column: Column) -> list[Any]:
     assert not isinstance(column, ViewColumn)
     values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
     return values
+
+
+def name_of(names: Mapping[int, str], number: int) -> str:
+    """The name of a number in a record; a newer Kafka may write others."""
+    return names.get(number, f"unknown({number})")

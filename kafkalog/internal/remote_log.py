@@ -6,47 +6,25 @@ Mirrors `RemotePartitionMetadataStore` and `RemoteLogMetadataCache`.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import REMOTE_LOG_METADATA, TopicPartition
-from kafkalog.internal.reading import AsOf, read_records
-from kafkalog.internal.replay import undecoded
+from kafkalog.internal.reading import AsOf, StateList, name_of
+from kafkalog.internal.replay import decoded_records
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
-from kafkalog.protocol.decoder import MessageError
-from kafkalog.protocol.framing import decode_record
 from kafkalog.protocol.printed import DELETE_STATES, SEGMENT_STATES
 
 
 @dataclass(slots=True)
 class RemoteSegment:
-    """A segment in remote storage.
-
-    Attributes
-    ----------
-    topic, topic_id : str
-    partition : int
-    segment_id : str
-    start_offset, end_offset : int
-        First and last offset.
-    broker_id : int
-        The broker that changed it last.
-    max_timestamp, event_timestamp : int
-        Of the records, and of the last change, in ms.
-    size_in_bytes : int
-    leader_epochs : dict of int to int
-        Start offset by leader epoch.
-    state : str
-        ``COPY_SEGMENT_STARTED``, ``COPY_SEGMENT_FINISHED`` or ``DELETE_SEGMENT_STARTED``.
-    custom_metadata : str or None
-        What the storage plugin keeps, in base64.
-    """
+    """A segment in remote storage."""
 
     topic: str
     topic_id: str
@@ -54,34 +32,37 @@ class RemoteSegment:
     segment_id: str
     start_offset: int
     end_offset: int
+    """First and last offset."""
     broker_id: int
+    """The broker that changed it last."""
     max_timestamp: int
     event_timestamp: int
+    """Of the records, and of the last change, in ms."""
     size_in_bytes: int
     leader_epochs: dict[int, int] = field(default_factory=dict)
+    """Start offset by leader epoch."""
     state: str = ""
+    """``COPY_SEGMENT_STARTED``, ``COPY_SEGMENT_FINISHED`` or ``DELETE_SEGMENT_STARTED``."""
     custom_metadata: str | None = None
+    """What the storage plugin keeps, in base64."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         return asdict(self)
 
 
-class RemoteLog(list[RemoteSegment]):
+class RemoteLog(StateList[RemoteSegment]):
     """Remote segments, sorted by topic, partition and start offset.
 
     Attributes
     ----------
     deleting : dict of TopicPartition to str
         Partitions whose remote log is being deleted, and how far that is.
-    findings : list of Finding
-        Damage, and records that could not be decoded.
     """
 
-    def __init__(self, segments: Iterable[RemoteSegment] = ()) -> None:
-        super().__init__(segments)
+    def __init__(self) -> None:
+        super().__init__()
         self.deleting: dict[TopicPartition, str] = {}
-        self.findings: list[Finding] = []
 
     def to_arrow(self) -> pa.Table:
         """The segments as a table."""
@@ -144,18 +125,9 @@ def remote_log(
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     result = RemoteLog()
     segments: dict[str, RemoteSegment] = {}
-    for record in read_records(
-        log_dir, REMOTE_LOG_METADATA, AsOf.of(end_offset, end_timestamp), result.findings.append
-    ):
-        if record.is_control:
-            continue
-        try:
-            decoded = decode_record(REMOTE_LOG_METADATA, record.key, record.value)
-        except MessageError as error:
-            where = TopicPartition(REMOTE_LOG_METADATA, record.partition)
-            result.findings.append(undecoded(log_dir, where, record.offset, error))
-        else:
-            _apply(decoded.type, decoded.value or {}, segments, result.deleting)
+    as_of = AsOf.of(end_offset, end_timestamp)
+    for record in decoded_records(log_dir, REMOTE_LOG_METADATA, as_of, result.findings.append):
+        _apply(record.type, record.value or {}, segments, result.deleting)
     is_wanted = name_matcher(topics)
     result.extend(
         one
@@ -173,17 +145,13 @@ def _apply(
 ) -> None:
     if kind == "RemotePartitionDeleteMetadata":
         of = value["topicIdPartition"]
-        key, state = (
-            TopicPartition(of["name"], of["partition"]),
-            _named(DELETE_STATES, value["remotePartitionDeleteState"]),
-        )
-        deleting[key] = state
-        if state == "DELETE_PARTITION_FINISHED":
+        key = TopicPartition(of["name"], of["partition"])
+        deleting[key] = name_of(DELETE_STATES, value["remotePartitionDeleteState"])
+        if deleting[key] == "DELETE_PARTITION_FINISHED":
             del deleting[key]
-            for one in [
-                one for one in segments.values() if (one.topic_id, one.partition) == (of["id"], of["partition"])
-            ]:
-                del segments[one.segment_id]
+            for one in list(segments.values()):
+                if (one.topic_id, one.partition) == (of["id"], of["partition"]):
+                    del segments[one.segment_id]
     elif kind == "RemoteLogSegmentMetadata":
         of = value["remoteLogSegmentId"]["topicIdPartition"]
         segment_id = value["remoteLogSegmentId"]["id"]
@@ -199,22 +167,18 @@ def _apply(
             value["eventTimestampMs"],
             value["segmentSizeInBytes"],
             {one["leaderEpoch"]: one["offset"] for one in value["segmentLeaderEpochs"]},
-            _named(SEGMENT_STATES, value["remoteLogSegmentState"]),
+            name_of(SEGMENT_STATES, value["remoteLogSegmentState"]),
             _text(value["customMetadata"]),
         )
     elif kind == "RemoteLogSegmentMetadataUpdate":
         known = segments.get(value["remoteLogSegmentId"]["id"])
         if known is None:
             return
-        known.state = _named(SEGMENT_STATES, value["remoteLogSegmentState"])
+        known.state = name_of(SEGMENT_STATES, value["remoteLogSegmentState"])
         known.broker_id, known.event_timestamp = value["brokerId"], value["eventTimestampMs"]
         known.custom_metadata = _text(value["customMetadata"]) or known.custom_metadata
         if known.state == "DELETE_SEGMENT_FINISHED":
             del segments[known.segment_id]
-
-
-def _named(names: Mapping[int, str], number: int) -> str:
-    return names.get(number, f"unknown({number})")
 
 
 def _text(data: bytes | None) -> str | None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kafkalog._kernels.last_rows import LastRows
 from kafkalog.errors import Finding, Reason
 from kafkalog.format import TopicPartition
-from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_topic
+from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_records, read_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import InternalRecord, decode_record
@@ -208,6 +208,16 @@ def load_topic(
             report(undecoded(log_dir, TopicPartition(topic, record.partition), record.offset, error))
         else:
             yield decoded, record
+
+
+def decoded_records(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[InternalRecord]:
+    """Read and decode all records of a topic but control records; those that cannot be decoded are reported."""
+    for record in read_records(log_dir, topic, as_of, report):
+        try:
+            if not record.is_control:
+                yield decode_record(topic, record.key, record.value)
+        except MessageError as error:
+            report(undecoded(log_dir, TopicPartition(topic, record.partition), record.offset, error))
 
 
 def undecoded(log_dir: LogDir, where: TopicPartition, offset: int, error: Exception) -> Finding:

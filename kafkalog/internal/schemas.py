@@ -31,9 +31,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import SCHEMAS_TOPIC, TopicPartition
-from kafkalog.internal.reading import AsOf, KeyedRecord, read_records
+from kafkalog.internal.reading import AsOf, KeyedRecord, StateList, read_records
 from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
@@ -53,48 +53,34 @@ class SchemaReference(NamedTuple):
 
 @dataclass(slots=True)
 class Schema:
-    """A version of a subject.
-
-    Attributes
-    ----------
-    subject : str
-        With the context in front if it is not the default one: ``:.context:subject``.
-    version, id : int
-    type : str
-        ``AVRO``, ``JSON``, ``PROTOBUF``, or what else a registry's plugin names.
-    schema : str
-        The text.
-    references : list of SchemaReference
-    guid : str
-    metadata, rule_set : dict or None
-        Tags, properties and rules, as they are in the record.
-    deleted : {'soft', 'hard'} or None
-        ``'soft'``: the registry can restore it. ``'hard'``: only these files have it.
-    offset : int
-        Of the record that registered it.
-    timestamp : int
-        Of the record, in ms; -1 for none.
-    """
+    """A version of a subject."""
 
     subject: str
+    """With the context in front if it is not the default one: ``:.context:subject``."""
     version: int
     id: int
     type: SchemaType
+    """``AVRO``, ``JSON``, ``PROTOBUF``, or what else a registry's plugin names."""
     schema: str
+    """The text."""
     references: list[SchemaReference] = field(default_factory=list)
     guid: str = ""
     metadata: dict[str, Any] | None = None
     rule_set: dict[str, Any] | None = None
+    """Tags, properties and rules, as they are in the record."""
     deleted: Literal["soft", "hard"] | None = None
+    """``'soft'``: the registry can restore it. ``'hard'``: only these files have it."""
     offset: int = -1
+    """Of the record that registered it."""
     timestamp: int = -1
+    """Of the record, in ms; -1 for none."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         return {**asdict(self), "references": [one._asdict() for one in self.references]}
 
 
-class Schemas(list[Schema]):
+class Schemas(StateList[Schema]):
     """Schemas, sorted by subject and version.
 
     Attributes
@@ -103,15 +89,12 @@ class Schemas(list[Schema]):
         By subject; an empty one for the registry's default: ``compatibilityLevel``, ``alias``, ``normalize`` and so on.
     modes : dict of str to str
         By subject.
-    findings : list of Finding
-        Damage, and records that are not a registry's.
     """
 
-    def __init__(self, schemas: Iterable[Schema] = ()) -> None:
-        super().__init__(schemas)
+    def __init__(self) -> None:
+        super().__init__()
         self.configs: dict[str, dict[str, Any]] = {}
         self.modes: dict[str, str] = {}
-        self.findings: list[Finding] = []
         self._by_id: dict[int, list[Schema]] = {}
         self._n_known = 0
 

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from kafkalog.format import SHARE_GROUP_STATE, TopicPartition
-from kafkalog.internal.reading import AsOf, Report, read_records
-from kafkalog.internal.replay import undecoded
+from kafkalog.format import SHARE_GROUP_STATE
+from kafkalog.internal.reading import AsOf, Report, name_of
+from kafkalog.internal.replay import decoded_records
 from kafkalog.log.log_dir import LogDir
-from kafkalog.protocol.decoder import MessageError
-from kafkalog.protocol.framing import decode_record
 
 _STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
 """By number (`RecordState`)."""
@@ -24,22 +22,15 @@ _STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived
 
 @dataclass(frozen=True, slots=True, order=True)
 class Delivery:
-    """Records of a share group that were delivered.
-
-    Attributes
-    ----------
-    first_offset, last_offset : int
-        Both ends included.
-    state : str
-        ``available``, ``acquired``, ``acknowledged`` or ``archived``.
-    delivery_count : int
-        How often they were delivered.
-    """
+    """Records of a share group that were delivered."""
 
     first_offset: int
     last_offset: int
+    """Both ends included."""
     state: str
+    """``available``, ``acquired``, ``acknowledged`` or ``archived``."""
     delivery_count: int
+    """How often they were delivered."""
 
 
 @dataclass(slots=True)
@@ -66,29 +57,20 @@ class ShareState:
 def read_share_state(log_dir: LogDir, as_of: AsOf, report: Report) -> dict[tuple[str, str, int], ShareState]:
     """Read where share groups stand, by group, topic id and partition."""
     found: dict[tuple[str, str, int], ShareState] = {}
-    for record in read_records(log_dir, SHARE_GROUP_STATE, as_of, report):
-        if record.is_control:
-            continue
-        try:
-            decoded = decode_record(SHARE_GROUP_STATE, record.key, record.value)
-        except MessageError as error:
-            where = TopicPartition(SHARE_GROUP_STATE, record.partition)
-            report(undecoded(log_dir, where, record.offset, error))
-            continue
-        key = decoded.key or {}
+    for record in decoded_records(log_dir, SHARE_GROUP_STATE, as_of, report):
+        key = record.key or {}
         which = key["groupId"], key["topicId"], key["partition"]
-        if decoded.value is None:
+        if record.value is None:
             found.pop(which, None)
             continue
-        if decoded.type == "ShareSnapshot" or which not in found:
+        if record.type == "ShareSnapshot" or which not in found:
             found[which] = ShareState()
-        found[which].update(decoded.value)
+        found[which].update(record.value)
     return found
 
 
 def _delivery(batch: Mapping[str, Any]) -> Delivery:
-    number = batch["deliveryState"]
-    state = _STATES.get(number, f"unknown({number})")
+    state = name_of(_STATES, batch["deliveryState"])
     return Delivery(batch["firstOffset"], batch["lastOffset"], state, batch["deliveryCount"])
 
 

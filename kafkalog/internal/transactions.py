@@ -17,7 +17,7 @@ import pyarrow as pa
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, Producer, list_producers
-from kafkalog.internal.reading import AsOf
+from kafkalog.internal.reading import AsOf, StateList, name_of
 from kafkalog.internal.replay import LastRecord, load_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
@@ -28,40 +28,26 @@ from kafkalog.protocol.printed import TRANSACTION_STATES
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that a partition has open.
-
-    Attributes
-    ----------
-    topic : str
-    partition : int
-    producer_id, producer_epoch, coordinator_epoch : int
-        As the partition has them; the last one is -1 before the producer's first marker there.
-    start_offset : int
-    start_timestamp : int or None
-        In ms.
-    last_timestamp : int
-        Of the last batch in it, in ms.
-    idle_ms : int or None
-    n_held : int
-        Offsets from the last stable one to the end of the log, which `read_committed` consumers wait for.
-    is_blocking : bool
-        Whether the last stable offset waits for this transaction.
-    is_hanging : bool
-        Whether it has been idle for longer than any may be open, and no coordinator found here has it.
-    """
+    """A transaction that a partition has open."""
 
     topic: str
     partition: int
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
+    """As the partition has them; the last one is -1 before the producer's first marker there."""
     start_offset: int
     start_timestamp: int | None
+    """In ms."""
     last_timestamp: int
+    """Of the last batch in it, in ms."""
     idle_ms: int | None
     n_held: int
+    """Offsets from the last stable one to the end of the log, which `read_committed` consumers wait for."""
     is_blocking: bool
+    """Whether the last stable offset waits for this transaction."""
     is_hanging: bool
+    """Whether it has been idle for longer than any may be open, and no coordinator found here has it."""
 
     @property
     def abort_command(self) -> str:
@@ -78,40 +64,28 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Transaction:
-    """The transactions of a transactional id.
-
-    Attributes
-    ----------
-    transactional_id : str or None
-        None for a producer that no coordinator found here knows, but that has a transaction open in a partition.
-    state : str or None
-        Of the coordinator: ``Empty``, ``Ongoing``, ``PrepareCommit``, ``PrepareAbort``, ``CompleteCommit``,
-        ``CompleteAbort``, ``Dead`` or ``PrepareEpochFence``.
-    producer_id, producer_epoch : int
-    timeout_ms : int or None
-        After which the coordinator aborts a transaction.
-    start_timestamp : int or None
-        Of the transaction that is going on, in ms.
-    last_update_timestamp : int or None
-        Of the last change, in ms.
-    coordinator_partition : int or None
-        Partition of `__transaction_state`; its leader is the coordinator.
-    partitions : list of TopicPartition
-        Which the coordinator has to write markers to.
-    open : list of OpenTransaction
-        In partitions of this log dir, sorted by topic and partition.
-    """
+    """The transactions of a transactional id."""
 
     transactional_id: str | None
+    """None for a producer that no coordinator found here knows, but that has a transaction open in a partition."""
     state: str | None
+    """Of the coordinator: ``Empty``, ``Ongoing``, ``PrepareCommit``, ``PrepareAbort``, ``CompleteCommit``,
+    ``CompleteAbort``, ``Dead`` or ``PrepareEpochFence``.
+    """
     producer_id: int
     producer_epoch: int
     timeout_ms: int | None = None
+    """After which the coordinator aborts a transaction."""
     start_timestamp: int | None = None
+    """Of the transaction that is going on, in ms."""
     last_update_timestamp: int | None = None
+    """Of the last change, in ms."""
     coordinator_partition: int | None = None
+    """Partition of `__transaction_state`; its leader is the coordinator."""
     partitions: list[TopicPartition] = field(default_factory=list)
+    """Which the coordinator has to write markers to."""
     open: list[OpenTransaction] = field(default_factory=list)
+    """In partitions of this log dir, sorted by topic and partition."""
 
     @property
     def is_open(self) -> bool:
@@ -136,18 +110,8 @@ class Transaction:
 _UNENDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
-class Transactions(list[Transaction]):
-    """Transactions, sorted by transactional id; those without one are the last.
-
-    Attributes
-    ----------
-    findings : list of Finding
-        Damage, and records that could not be decoded.
-    """
-
-    def __init__(self, transactions: Iterable[Transaction] = (), findings: Iterable[Finding] = ()) -> None:
-        super().__init__(transactions)
-        self.findings = list(findings)
+class Transactions(StateList[Transaction]):
+    """Transactions, sorted by transactional id; those without one are the last."""
 
     @property
     def hanging(self) -> list[OpenTransaction]:
@@ -260,10 +224,10 @@ def transactions(
 def _known(record: InternalRecord, last: LastRecord) -> Transaction:
     """What the coordinator knows."""
     key, value = record.key or {}, record.value or {}
-    state, start = value["transactionStatus"], value["transactionStartTimestampMs"]
+    start = value["transactionStartTimestampMs"]
     return Transaction(
         key["transactionalId"],
-        TRANSACTION_STATES.get(state, f"unknown({state})"),
+        name_of(TRANSACTION_STATES, value["transactionStatus"]),
         value["producerId"],
         value["producerEpoch"],
         value["transactionTimeoutMs"],

@@ -89,6 +89,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         self._found: dict[kf.TopicPartition, PartitionPath] = {}
         self._copies: dict[kf.TopicPartition, list[PartitionPath]] = {}
         self._opened: dict[kf.TopicPartition, Partition] = {}
+        self._replicas: dict[Path, list[str]] = {}
         self._brokers: dict[Path, str | None] = {}
         self._topic: str | None = None
         files: dict[Path, list[Path]] = {}
@@ -103,6 +104,11 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         for directory, segments in files.items():
             self._add_partition(directory, tuple(segments), None, None)
         self._found = dict(sorted(self._found.items()))
+        for root, names in self._replicas.items():
+            shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
+            what = f"{counted(len(names), 'partition')} ({shown}), of which another broker's replica is given, too"
+            detail = f"{what}. {_WHICH_COUNTS}"
+            self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(root), damage=False))
 
     @overload
     def __getitem__(self, key: tuple[str, int]) -> Partition: ...
@@ -315,17 +321,18 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             first = self._found[key].path
             brokers = {self._broker_of(one.absolute().parent) for one in (first, path)}
             is_replica = len(brokers) > 1 and None not in brokers
-            why = "it is another broker's replica" if is_replica else "a broker would not start on both"
-            detail = (
-                f"{key} is at {first} too; {why}. The copy with the latest leader epoch, or else with the higher log"
-                " end offset, counts"
-            )
-            self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path), damage=not is_replica))
+            if is_replica:
+                self._replicas.setdefault(path.absolute().parent, []).append(str(key))
+            else:
+                detail = f"{key} is at {first} too; a broker would not start on both. {_WHICH_COUNTS}"
+                self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path)))
             self._copies.setdefault(key, [self._found[key]]).append(found)
             return
         self._found[key] = found
 
 
+_SHOWN_NAMES: Final = 5
+_WHICH_COUNTS: Final = "The copy with the latest leader epoch, or else with the higher log end offset, counts"
 _SIDECARS: Final = frozenset(
     {kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX, kf.PRODUCER_SNAPSHOT_SUFFIX}
 )

@@ -16,6 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, ReadError, Reason
 from kafkalog.log.segment import Segment
 
+INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 _PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
 
 

@@ -456,16 +456,13 @@ def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = 
     if is_compacted is None:
         why = "normal in a compacted topic; in others a segment is missing"
     detail = f"offsets {start}..{end} lie between two segments and in neither: {why}"
-    return Finding(
-        Reason.OFFSET_GAP,
-        detail,
-        path=path,
-        base_offset=start,
-        last_offset=end - 1,
-        damage=False,
-        n_records=end - start,
-        certainty="at_most",
-    )
+    return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
+
+
+def offsets_finding(reason: Reason, detail: str, path: str, start: int, end: int, *, damage: bool = True) -> Finding:
+    """The finding about offsets from `start` to `end` (excluded), each of which may have been a record."""
+    lost: dict[str, Any] = {"last_offset": end - 1, "n_records": end - start, "certainty": "at_most"}
+    return Finding(reason, detail, path, base_offset=start, damage=damage, **lost)
 
 
 def overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

@@ -257,11 +257,13 @@ class SegmentStream:
         first, last = first_offset(batch), int(batch.last_offset[0])
         if original is not None:
             segment, position = original
-            place = "" if segment is self.segment else f" of {segment.path.name}"
-            detail = f"a copy of the batch at position {position}{place}; it is given once"
             self._next_original = segment, position + behind - where
-            self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
-            return behind
+            # as many offsets are missing here as it has: then its own may be what is damaged, and it is no copy
+            if not following or following[0] - self.previous - 1 != last - first + 1:
+                place = "" if segment is self.segment else f" of {segment.path.name}"
+                detail = f"a copy of the batch at position {position}{place}; it is given once"
+                self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
+                return behind
         if 2 * sum(offset > self.previous for offset in following) < len(following):
             self.report(
                 replace(finding, detail=f"{error.detail}; the batches after it continue from its offset, so it is read")
@@ -276,7 +278,7 @@ class SegmentStream:
             base_offset=self.previous + 1,
             last_offset=end - 1,
             n_records=n if n >= 0 else end - self.previous - 1,
-            certainty="exact" if n >= 0 else "at_most",
+            certainty="exact" if n >= 0 and original is None else "at_most",
         )
         self.report(lost)
         return behind

@@ -192,28 +192,18 @@ def producers(
 
 @dataclass(frozen=True, slots=True)
 class PartitionEpochs:
-    """The leader epochs of a partition.
-
-    Attributes
-    ----------
-    topic_partition : TopicPartition or None
-    source : str
-        ``"checkpoint"`` for leader-epoch-checkpoint, ``"batches"`` if there is no such file.
-    log_end_offset : int
-    epochs : list of dict
-        `epoch`, `start_offset`, `end_offset` (excluded).
-    end_offsets : list of dict
-        The answers to `end_offset_for`.
-    followers : list of dict
-        The answers to `follower`.
-    """
+    """The leader epochs of a partition."""
 
     topic_partition: kf.TopicPartition | None
     source: str
+    """``"checkpoint"`` for leader-epoch-checkpoint, ``"batches"`` if there is no such file."""
     log_end_offset: int
     epochs: list[dict[str, int]]
+    """`epoch`, `start_offset`, `end_offset` (excluded)."""
     end_offsets: list[dict[str, Any]] = field(default_factory=list)
+    """The answers to `end_offset_for`."""
     followers: list[dict[str, Any]] = field(default_factory=list)
+    """The answers to `follower`."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dict for JSON."""

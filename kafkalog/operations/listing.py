@@ -26,33 +26,30 @@ class Summary:
 
     Attributes
     ----------
-    topic, partition : str, int or None
-        From the name of the directory.
-    start, end : int
-        First offset, and the offset after the last one.
-    n_batches, n_records, n_control_records : int
-        Records and control records according to the headers. With `n_records_is_minimum` there may be more: the header
-        of a compressed v0 or v1 message has no count (it counts as 1), and what is damaged is not counted.
-    first_timestamp, max_timestamp : int or None
-        Milliseconds, without control batches. `first_timestamp` is the smallest first timestamp of a batch: another
-        record of the batch may be older.
     magics, codecs
         Those that occur, sorted.
-    findings : list of Finding
     """
 
     topic: str | None
     partition: int | None
+    """From the name of the directory."""
     path: str
     size_in_bytes: int = 0
     start: int = 0
     end: int = 0
+    """First offset, and the offset after the last one."""
     n_batches: int = 0
     n_records: int = 0
     n_control_records: int = 0
+    """Records and control records according to the headers. With `n_records_is_minimum` there may be more: the header
+    of a compressed v0 or v1 message has no count (it counts as 1), and what is damaged is not counted.
+    """
     n_records_is_minimum: bool = False
     first_timestamp: int | None = None
     max_timestamp: int | None = None
+    """Milliseconds, without control batches. `first_timestamp` is the smallest first timestamp of a batch: another
+    record of the batch may be older.
+    """
     magics: list[int] = field(default_factory=list)
     codec_ids: list[int] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -159,7 +156,6 @@ class Clusters:
     ----------
     roots : iterable of Path
         Log dirs. One without a metadata log belongs to the cluster of the first that has one.
-    limits : Limits
     """
 
     def __init__(self, roots: Iterable[Path], limits: Limits) -> None:

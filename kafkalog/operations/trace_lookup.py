@@ -79,45 +79,30 @@ class BatchStep:
 
 @dataclass(slots=True)
 class Trace:
-    """The steps of one lookup.
-
-    Attributes
-    ----------
-    topic_partition : TopicPartition or None
-    asked : dict
-        ``{"offset": n}`` or ``{"timestamp": ms or name}``.
-    segments : list of SegmentStep
-        In the order in which they were considered.
-    time_index, offset_index : IndexStep or None
-        None if there is no such file, it cannot be read, or the lookup does not use it.
-    position : int or None
-        Position in the chosen segment at which the scan for the batch begins.
-    batches_scanned : int
-        Number of batches from that position to the answer, including the batch of the answer.
-    batch : BatchStep or None
-    offset : int
-        The answer; -1 for none.
-    timestamp, leader_epoch : int
-        Timestamp and leader epoch of the record, -1 for none.
-    reason : str
-        Why there is no answer, or what is special about it; else empty.
-    findings : list of Finding
-        Issues of the indexes that were followed.
-    """
+    """The steps of one lookup."""
 
     topic_partition: kf.TopicPartition | None
     asked: dict[str, int | str]
+    """``{"offset": n}`` or ``{"timestamp": ms or name}``."""
     segments: list[SegmentStep] = field(default_factory=list)
+    """In the order in which they were considered."""
     time_index: IndexStep | None = None
     offset_index: IndexStep | None = None
+    """None if there is no such file, it cannot be read, or the lookup does not use it."""
     position: int | None = None
+    """Position in the chosen segment at which the scan for the batch begins."""
     batches_scanned: int = 0
+    """Number of batches from that position to the answer, including the batch of the answer."""
     batch: BatchStep | None = None
     offset: int = -1
+    """The answer; -1 for none."""
     timestamp: int = -1
     leader_epoch: int = -1
+    """Timestamp and leader epoch of the record, -1 for none."""
     reason: str = ""
+    """Why there is no answer, or what is special about it; else empty."""
     findings: list[Finding] = field(default_factory=list)
+    """Issues of the indexes that were followed."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the steps as a dict for JSON."""

@@ -14,10 +14,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Limits, NotKafkaError, Reason
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import DEFAULT_LIMITS, Limits, NotKafkaError, Reason
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.records.batch_table import BatchTable, valid_crcs
+from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import LeaderEpochs
 
 Side = Literal["a", "b"]
@@ -39,43 +41,31 @@ class ReplicaBatch:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDiff:
-    """How two replicas of a partition differ.
-
-    Attributes
-    ----------
-    a, b : str
-        Their paths.
-    start_offset : int
-        The first offset that both have.
-    end_offset_a, end_offset_b : int
-        Their log end offsets. One may be behind the other; that is no difference.
-    n_batches : int
-        Batches that are the same.
-    offset : int or None
-        The first offset from which on they differ; None if they do not.
-    batch_a, batch_b : ReplicaBatch or None
-        The first batches that differ.
-    leader : {"a", "b"} or None
-        The one with the later leader epoch, or, of two with the same, the longer one; None if that decides nothing.
-    truncate_to : int or None
-        The offset to which the other would truncate before it fetched from the leader; None if it would keep all.
-    is_kept : bool
-        Whether a difference would stay, since the leader epochs do not show it: one of the two is damaged, or was
-        written by something else than a broker.
-    """
+    """How two replicas of a partition differ."""
 
     a: str
     b: str
+    """Their paths."""
     start_offset: int
+    """The first offset that both have."""
     end_offset_a: int
     end_offset_b: int
+    """Their log end offsets. One may be behind the other; that is no difference."""
     n_batches: int
+    """Batches that are the same."""
     offset: int | None = None
+    """The first offset from which on they differ; None if they do not."""
     batch_a: ReplicaBatch | None = None
     batch_b: ReplicaBatch | None = None
+    """The first batches that differ."""
     leader: Side | None = None
+    """The one with the later leader epoch, or, of two with the same, the longer one; None if that decides nothing."""
     truncate_to: int | None = None
+    """The offset to which the other would truncate before it fetched from the leader; None if it would keep all."""
     is_kept: bool = False
+    """Whether a difference would stay, since the leader epochs do not show it: one of the two is damaged, or was
+    written by something else than a broker.
+    """
 
     @property
     def ok(self) -> bool:
@@ -212,15 +202,9 @@ class _Batches:
                     batches = window.batches
                     valid = valid_crcs(window)
                     if not valid.all():
-                        row = int(np.argmin(valid))
-                        raise CorruptionError(
-                            Reason.CRC_MISMATCH,
-                            "the checksum in the batch is not that of its bytes; kafkalog salvage saves the others",
-                            path=segment.path,
-                            position=int(batches.position[row]),
-                            base_offset=int(batches.base_offset[row]),
-                            length=int(batches.size_in_bytes[row]),
-                        )
+                        row, path = int(np.argmin(valid)), str(segment.path)
+                        hint = "kafkalog salvage saves the others"
+                        raise batch_error(STATUS["CRC_MISMATCH"], batches, row, path, detail=hint)
                     self._progress(int(batches.size_in_bytes.sum(dtype=np.int64)))
                     source.release(window.data, window.start)
                     yield str(segment.path), batches[batches.last_offset >= self._start]

@@ -14,14 +14,13 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_outside, copy_ownership, staging_directory
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
-
-_INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
 class PartitionOutput:
@@ -306,7 +305,7 @@ class InPlace(PartitionOutput):
         )
         swaps = [name for name in self._removed if name.endswith(kf.SWAP_SUFFIX)]
         others = [name for name in self._removed if name not in {*logs, *swaps}]
-        indexes = [name for name in self._put if name.endswith(_INDEXES)]
+        indexes = [name for name in self._put if name.endswith(INDEX_SUFFIXES)]
         new_logs = [name for name in self._put if name.endswith(kf.LOG_SUFFIX)]
         rest = [name for name in self._put if name not in {*indexes, *new_logs}]
         return [

@@ -261,11 +261,13 @@ class Scan(DecodedScan):
     def _tail_of(self, partition: Partition, n: int, found: Findings) -> pa.Table:
         key = partition.topic_partition
         begin = max(offset_of(self._query.start_offset, key) or 0, 0)
+        end: int | None
         until, reach = offset_of(self._query.end_offset, key), max(2 * n, 64)
+        end = until
         try:
             end = partition.log_end_offset if until is None else min(until, partition.log_end_offset)
         except KafkalogError:
-            end, reach = until, 2**62  # the end is damaged: read all, and handle the damage as asked
+            reach = 2**62  # the end is damaged: read all, and handle the damage as asked
         while True:
             start = begin if end is None else max(end - reach, begin)
             # not up to `end`: a compressed message of offset 0 ends the log at 1, whatever it holds

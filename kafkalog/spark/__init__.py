@@ -41,17 +41,10 @@ __all__ = ["batches", "export", "prepare", "recover", "register", "reindex", "sa
 def __getattr__(name: str) -> Any:
     """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
-        from kafkalog.spark.jobs import export as exporting
-        from kafkalog.spark.jobs import recover as recovering
-        from kafkalog.spark.jobs import reindex as reindexing
-        from kafkalog.spark.jobs import salvage as salvaging
-        from kafkalog.spark.jobs import scan as reading
-        from kafkalog.spark.jobs import verify as verifying
+        from kafkalog.spark.jobs import export, recover, reindex, salvage, scan, verify
 
-        for module in (reading, verifying, reindexing, recovering, salvaging, exporting):
-            found = module.__dict__.get(name)
-            if found is not None and found.__module__ == module.__name__:
-                return found
+        jobs = {"export": export, "recover": recover, "reindex": reindex, "salvage": salvage, "verify": verify}
+        return getattr(jobs.get(name, scan), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

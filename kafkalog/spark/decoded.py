@@ -40,20 +40,13 @@ _TIMESTAMP_TYPE: Final = re.compile(r"\A\s*timestampType\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """What `valueFormat` and the other options ask for.
-
-    Attributes
-    ----------
-    formats : dict of str to ColumnFormat
-    schemas : str or None
-        A directory or a registry's URL.
-    conditions : list of list of tuple or None
-        Filters on decoded columns.
-    """
+    """What `valueFormat` and the other options ask for."""
 
     formats: dict[str, ColumnFormat]
     schemas: str | None
+    """A directory or a registry's URL."""
     conditions: Groups | None
+    """Filters on decoded columns."""
 
     def decoding(self, columns: Sequence[str], log_dir: LogDir) -> Decoding:
         """Return what decodes these columns of the source."""

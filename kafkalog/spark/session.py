@@ -101,7 +101,6 @@ def watched(spark: SparkSession, tell: Callable[[int, int], object]) -> Iterator
 
     Parameters
     ----------
-    spark : pyspark.sql.SparkSession
     tell : callable
         ``tell(n_done, n_tasks)``, called from a thread of its own.
     """

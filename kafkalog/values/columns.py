@@ -54,17 +54,15 @@ class PlainColumn:
         self._name = name
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """See `ColumnDecoder`."""
+        pass
 
     def full_type(self) -> pa.DataType:
-        """See `ColumnDecoder`."""
         return TYPES[self._name]
 
     def narrow(self, paths: list[Path] | None) -> None:
-        """See `ColumnDecoder`."""
+        pass
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """See `ColumnDecoder`."""
         return decode_plain(self._name, payloads)
 
 
@@ -86,7 +84,6 @@ class JsonColumn:
         self._paths: list[Path] | None = None
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """See `ColumnDecoder`."""
         for group in self._groups(payloads, headers)[0]:
             if group.key not in self._said:
                 self._said[group.key] = self._find_type(group.key)
@@ -100,15 +97,12 @@ class JsonColumn:
         return pa.null()
 
     def full_type(self) -> pa.DataType:
-        """See `ColumnDecoder`."""
         return self._values.common.type
 
     def narrow(self, paths: list[Path] | None) -> None:
-        """See `ColumnDecoder`."""
         self._paths = paths
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """See `ColumnDecoder`."""
         groups, failures = self._groups(payloads, headers)
         found = []
         for group in groups:
@@ -133,7 +127,6 @@ class SchemaColumn:
     Parameters
     ----------
     column : {"key", "value"}
-    how : ColumnFormat
     source : SchemaSource or None
         Where the schemas are that values name. With a schema in `how`, that one counts instead.
     """
@@ -155,7 +148,6 @@ class SchemaColumn:
                 self._common.add(given.type)
 
     def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
-        """See `ColumnDecoder`."""
         for group in self._groups(payloads, headers)[0]:
             known = len(self._readers)
             reader = self._reader(group)
@@ -163,17 +155,14 @@ class SchemaColumn:
                 self._common.add(reader.type)
 
     def full_type(self) -> pa.DataType:
-        """See `ColumnDecoder`."""
         return self._common.type
 
     def narrow(self, paths: list[Path] | None) -> None:
-        """See `ColumnDecoder`."""
         if paths is not None and not self._common.as_text:
             self._paths, self._readers = paths, {}
             self._common.type = narrow_type(self._common.type, paths)
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
-        """See `ColumnDecoder`."""
         groups, failures = self._groups(payloads, headers)
         found = []
         for group in groups:

@@ -55,18 +55,12 @@ _OPERATIONS: Final = (*_COMPARISONS, *_TEXT, "in", "not in", "is null", "is not 
 
 
 class Split(NamedTuple):
-    """Filters, divided.
-
-    Attributes
-    ----------
-    before : list of list of tuple or None
-        Conditions on records, for before anything is decoded. They let through all that `after` does.
-    after : list of list of tuple or None
-        Conditions for decoded columns; None if there are none.
-    """
+    """Filters, divided."""
 
     before: Groups | None
+    """Conditions on records, for before anything is decoded. They let through all that `after` does."""
     after: Groups | None
+    """Conditions for decoded columns; None if there are none."""
 
 
 def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str], Term]) -> Split:

@@ -59,7 +59,6 @@ class Decoding:
 
     Attributes
     ----------
-    columns : tuple of str
     record_columns : tuple of str
         The columns that batches for `learn` and `decode` have to have.
 

@@ -29,23 +29,15 @@ _GUID_SIZE: Final = 17
 
 
 class Framed(NamedTuple):
-    """Values written with the same schema and message.
-
-    Attributes
-    ----------
-    key : int or str or None
-        None if there is no frame.
-    indexes : tuple of int
-        The way to the message, as Protobuf has it; empty where no indexes are read.
-    rows : int64[m]
-    payloads : Payloads
-        Of these rows, without their frames.
-    """
+    """Values written with the same schema and message."""
 
     key: SchemaKey | None
+    """None if there is no frame."""
     indexes: tuple[int, ...]
+    """The way to the message, as Protobuf has it; empty where no indexes are read."""
     rows: Rows
     payloads: Payloads
+    """Of these rows, without their frames."""
 
 
 def read_frames(
@@ -55,7 +47,6 @@ def read_frames(
 
     Parameters
     ----------
-    payloads : Payloads
     headers : pyarrow.Array or None
         The headers of the same records.
     header_name : str

@@ -22,24 +22,16 @@ Decode = str | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
-    """How the bytes of a column are written.
-
-    Attributes
-    ----------
-    format : str
-        One of `FORMATS`.
-    schema : str, optional
-        The schema that all values are written with, as text; without it, each value names its own.
-    framed : bool
-        Whether schema ids are in front of values, or in headers.
-    message : str, optional
-        For Protobuf, the message that all values are; without it, the one that their frames name, or the first one.
-    """
+    """How the bytes of a column are written."""
 
     format: str
+    """One of `FORMATS`."""
     schema: str | None = None
+    """The schema that all values are written with, as text; without it, each value names its own."""
     framed: bool = True
+    """Whether schema ids are in front of values, or in headers."""
     message: str | None = None
+    """For Protobuf, the message that all values are; without it, the one that their frames name, or the first one."""
 
     @property
     def has_frames(self) -> bool:

@@ -16,18 +16,12 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Payloads:
-    """Byte strings in one buffer.
-
-    Attributes
-    ----------
-    data : uint8[:]
-    start, stop : int64[n]
-        Where each begins and ends; both are -1 for null.
-    """
+    """Byte strings in one buffer."""
 
     data: npt.NDArray[np.uint8]
     start: Rows
     stop: Rows
+    """int64[n]: where each begins and ends; both are -1 for null."""
 
     @classmethod
     def of(cls, array: pa.Array) -> Self:
@@ -80,18 +74,12 @@ class Payloads:
 
 @dataclass(slots=True)
 class Decoded:
-    """A column of values.
-
-    Attributes
-    ----------
-    array : pyarrow.Array
-        Null where there was nothing, or nothing that decodes.
-    failures : dict of int to str
-        The reason by row.
-    """
+    """A column of values."""
 
     array: pa.Array
+    """Null where there was nothing, or nothing that decodes."""
     failures: dict[int, str] = field(default_factory=dict)
+    """The reason by row."""
 
 
 def bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:

@@ -18,18 +18,12 @@ _SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 
 
 class Schema(NamedTuple):
-    """A schema as a registry keeps it.
-
-    Attributes
-    ----------
-    type : {"AVRO", "PROTOBUF", "JSON"}
-    schema : str
-        The text.
-    references : sequence of SchemaReference
-    """
+    """A schema as a registry keeps it."""
 
     type: str
+    """One of "AVRO", "PROTOBUF", "JSON"."""
     schema: str
+    """The text."""
     references: Sequence[SchemaReference] = ()
 
 
@@ -75,15 +69,12 @@ class KnownSchemas:
         self._by_key, self._by_version = by_key, by_version
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """See `SchemaSource`."""
         return self._by_key.get(schema_id)
 
     def by_guid(self, guid: str) -> Schema | None:
-        """See `SchemaSource`."""
         return self._by_key.get(guid)
 
     def find(self, subject: str, version: int) -> Schema | None:
-        """See `SchemaSource`."""
         return self._by_version.get((subject, version))
 
 
@@ -100,11 +91,9 @@ class DirectorySchemas:
             raise ValueError(f"schemas: {self._directory} is no directory")
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """See `SchemaSource`."""
         return self.named(str(schema_id))
 
     def by_guid(self, guid: str) -> Schema | None:
-        """See `SchemaSource`."""
         return self.named(guid)
 
     def find(self, subject: str, version: int) -> Schema | None:

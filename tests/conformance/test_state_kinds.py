@@ -7,6 +7,7 @@ again, a quorum of KIP-853, cleaned internal topics, quotas, ACLs, credentials a
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import socket
@@ -23,6 +24,7 @@ from conformance.jars import class_path, java
 from conformance.kafka import Broker, free_ports
 
 import kafkalog
+from kafkalog.protocol.definitions import messages
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -45,6 +47,22 @@ _PROPERTIES: dict[str, str | int] = {
     "metadata.log.max.record.bytes.between.snapshots": 6000,
     "offsets.topic.num.partitions": 4,
 }
+
+
+_NOT_WRITTEN: dict[str, dict[str, str]] = {
+    "__cluster_metadata": {
+        "AbortTransaction": "for a controller that ends within a transaction of its own",
+        "FenceBroker": "before 3.3",
+        "UnfenceBroker": "before 3.3",
+        "ZkMigrationState": "3.4 to 3.9",
+        "PartitionChange": "by the broker that is restarted",
+        "UnregisterBroker": "by the broker that is taken out of the cluster",
+    },
+    "__consumer_offsets": {"LegacyOffsetCommit": "before 0.9"},
+    "__transaction_state": {},
+    "__share_group_state": {},
+}
+"""The types of records that no part of `StateKinds` makes a broker write, and who does or did."""
 
 
 class QuorumBroker(Broker):
@@ -274,3 +292,51 @@ def test_the_clusters_metadata(told: Told) -> None:
         for row in found.configs
     }
     assert configs == said["configs"]
+
+
+def _types(log_dir: Path, topic: str) -> set[str]:
+    return {record.type for record in kafkalog.history(log_dir, topic)}
+
+
+@pytest.mark.parametrize("topic", _NOT_WRITTEN)
+def test_records_of_every_type_were_written_but_of_those_that_cannot_be(told: Told, topic: str) -> None:
+    known = {re.sub("(Key|Value|Record)$", "", one.name) for one in messages().values() if one.topic == topic}
+    assert known - _types(told.log_dir, topic) <= set(_NOT_WRITTEN[topic])
+
+
+def test_a_broker_that_is_restarted_and_taken_out_of_the_cluster(tmp_path: Path) -> None:
+    program = java()
+    jars = class_path(program)
+    broker = Broker(program, jars, tmp_path)
+
+    def tool(name: str, *arguments: str) -> str:
+        command = [program, "-cp", jars, f"org.apache.kafka.tools.{name}", *arguments]
+        return subprocess.run(
+            [*command, "--bootstrap-server", broker.address], check=True, capture_output=True, text=True
+        ).stdout
+
+    def replicas() -> list[tuple[int, list[int], list[int]]]:
+        found = kafkalog.metadata(broker.log_dir)
+        assert not found.findings
+        return [(row["leader"], row["isr"], row["elr"]) for row in found.partitions]
+
+    try:
+        broker.start()
+        tool("TopicCommand", "--create", "--topic", "orders", "--partitions", "2", "--replication-factor", "1")
+        broker.stop()
+        assert replicas() == [(-1, [], [1])] * 2, "the last one in sync is an eligible leader (ELR)"
+        broker.start()
+        said = tool("TopicCommand", "--describe", "--topic", "orders")
+        assert replicas() == [(1, [1], [])] * 2
+        assert said.count("Leader: 1") == 2
+        tool("ClusterTool", "unregister", "--id", "1")
+        broker.kill()
+        records = [*kafkalog.history(broker.log_dir, "__cluster_metadata")]
+        assert "PartitionChange" in {record.type for record in records}
+        (taken_out,) = [record.offset for record in records if record.type == "UnregisterBroker"]
+        for end, ids in ((taken_out, [1]), (taken_out + 1, [])):
+            found = kafkalog.metadata(broker.log_dir, end_offset=end)
+            assert [row["id"] for row in found.brokers if row["role"] == "broker"] == ids
+    finally:
+        if broker.is_running:
+            broker.kill()

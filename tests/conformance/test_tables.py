@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from conformance.history import TOPICS, History
 from conformance.test_reading import rows
+from effort import thinned
 
 pytestmark = pytest.mark.broker
 
@@ -49,7 +50,7 @@ def test_the_cleaner_took_records_that_are_not_the_latest(history: History) -> N
         assert len(state(records)) < len(records)
 
 
-@pytest.mark.parametrize("topic", KEYED)
+@pytest.mark.parametrize("topic", thinned(KEYED, 3))
 def test_time_indexes_of_a_broker_lead_to_all_records_of_a_time(history: History, topic: str) -> None:
     for stage in (history.clean, history.crashed, history.live):
         records = stage.truth.records[topic]

@@ -376,3 +376,15 @@ def put(position: int, new: bytes) -> Callable[[bytearray], object]:
         data[position : position + len(new)] = new
 
     return edit
+
+
+def second(partition: Path, suffix: str) -> Path:
+    """The second file of a kind."""
+    return sorted(partition.glob(f"*{suffix}"))[1]
+
+
+def move_entry(partition: Path) -> None:
+    """Let an entry of an offset index point into the middle of a batch."""
+    path = second(partition, ".index")
+    (position,) = struct.unpack_from(">i", path.read_bytes(), 5 * 8 + 4)
+    change(path, put(5 * 8 + 4, struct.pack(">i", position + 1)))

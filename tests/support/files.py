@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import kafkalog
 
 _LARGE = 1 << 20
+_LOCK = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -32,6 +36,19 @@ def _content_of(path: Path) -> bytes:
                 end = os.lseek(file.fileno(), os.lseek(file.fileno(), end, os.SEEK_DATA), os.SEEK_HOLE)
         data = os.pread(file.fileno(), end, 0).rstrip(b"\0")
     return data + b" and %d zeros" % (size - len(data))
+
+
+@contextlib.contextmanager
+def broker_on(log_dir: Path) -> Iterator[None]:
+    """Another process holds the lock of a log dir, as a broker does."""
+    lock = log_dir / ".lock"
+    lock.touch()
+    command = [sys.executable, "-c", _LOCK, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        yield
+        holder.communicate("\n")
 
 
 def offsets_of(partition: Path, **options: object) -> list[int]:

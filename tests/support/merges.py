@@ -46,14 +46,6 @@ def replica(
     return partition
 
 
-def content(partition: Path) -> list[bytes]:
-    found = []
-    for log in sorted(partition.glob("*.log")):
-        data = log.read_bytes()
-        found += [data[start:end] for start, end in builder.batch_positions(data)]
-    return found
-
-
 def expected(log: list[Entry], start: int = 0) -> list[bytes]:
     return [batch(offset, log[offset]) for offset in range(start, len(log))]
 

@@ -13,6 +13,7 @@ from typing import Any
 import golden_sets
 import pyarrow as pa
 import pytest
+from files import broker_on
 from writing import SMALL, TOPIC_ID, Record, columns_of, draw, files_in, nothing_left, read, sound, write
 
 import kafkalog
@@ -255,19 +256,10 @@ def test_nothing_is_written_under_a_broker(path: Path) -> None:
     with PartitionWriter(path), PartitionWriter(path.with_name("orders-1")):
         pass  # who holds the lock may write more partitions
     old = files_in(path)
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path.parent / ".lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with broker_on(path.parent):
         for target in (path, path.with_name("orders-2")):
             with pytest.raises(UnsafePathError, match="stop it first"):
                 PartitionWriter(target)
-        holder.communicate("\n")
     assert files_in(path) == old
     code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX|fcntl.LOCK_NB)"
     with PartitionWriter(path):

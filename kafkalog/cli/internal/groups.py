@@ -35,7 +35,6 @@ their id need __cluster_metadata there.
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "groups", _HELP, run)
     what = parser.add_argument_group("which groups")
     add_names(what, "-g", "--groups", what="groups", such="billing-*")

@@ -33,7 +33,6 @@ _ALL: Final = ("topics", "partitions", "configs", "brokers", "voters", "features
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "metadata", _HELP, run)
     what = parser.add_argument_group("what is listed")
     what.add_argument(

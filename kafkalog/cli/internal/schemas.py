@@ -30,7 +30,6 @@ restore, 'hard' those that are nowhere else. --text prints the schemas themselve
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "schemas", _HELP, run)
     what = parser.add_argument_group("which schemas")
     add_names(what, "-s", "--subjects", what="subjects", such="orders-*")

@@ -37,7 +37,6 @@ Of partitions, headers and markers are read. With --end-offset or --end-timestam
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "transactions", _HELP, run)
     what = parser.add_argument_group("which transactions")
     add_names(what, "-i", "--transactional-ids", what="ids", such="billing-*", metavar="ID")

@@ -68,7 +68,6 @@ _ALWAYS: Final = ("position", "size_in_bytes", "crc", "attributes", "magic", "co
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "batches", _HELP, run)
     what = parser.add_argument_group("which batches")
     add_selection(what)

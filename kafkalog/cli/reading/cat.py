@@ -74,7 +74,6 @@ _CUT_AT: Final = 160
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "cat", _HELP, run)
     add_scan_selection(parser)
     parser.add_argument("--tail", metavar="N", type=count, help="only the last N records of each partition")

@@ -63,7 +63,6 @@ with the log beside it. Files are only read, never written."""
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     about = ("FILE", "files of segments", _FILES_HELP)
     parser = add_command(commands, "dump", _HELP, run, paths=about, needs_paths=False)
     parser.add_argument(

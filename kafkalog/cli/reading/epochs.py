@@ -36,7 +36,6 @@ truncates, and asks again about what is then its last epoch.""",
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "epochs", _HELP, run)
     add_selection(parser.add_argument_group("which partitions"))
     what = parser.add_argument_group("what is asked (each may be repeated)")

@@ -66,7 +66,6 @@ _TAIL: Final = ["INDEX/LOG", "LATE", "MAX LAG", "NEAREST ROLL"]
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "index-stats", _HELP, run)
     add_selection(parser.add_argument_group("which partitions"))
     what = parser.add_argument_group("what is measured")

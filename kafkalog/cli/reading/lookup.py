@@ -57,7 +57,6 @@ _Question = tuple[str, Any]
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "lookup", _HELP, run)
     what = parser.add_argument_group("what to find (at least one; each may be repeated)")
     what.add_argument(

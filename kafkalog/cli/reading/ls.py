@@ -42,7 +42,6 @@ _RIGHT: Final = [False, True, True, True, True, True, False, False, False, False
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "ls", _HELP, run)
     add_selection(parser)
     parser.add_argument("-s", "--segments", action="store_true", help="a line a segment")

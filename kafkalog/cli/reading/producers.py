@@ -38,7 +38,6 @@ _RIGHT: Final = [True, True, True, True, False, True, True, False]
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "producers", _HELP, run)
     add_selection(parser.add_argument_group("which partitions"))
     what = parser.add_argument_group("what is listed")

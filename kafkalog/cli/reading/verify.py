@@ -55,7 +55,6 @@ Whether an offset index lacks entries can only be judged by the topic's index.in
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "verify", _HELP, run)
     add_selection(parser.add_argument_group("which partitions"))
     what = parser.add_argument_group("what is checked")

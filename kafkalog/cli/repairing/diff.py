@@ -24,7 +24,6 @@ A damaged replica is an error: salvage it first. The exit code is 1 if the repli
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "diff", _HELP, run, paths=_PATHS)
     parser.add_argument("--json", action="store_true", help="the result as a JSON object")
     add_limits(parser)

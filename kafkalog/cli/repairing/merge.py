@@ -34,7 +34,6 @@ missing that no copy has, or if copies differ although their leader epochs agree
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "merge", _HELP, run, paths=_PATHS)
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
     where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")

@@ -39,7 +39,6 @@ The exit code is 1 if anything is lost or the broker dies.""",
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "preflight", _HELP, run, paths=PATH)
     how = parser.add_argument_group("how")
     how.add_argument("--broker", choices=("4.3", "2.8"), default="4.3", help="its version (default: 4.3)")

@@ -45,7 +45,6 @@ of the copy; then there is no marker.""",
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "recover", _HELP, run, paths=PATH)
     add_output_options(parser)
     how = parser.add_argument_group("how")

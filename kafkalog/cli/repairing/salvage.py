@@ -44,7 +44,6 @@ On stdout is the report. The exit code is 1 if something is lost.""",
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "salvage", _HELP, run)
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
     where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")

@@ -25,7 +25,6 @@ last segment stays. A partition that is copied alone has no checkpoint: it begin
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "trim", _HELP, run, paths=PATH)
     place = parser.add_argument_group("up to where (one of these)").add_mutually_exclusive_group(required=True)
     place.add_argument("--before-offset", metavar="N", type=offset, help="remove records before this offset")

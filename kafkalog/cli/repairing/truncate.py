@@ -27,7 +27,6 @@ error: recover it first.""",
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "truncate", _HELP, run, paths=PATH)
     place = parser.add_argument_group("from where on (one of these)").add_mutually_exclusive_group(required=True)
     place.add_argument("--to-offset", metavar="N", type=offset, help="remove records from this offset on")

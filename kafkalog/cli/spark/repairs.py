@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_index_interval, add_limits, add_selection, timestamp
+from kafkalog.cli.options import HelpText, add_index_interval, add_limits, add_selection, chosen, timestamp
 from kafkalog.cli.repairing.output_options import PATH
 from kafkalog.cli.repairing.recover import show_partition, sum_up
 from kafkalog.cli.repairing.salvage import show_report
@@ -75,16 +75,8 @@ def _run_salvage(args: argparse.Namespace, console: Console) -> None:
     with running(args, console) as spark:
         from kafkalog.spark.jobs.salvage import run_salvage
 
-        report, _ = run_salvage(
-            spark,
-            path_of(args),
-            output=args.output,
-            topics=args.topics,
-            partitions=args.partitions,
-            records=args.records,
-            dry_run=args.dry_run,
-            limits=args.limits,
-        )
+        options = chosen(args, "output", "topics", "partitions", "records", "dry_run", "limits")
+        report, _ = run_salvage(spark, path_of(args), **options)
     show_report(report, args, console)
 
 
@@ -98,12 +90,8 @@ def _run_recover(args: argparse.Namespace, console: Console) -> None:
         report, _ = run_recover(
             spark,
             args.paths[0],
-            output=args.output,
-            dry_run=args.dry_run,
             all_segments=args.all,
-            index_interval_bytes=args.index_interval_bytes,
-            now=args.now,
-            limits=args.limits,
+            **chosen(args, "output", "dry_run", "index_interval_bytes", "now", "limits"),
             **{"task_bytes": 4 * TASK_BYTES, **task_bytes(args)},
         )
     for row in report.partitions:

@@ -127,7 +127,6 @@ max(last_offset) last_offset from batches group by topic, compression order by t
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = commands.add_parser(
         "spark",
         help=SUMMARIES["spark"],

@@ -67,7 +67,6 @@ _PATHS: Final = (
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "convert", _HELP, run, paths=_PATHS)
     parser.add_argument("-o", "--output", metavar="DST", required=True, help="directory to make")
     what = parser.add_argument_group("which records")

@@ -78,7 +78,6 @@ _OPTIONS: Final = (
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "export", _HELP, run)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="TO", required=True, help="file or directory to make; - for stdout")

@@ -86,7 +86,6 @@ _batch_size = functools.partial(n_bytes, least=1, most=2**31 - 1)
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "load", _HELP, run, paths=_INPUTS)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; made if it is not there")

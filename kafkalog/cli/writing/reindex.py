@@ -62,7 +62,6 @@ on which a broker runs is refused. On stdout is a line for each file that is new
 
 
 def add_parser(commands: Any) -> None:
-    """Register the command's arguments."""
     parser = add_command(commands, "reindex", _HELP, run, writes=True)
     add_options(parser)
     add_threads(parser, "segments to read at a time (default: 1)", default=1)

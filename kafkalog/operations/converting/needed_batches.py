@@ -22,18 +22,12 @@ from kafkalog.state.producers import ProducerState
 
 @dataclass(frozen=True, slots=True)
 class NeededBatches:
-    """The offsets that identify the needed batches.
-
-    Attributes
-    ----------
-    first_offsets : int64[m], sorted
-        Base offsets of the first batches of transactions.
-    last_offsets : int64[k], sorted
-        Last offsets of the last batches of producers.
-    """
+    """The offsets that identify the needed batches."""
 
     first_offsets: npt.NDArray[np.int64]
+    """Base offsets of the first batches of transactions."""
     last_offsets: npt.NDArray[np.int64]
+    """Last offsets of the last batches of producers."""
 
     def are_last(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
         """bool[n]: the last batches of producers."""

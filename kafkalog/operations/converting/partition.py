@@ -76,7 +76,6 @@ class Conversion:
     ----------
     start_offset, end_offset : int
         Start offset of the output, and its log end offset so far.
-    counts : Counts
     """
 
     def __init__(

@@ -63,20 +63,13 @@ class ConvertedPartition:
 
 @dataclass(slots=True)
 class ConversionReport(HtmlReport):
-    """What `kafkalog.convert` did.
-
-    Attributes
-    ----------
-    partitions : list of ConvertedPartition
-    findings : Findings
-        Damage that was skipped or that ended a partition, and remarks.
-    is_written : bool
-        False after a dry run.
-    """
+    """What `kafkalog.convert` did."""
 
     partitions: list[ConvertedPartition] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Damage that was skipped or that ended a partition, and remarks."""
     is_written: bool = False
+    """False after a dry run."""
 
     def __repr__(self) -> str:
         n = counted(len(self.partitions), "partition")
@@ -94,25 +87,10 @@ def converted(
 ) -> ConvertedPartition:
     """Make the row of a partition; `offsets` are its start and end offset."""
     lost = found.losses.get(source, Loss())
-    return ConvertedPartition(
-        topic_partition=key,
-        path=path,
-        source=source,
-        start_offset=offsets[0],
-        end_offset=offsets[1],
-        n_batches_before=counts.n_batches,
-        n_batches_after=counts.n_batches_out,
-        n_batches_kept=counts.n_batches_kept,
-        n_records_before=counts.n_records + _known(lost),
-        n_records_after=counts.n_records_out,
-        n_records_redacted=counts.n_records_redacted,
-        n_bytes_before=counts.n_bytes,
-        n_bytes_after=counts.n_bytes_out,
-        lost=lost,
-        findings=[
-            one for one in found.rows if one.path is not None and source in (one.path, os.path.dirname(one.path))
-        ],
-    )
+    numbers = asdict(counts)
+    numbers["n_records_before"] += _known(lost)
+    findings = [one for one in found.rows if one.path is not None and source in (one.path, os.path.dirname(one.path))]
+    return ConvertedPartition(key, path, source, *offsets, **numbers, lost=lost, findings=findings)
 
 
 def _known(lost: Loss) -> int:

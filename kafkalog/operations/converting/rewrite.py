@@ -63,14 +63,14 @@ class Settings:
 class Counts:
     """Counts of the input and the output; control records are not counted as records."""
 
-    n_batches: int = 0
-    n_bytes: int = 0
-    n_records: int = 0
+    n_batches_before: int = 0
+    n_batches_after: int = 0
     n_batches_kept: int = 0
+    n_records_before: int = 0
+    n_records_after: int = 0
     n_records_redacted: int = 0
-    n_batches_out: int = 0
-    n_bytes_out: int = 0
-    n_records_out: int = 0
+    n_bytes_before: int = 0
+    n_bytes_after: int = 0
 
     def add(self, other: Counts) -> None:
         """Add other counts to these."""
@@ -79,9 +79,9 @@ class Counts:
 
     def add_output(self, batches: BatchTable) -> None:
         """Count batches of the output."""
-        self.n_batches_out += len(batches)
-        self.n_bytes_out += int(batches.size_in_bytes.sum(dtype=np.int64))
-        self.n_records_out += int(batches.records_count[~batches.is_control].sum(dtype=np.int64))
+        self.n_batches_after += len(batches)
+        self.n_bytes_after += int(batches.size_in_bytes.sum(dtype=np.int64))
+        self.n_records_after += int(batches.records_count[~batches.is_control].sum(dtype=np.int64))
 
 
 @dataclass(slots=True)
@@ -222,9 +222,9 @@ class _Job:
         return result
 
     def _count_input(self, n_records: npt.NDArray[np.int64]) -> None:
-        self.counts.n_batches = len(self.batches)
-        self.counts.n_bytes = int(self.batches.size_in_bytes.sum(dtype=np.int64))
-        self.counts.n_records = int(n_records.sum())
+        self.counts.n_batches_before = len(self.batches)
+        self.counts.n_bytes_before = int(self.batches.size_in_bytes.sum(dtype=np.int64))
+        self.counts.n_records_before = int(n_records.sum())
 
     def _has_other_codec(self) -> npt.NDArray[np.bool_]:
         batches, settings = self.batches, self.settings

@@ -299,12 +299,7 @@ def walk_one(batch: Bytes, position: int) -> np.void:
 
 
 class Payloads:
-    """Decompresses batches, one at a time.
-
-    Parameters
-    ----------
-    limits : Limits
-    """
+    """Decompresses batches, one at a time."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

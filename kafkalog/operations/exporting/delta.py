@@ -100,7 +100,6 @@ class ResumedDelta(ResumedTable):
         return {key: at for key, at in offsets.items() if (self.known(key) or {}).get("next_offset") != at}
 
     def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
-        """See `ResumedTable.append`."""
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
         from deltalake.exceptions import CommitFailedError
 

@@ -38,20 +38,14 @@ TABLE_FORMATS: Final = ("delta", "iceberg")
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The result of an export.
-
-    Attributes
-    ----------
-    n_records, n_bytes, n_files : int
-        What was written.
-    findings : list of Finding
-        The findings of the scan.
-    """
+    """The result of an export."""
 
     n_records: int
     n_bytes: int
     n_files: int
+    """What was written."""
     findings: list[Finding] = field(repr=False)
+    """The findings of the scan."""
 
 
 class OutputOptions(TypedDict, total=False):

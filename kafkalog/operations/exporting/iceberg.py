@@ -86,7 +86,6 @@ class ResumedIceberg(ResumedTable):
         """Do nothing: the table is locked by nobody."""
 
     def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
-        """See `ResumedTable.append`."""
         from pyiceberg.exceptions import CommitFailedException
 
         rows = TableRows(schema, keys, _WIDER, with_date=False)

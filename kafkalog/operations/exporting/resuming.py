@@ -17,6 +17,7 @@ import pyarrow as pa
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, KafkalogError, ReadError, Reason, SidecarError, WriteError
 from kafkalog.log.partition import Partition
+from kafkalog.log.segment_reader import offsets_finding
 from kafkalog.scanning.scan import Scan
 
 _NOT_RESULT: Final = frozenset({"batch_size", "limits", "memory_map", "on_corruption", "threads", "window_bytes"})
@@ -138,18 +139,8 @@ class Resumption(ABC):
         first = partition.log_start_offset
         if first > start:
             detail = f"offsets {start}..{first} were deleted from the log before they were exported"
-            self.findings.append(
-                Finding(
-                    Reason.OFFSET_GAP,
-                    detail,
-                    path=str(partition.path),
-                    base_offset=start,
-                    last_offset=first - 1,
-                    damage=False,
-                    n_records=first - start,
-                    certainty="at_most",
-                )
-            )
+            path = str(partition.path)
+            self.findings.append(offsets_finding(Reason.OFFSET_GAP, detail, path, start, first, damage=False))
         return max(start, first)
 
 

@@ -31,6 +31,7 @@ from kafkalog.errors import (
 )
 from kafkalog.html import HtmlReport
 from kafkalog.log.partition import Partition
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.rebuilding.reindex import reindex
@@ -59,44 +60,30 @@ CHECKPOINTS: Final = (
     kf.HIGH_WATERMARK_CHECKPOINT,
     kf.CLEANER_OFFSET_CHECKPOINT,
 )
-_SIDECARS: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
 @dataclass(slots=True)
 class InstallReport(HtmlReport):
-    """What was installed.
-
-    Attributes
-    ----------
-    path : str
-        The partition's new directory.
-    topic_partition : TopicPartition
-    topic_id : str or None
-        The id by which the broker knows the topic; None if the log dir has no topic ids.
-    log_start_offset, log_end_offset : int
-    n_segments, n_bytes : int
-        Number of `.log` files, and their bytes.
-    is_replaced : bool
-        Whether the partition's directory existed before.
-    is_rebuilt : bool
-        Whether indexes or snapshots were missing or wrong, and were rebuilt.
-    checkpoints : list of str
-        Names of the log dir's checkpoints from which a line about the partition was removed.
-    findings : list of Finding
-        Remarks, for example that leader epochs are newer than the cluster's.
-    """
+    """What was installed."""
 
     path: str
+    """The partition's new directory."""
     topic_partition: kf.TopicPartition
     topic_id: str | None
+    """The id by which the broker knows the topic; None if the log dir has no topic ids."""
     log_start_offset: int
     log_end_offset: int
     n_segments: int
     n_bytes: int
+    """Number of `.log` files, and their bytes."""
     is_replaced: bool = False
+    """Whether the partition's directory existed before."""
     is_rebuilt: bool = False
+    """Whether indexes or snapshots were missing or wrong, and were rebuilt."""
     checkpoints: list[str] = field(default_factory=list)
+    """Names of the log dir's checkpoints from which a line about the partition was removed."""
     findings: list[Finding] = field(default_factory=list)
+    """Remarks, for example that leader epochs are newer than the cluster's."""
 
 
 def install(
@@ -376,7 +363,7 @@ def _copy(partition: Partition, staged: StagedDirectory, progress: Callable[[int
     bases = {segment.base_offset for segment in partition.segments}
     for segment in partition.segments:
         copy_file(segment.path, staged, kf.segment_file_name(segment.base_offset), progress=progress)
-        for suffix in _SIDECARS:
+        for suffix in INDEX_SUFFIXES:
             path = segment.sidecar_path(suffix)
             if path.is_file():
                 copy_file(path, staged, kf.segment_file_name(segment.base_offset, suffix))
@@ -404,7 +391,7 @@ def _complete(partition: Partition, staged: StagedDirectory, root: Path, limits:
 
 def _lacks_files(partition: Partition, path: Path) -> bool:
     for segment in partition.segments:
-        for suffix in _SIDECARS[:2]:
+        for suffix in INDEX_SUFFIXES[:2]:
             if not (path / kf.segment_file_name(segment.base_offset, suffix)).exists():
                 return True
     end = partition.log_end_offset

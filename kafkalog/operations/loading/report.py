@@ -37,21 +37,15 @@ class LoadedPartition:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult(HtmlReport):
-    """What a load wrote.
-
-    Attributes
-    ----------
-    path : str
-        The log dir.
-    partitions : list of LoadedPartition
-    notes : list of str
-        Remarks, for example that internal topics were left out, or that records are older than the topic's retention.
-        They are part of ``repr``; the command prints them.
-    """
+    """What a load wrote."""
 
     path: str
+    """The log dir."""
     partitions: list[LoadedPartition]
     notes: list[str] = field(default_factory=list)
+    """Remarks, for example that internal topics were left out, or that records are older than the topic's retention.
+    They are part of ``repr``; the command prints them.
+    """
 
     @property
     def n_records(self) -> int:

@@ -46,28 +46,18 @@ class Skipped:
 
 @dataclass(slots=True)
 class RebuildReport(HtmlReport):
-    """What `reindex` did.
-
-    Attributes
-    ----------
-    files : list of RebuiltFile
-    skipped : list of Skipped
-    intervals : dict of str to IndexInterval
-        `index.interval.bytes` by the name of the partition directory, and where the value comes from.
-    n_bytes_read : int
-        Bytes of `.log` files that a broker's recovery would keep.
-    findings : Findings
-        Damage in `.log` files, with the position at which recovery would cut them; files that could not be read.
-    is_written : bool
-        False after a dry run.
-    """
+    """What `reindex` did."""
 
     files: list[RebuiltFile] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     intervals: dict[str, IndexInterval] = field(default_factory=dict)
+    """`index.interval.bytes` by the name of the partition directory, and where the value comes from."""
     n_bytes_read: int = 0
+    """Bytes of `.log` files that a broker's recovery would keep."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Damage in `.log` files, with the position at which recovery would cut them; files that could not be read."""
     is_written: bool = False
+    """False after a dry run."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n:,} {change}" for change in get_args(Change) if (n := self.count(change)))

@@ -19,7 +19,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_reader import gap_finding, start_finding
+from kafkalog.log.segment_reader import gap_finding, offsets_finding, start_finding
 from kafkalog.operations.verifying.report import OffsetGap, VerifiedSegment
 from kafkalog.operations.verifying.segment import LogDirState
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
@@ -98,18 +98,8 @@ def check_losses(
     if behind and all(one.n_records is not None and (one.last_offset or end) < end for one in damages):
         said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
         detail = f"the log ends at offset {end}, and these know of more: {said}"
-        last = max(max(behind.values()) - 1, end)
-        add(
-            Finding(
-                Reason.LOG_END_MISSING,
-                detail,
-                path=str(partition.path),
-                base_offset=end,
-                last_offset=last,
-                n_records=last - end + 1,
-                certainty="at_most",
-            )
-        )
+        stop = max(*behind.values(), end + 1)
+        add(offsets_finding(Reason.LOG_END_MISSING, detail, str(partition.path), end, stop))
     return gaps
 
 
@@ -259,17 +249,11 @@ def _check_empty(
 
 
 def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequence[str]) -> Finding:
-    detail = f"offsets {start}..{end} are gone" if end > start else "all segments are gone"
     shown = ", ".join(proofs[:_SHOWN]) + (f" and {len(proofs) - _SHOWN} more" if len(proofs) > _SHOWN else "")
-    return Finding(
-        Reason.SEGMENT_MISSING,
-        f"{detail}: a .log is missing, as {shown} proves",
-        path=str(partition.path),
-        base_offset=start,
-        last_offset=end - 1 if end > start else None,
-        n_records=end - start if end > start else None,
-        certainty="at_most" if end > start else None,
-    )
+    why, path = f"are gone: a .log is missing, as {shown} proves", str(partition.path)
+    if end <= start:
+        return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start)
+    return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start}..{end} {why}", path, start, end)
 
 
 _SHOWN: Final = 4
@@ -294,15 +278,7 @@ def _proof_of_end(gap: OffsetGap, segments: Sequence[VerifiedSegment]) -> str:
 
 def _missing_end(partition: Partition, gap: OffsetGap, proof: str) -> Finding:
     detail = f"offsets {gap.start}..{gap.end} are gone: the end of a .log is missing, as {proof} proves"
-    return Finding(
-        Reason.LOG_END_MISSING,
-        detail,
-        path=str(partition.path),
-        base_offset=gap.start,
-        last_offset=gap.end - 1,
-        n_records=gap.end - gap.start,
-        certainty="at_most",
-    )
+    return offsets_finding(Reason.LOG_END_MISSING, detail, str(partition.path), gap.start, gap.end)
 
 
 def _checkpointed(partition: Partition, name: str) -> int | None:

@@ -32,8 +32,6 @@ class CutPartitions:
 
     Attributes
     ----------
-    plans : list of LoadPlan
-    report : RecoveryReport
     is_partition : bool
         Whether `path` is a partition directory.
     """

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.placement import PartitionOutput, Placement
@@ -17,8 +18,6 @@ from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-
-_SUFFIXES = (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
 def trim(
@@ -58,8 +57,8 @@ def trim(
     UnsafePathError, OutputExistsError, WriteError
         See `recover`.
     CorruptionError
-        With `to`: a partition cannot be cut, such as one with a file on which a broker dies. With `in_place`, or in a
-        dry run, it stays as it is, and its `error` says why.
+        With `output`: a partition cannot be cut, for example because of a file on which a broker dies. With `in_place`
+        and in a dry run it stays unchanged, and its `error` says why.
 
     Notes
     -----
@@ -127,7 +126,7 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
         is_gone = number + 1 < len(segments) and segments[number + 1].base_offset <= start
         action = "deleted" if is_gone else "kept"
         row.segments.append(SegmentRecovery(name, segment.base_offset, action, size, 0 if is_gone else size))  # type: ignore[arg-type]
-        for suffix in _SUFFIXES if is_gone else ():
+        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES) if is_gone else ():
             file = name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if file in there:
                 output.remove(file)

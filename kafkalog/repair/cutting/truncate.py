@@ -66,8 +66,8 @@ def truncate(
     UnsafePathError, OutputExistsError, WriteError
         See `recover`.
     CorruptionError
-        With `to`: a partition cannot be cut, such as one with a file on which a broker dies. With `in_place`, or in a
-        dry run, it stays as it is, and its `error` says why.
+        With `output`: a partition cannot be cut, for example because of a file on which a broker dies. With `in_place`
+        and in a dry run it stays unchanged, and its `error` says why.
     KafkalogError
         The log is damaged before the place: recover it first.
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -34,7 +33,7 @@ from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.salvaging.plan import gather
-from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.repair.salvaging.salvage import write_report
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.staging import staged_directory
 
@@ -78,9 +77,9 @@ def merge(
     NotKafkaError
         A path is neither, or the directories are no copies of one partition.
     UnsafePathError
-        A broker holds the lock of a log dir; or `to` lies in one.
+        A broker holds the lock of a log dir; or `output` lies in one.
     OutputExistsError
-        `to` exists.
+        `output` exists.
     FileChangedError
         Somebody writes to a copy.
     WriteError
@@ -102,7 +101,7 @@ def merge(
 
     The output has the segments of the leader, with indexes, producer snapshots and leader epochs rebuilt, and the
     largest log start offset that a checkpoint of the copies has. Batches that are not taken are in no file of the
-    output: keep the copies, or `salvage` them, too. A crash leaves `to` absent or complete.
+    output: keep the copies, or `salvage` them, too. A crash leaves `output` absent or complete.
 
     Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor, Kafka 4.3.
 
@@ -156,11 +155,7 @@ def merge(
             if start > merged.report.start_offset:
                 starts[name] = start
         if staged is not None:
-            with staged.create(REPORT_NAME) as file:
-                file.write((json.dumps(report.as_dict(), indent=1) + "\n").encode())
-            if starts:
-                with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
-                    file.write(encode_offset_checkpoint(starts))
+            write_report(staged, REPORT_NAME, report, starts)
     return report
 
 

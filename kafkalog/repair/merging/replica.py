@@ -40,38 +40,26 @@ ROW_DTYPE: Final = np.dtype(
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One copy of a partition.
-
-    Attributes
-    ----------
-    rows : ROW_DTYPE[n]
-        Intact batches, in order.
-    identities : list of FileIdentity or None
-        Of each segment when it was read; None if it could not be opened.
-    epochs : list of (epoch, start offset)
-        Of the `leader-epoch-checkpoint` and the batches.
-    checkpointed : frozenset of int
-        The epochs of that file; empty if it cannot be read.
-    n_bytes_lost : int
-        Bytes that are damaged, suspect, or not readable.
-    is_tail_lost : bool
-        Whether bytes were lost at the end of the last segment: the log may have been longer.
-    is_end_lost : bool
-        Whether bytes were lost behind the last intact batch.
-    is_compacted : bool
-        Whether offsets are missing where no byte is.
-    """
+    """One copy of a partition."""
 
     partition: Partition
     rows: Rows
+    """ROW_DTYPE[n]: intact batches, in order."""
     identities: list[FileIdentity | None]
+    """Of each segment when it was read; None if it could not be opened."""
     epochs: Epochs
+    """(epoch, start offset), of the `leader-epoch-checkpoint` and the batches."""
     checkpointed: frozenset[int]
+    """The epochs of that file; empty if it cannot be read."""
     end_offset: int
     n_bytes_lost: int
+    """Bytes that are damaged, suspect, or not readable."""
     is_tail_lost: bool
+    """Whether bytes were lost at the end of the last segment: the log may have been longer."""
     is_end_lost: bool
+    """Whether bytes were lost behind the last intact batch."""
     is_compacted: bool
+    """Whether offsets are missing where no byte is."""
 
     @property
     def last_epoch(self) -> int:

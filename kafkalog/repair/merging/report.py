@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from kafkalog.errors import DEFAULT_LIMITS, Findings
-from kafkalog.html import HtmlReport
+from kafkalog.repair.salvaging.report import CopyReport
 from kafkalog.text import counted
 
 
@@ -79,42 +77,19 @@ class MergedPartition:
 
 
 @dataclass(slots=True)
-class MergeReport(HtmlReport):
+class MergeReport(CopyReport):
     """What `merge` took from where.
 
-    Attributes
-    ----------
-    partitions : list of MergedPartition
-    findings : Findings
-        Offsets that no copy has, copies that differ although their leader epochs agree, leader epochs that may be
-        wrong, and files that could not be read.
-    is_written : bool
-        False after a dry run.
+    There are findings about offsets that no copy has, copies that differ although their leader epochs agree, and leader
+    epochs that may be wrong.
     """
 
     partitions: list[MergedPartition] = field(default_factory=list)
-    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
-    is_written: bool = False
 
     def __repr__(self) -> str:
         n_missing = sum(len(partition.missing) for partition in self.partitions)
         missing = f"{counted(n_missing, 'range')} of offsets in no copy" if n_missing else "nothing missing"
         return f"MergeReport({counted(len(self.partitions), 'partition')}, {missing})"
-
-    @property
-    def ok(self) -> bool:
-        """Whether the output has everything, as far as the copies show."""
-        return not self.findings.n_damage
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report, for JSON. It has no time in it: the same copies give the same report."""
-        return {
-            "ok": self.ok,
-            "is_written": self.is_written,
-            "partitions": [asdict(partition) for partition in self.partitions],
-            "findings": [finding.as_dict() for finding in self.findings.rows],
-            "n_more_findings": self.findings.n_more,
-        }
 
     def lines(self) -> Iterable[str]:
         """The report as text for people."""

@@ -14,6 +14,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.report import RebuiltFile
 from kafkalog.operations.rebuilding.target import old_content
@@ -24,8 +25,6 @@ from kafkalog.repair.startup.small_files import topic_id_exception
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.state.transactions import is_in_order
-
-_INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class PartitionRecovery:
             self._remove_segment(segment)
         report.log_start_offset = report.log_end_offset = start
         self.removed_segments.add(start)
-        for suffix in (kf.LOG_SUFFIX, *_INDEXES[:2]):
+        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES[:2]):
             self.output.write(kf.segment_file_name(start, suffix), b"")
         for name in self.plan.files.names:
             if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
@@ -196,7 +195,7 @@ class PartitionRecovery:
     def _remove_segment(self, segment: Segment) -> None:
         self.removed_segments.add(segment.base_offset)
         there = set(self.plan.files.names)
-        for suffix in (kf.LOG_SUFFIX, *_INDEXES):
+        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES):
             name = segment.path.name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if name in there:
                 self.output.remove(name)

@@ -23,7 +23,7 @@ from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
-from kafkalog.parsing import parse_milliseconds
+from kafkalog.parsing import optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
@@ -98,12 +98,12 @@ def recover(
     UnsafePathError
         A broker holds the lock of the log dir; or the output or the backup would lie in it.
     OutputExistsError
-        `to` or `backup` exists.
+        `output` or `backup` exists.
     WriteError
-        A file could not be written. `to` does not appear. With `in_place`, partitions that were done stay recovered,
-        and others are unchanged; there is no clean-shutdown marker, so a broker recovers the rest itself.
+        A file could not be written. `output` does not appear. With `in_place`, partitions that were done stay
+        recovered, and others are unchanged; there is no clean-shutdown marker, so a broker recovers the rest itself.
     CorruptionError
-        With `to`: the partition cannot be recovered.
+        With `output`: the partition cannot be recovered.
 
     Notes
     -----
@@ -123,8 +123,8 @@ def recover(
     A partition that cannot be recovered (an unreadable segment, offsets too far apart for one segment, which a broker
     splits) is unchanged, or left out of the copy; its `error` says why, and there is no marker.
 
-    A crash leaves `to` absent or complete. With `in_place`, each file is as it was or complete, and a broker or another
-    run comes to the same result from any state in between.
+    A crash leaves `output` absent or complete. With `in_place`, each file is as it was or complete, and a broker or
+    another run comes to the same result from any state in between.
 
     Source: LogManager.loadLogs, LogLoader.load, LogSegment.recover, Kafka 4.3.
 
@@ -135,8 +135,7 @@ def recover(
     """
     root = Path(path)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
+    n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     log_dir = root.absolute().parent if is_partition_directory(root) else root
     refuse_if_locked([log_dir])
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
@@ -154,7 +153,7 @@ def recover(
 
         now_ms = None if now is None else parse_milliseconds("now", now)
         run = RecoveryRun(report, make, index_interval_bytes, now_ms, limits)
-        run.recover(plans, threads or min(os.cpu_count() or 1, 4), progress, on_partition)
+        run.recover(plans, n_threads, progress, on_partition)
         finish_root(root, placed, report)
     return report
 
@@ -190,10 +189,6 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
 ReadSegment = Callable[[Segment, int, bool], RecoveredSegment]
 
 
-def _read_segment(segment: Segment, index_interval_bytes: int, with_producers: bool) -> RecoveredSegment:
-    return recover_segment(segment, index_interval_bytes, with_producers=with_producers)
-
-
 class RecoveryRun(Target):
     """Recovers partitions one after the other, while segments are read ahead.
 
@@ -203,9 +198,6 @@ class RecoveryRun(Target):
         Rows and findings are added to it.
     make_output : callable
         Returns the output of a partition.
-    index_interval_bytes : int or None
-    now_ms : int or None
-    limits : Limits
     read : callable, optional
         ``read(segment, index_interval_bytes, with_producers)`` returns what a segment holds. Default: read it.
     """
@@ -292,7 +284,10 @@ class RecoveryRun(Target):
                 return False
             if segment.base_offset < plan.unflushed_from:
                 continue
-            found = (self._read or _read_segment)(segment, interval, False)
+            if self._read is not None:
+                found = self._read(segment, interval, False)
+            else:
+                found = recover_segment(segment, interval, with_producers=False)
             if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
                 return False  # the broker splits it, or dies of it
             end = found.next_offset

@@ -95,26 +95,17 @@ class RecoveredPartition:
 
 @dataclass(slots=True)
 class RecoveryReport(HtmlReport):
-    """What `recover` did.
-
-    Attributes
-    ----------
-    partitions : list of RecoveredPartition
-    checkpoints : list of str
-        Files of the log dir itself that were written, the clean-shutdown marker among them.
-    findings : Findings
-        Damage, torn tails, files that could not be read.
-    n_backup_files : int
-        Files that are in the backup.
-    is_written : bool
-        False after a dry run.
-    """
+    """What `recover` did."""
 
     partitions: list[RecoveredPartition] = field(default_factory=list)
     checkpoints: list[str] = field(default_factory=list)
+    """Files of the log dir itself that were written, the clean-shutdown marker among them."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Damage, torn tails, files that could not be read."""
     n_backup_files: int = 0
+    """Files that are in the backup."""
     is_written: bool = False
+    """False after a dry run."""
 
     def add(self, row: RecoveredPartition) -> None:
         """Take the row of a partition; an error that no finding tells becomes one."""

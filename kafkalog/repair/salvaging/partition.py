@@ -81,14 +81,12 @@ class PartitionSalvage:
         Gets segments, holes and transactions.
     sink : Sink or None
         None in a dry run.
-    quarantine : Quarantine
     note : callable
         Called with a finding about each hole.
     on_piece : callable
         ``on_piece(source, segment, start, end)`` is called with each lost range that may be a damaged batch.
     known_end : int or None
         An offset up to which the log reached, as a checkpoint says.
-    limits : Limits
 
     Attributes
     ----------

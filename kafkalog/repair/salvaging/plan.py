@@ -26,20 +26,15 @@ COPY_BYTES: Final = 2**23
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Lost:
-    """Ranges of bytes that are not kept, in order.
-
-    Attributes
-    ----------
-    start, end : int64[n]
-    is_suspect : bool[n]
-    is_linked : bool[n]
-        Whether the range is one damaged batch, whose size field can be believed.
-    """
+    """Ranges of bytes that are not kept, in order."""
 
     start: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
+    """int64[n]."""
     is_suspect: npt.NDArray[np.bool_]
+    """bool[n]."""
     is_linked: npt.NDArray[np.bool_]
+    """bool[n]: whether the range is one damaged batch, whose size field can be believed."""
 
     def __len__(self) -> int:
         return self.start.size
@@ -47,30 +42,20 @@ class Lost:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SegmentPlan:
-    """What to do with the bytes of a segment.
-
-    Attributes
-    ----------
-    segment : Segment
-    next_base_offset : int or None
-    size_in_bytes : int
-    kept : Found
-        Runs of batches, in the order of their offsets.
-    places : int64[n]
-        Where each of them belongs, rising: it stands elsewhere if it is of a second copy of a piece of the log.
-    lost : Lost
-    padding_start : int
-        Where the zeros at the end of the file begin; its size if it has none.
-    n_suspect_batches : int
-    """
+    """What to do with the bytes of a segment."""
 
     segment: Segment
     next_base_offset: int | None
     size_in_bytes: int
     kept: Found
+    """Runs of batches, in the order of their offsets."""
     places: npt.NDArray[np.int64]
+    """int64[n]: where each of them belongs, rising: it stands elsewhere if it is of a second copy of a piece of the
+    log.
+    """
     lost: Lost
     padding_start: int
+    """Where the zeros at the end of the file begin; its size if it has none."""
     n_suspect_batches: int
 
 

@@ -173,35 +173,19 @@ class SalvagedPartition:
 
 
 @dataclass(slots=True)
-class SalvageReport(HtmlReport):
-    """What `salvage` kept and lost.
+class CopyReport(HtmlReport):
+    """What an operation made that copies intact batches to new partitions."""
 
-    Attributes
-    ----------
-    partitions : list of SalvagedPartition
-    findings : Findings
-        Each hole, and files that could not be read.
-    is_written : bool
-        False after a dry run.
-    """
-
-    partitions: list[SalvagedPartition] = field(default_factory=list)
+    partitions: list[Any] = field(default_factory=list)
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """What is lost, and files that could not be read."""
     is_written: bool = False
-
-    def __repr__(self) -> str:
-        kept, lost = self.total("n_batches_kept"), self.total("n_bytes_lost")
-        n = counted(len(self.partitions), "partition")
-        return f"SalvageReport({n}, {counted(kept, 'batch')} kept, {counted(lost, 'byte')} lost)"
+    """False after a dry run."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was lost."""
+        """Whether nothing was lost, as far as the source shows."""
         return not self.findings.n_damage
-
-    def total(self, name: str) -> int:
-        """Sum of a field of the segments over all partitions, such as ``"n_batches_kept"``."""
-        return sum(partition.total(name) for partition in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
         """The report, for JSON. It has no time in it: the same source gives the same report."""
@@ -212,6 +196,22 @@ class SalvageReport(HtmlReport):
             "findings": [finding.as_dict() for finding in self.findings.rows],
             "n_more_findings": self.findings.n_more,
         }
+
+
+@dataclass(slots=True)
+class SalvageReport(CopyReport):
+    """What `salvage` kept and lost. There is a finding for each hole."""
+
+    partitions: list[SalvagedPartition] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        kept, lost = self.total("n_batches_kept"), self.total("n_bytes_lost")
+        n = counted(len(self.partitions), "partition")
+        return f"SalvageReport({n}, {counted(kept, 'batch')} kept, {counted(lost, 'byte')} lost)"
+
+    def total(self, name: str) -> int:
+        """Sum of a field of the segments over all partitions, such as ``"n_batches_kept"``."""
+        return sum(partition.total(name) for partition in self.partitions)
 
     def lines(self) -> Iterable[str]:
         """The report as text for people."""

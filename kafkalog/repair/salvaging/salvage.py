@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OutputExistsError, Reason
@@ -22,10 +22,11 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
-from kafkalog.operations.rebuilding.choosing import check_paths, choose
+from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
+from kafkalog.parsing import integer
 from kafkalog.repair.salvaging.partition import PartitionSalvage, Quarantine
 from kafkalog.repair.salvaging.plan import plan_segment
-from kafkalog.repair.salvaging.report import SalvagedPartition, SalvageReport
+from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
 from kafkalog.repair.salvaging.single_records import SingleRecords
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_leader_epochs
@@ -86,9 +87,9 @@ def salvage(
     Raises
     ------
     UnsafePathError
-        A broker holds the lock of the log dir; or `to` lies in it.
+        A broker holds the lock of the log dir; or `output` lies in it.
     OutputExistsError
-        `to` exists.
+        `output` exists.
     FileChangedError
         Somebody writes to the source.
     WriteError
@@ -109,7 +110,7 @@ def salvage(
     record's value can pass if nothing is left of the record around it, and its offsets fit the hole.
 
     Indexes, producer snapshots and leader epochs are rebuilt; the segments begin where those of the source do. Bad
-    sectors are stepped over. A crash leaves `to` absent or complete.
+    sectors are stepped over. A crash leaves `output` absent or complete.
 
     Examples
     --------
@@ -117,19 +118,13 @@ def salvage(
     >>> report.ok, report.total("n_batches_kept"), report.total("n_bytes_lost")
     (True, 24, 0)
     """
-    if output is None and not dry_run:
-        raise ValueError("say where to: output=, or dry_run=True")
-    if isinstance(threads, bool) or threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads!r}")
-    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    integer("threads", threads, 1)
     report = SalvageReport(is_written=not dry_run)
-    chosen = list(choose(opened, topics, partitions, report.findings.add))
+    opened, chosen, target = begin_salvage(
+        path, report, output=output, topics=topics, partitions=partitions, limits=limits
+    )
     if not chosen:
         return report
-    check_paths(opened, chosen, output=output, dry_run=dry_run)
-    target = Path() if output is None else Path(output)
-    if not dry_run and os.path.lexists(target):
-        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(OrderedPool(threads if threads > 1 else 0, "kafkalog-salvage"))
         staged = None if dry_run else stack.enter_context(staged_directory(target))
@@ -145,6 +140,29 @@ def salvage(
         if staged is not None:
             finish_output(staged, report, opened, starts)
     return report
+
+
+def begin_salvage(
+    path: Any,
+    report: SalvageReport,
+    *,
+    output: str | os.PathLike[str] | None,
+    topics: Iterable[str] | str | None,
+    partitions: Iterable[int] | int | None,
+    limits: Limits,
+) -> tuple[LogDir | Partition | Segment, list[Chosen], Path]:
+    """Return what `path` is, the partitions that are chosen, and the output; raises if that exists, or is unsafe."""
+    dry_run = not report.is_written
+    if output is None and not dry_run:
+        raise ValueError("say where to: output=, or dry_run=True")
+    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+    chosen = list(choose(opened, topics, partitions, report.findings.add))
+    target = Path() if output is None else Path(output)
+    if chosen:
+        check_paths(opened, chosen, output=output, dry_run=dry_run)
+        if not dry_run and os.path.lexists(target):
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
+    return opened, chosen, target
 
 
 def salvage_partition(
@@ -164,14 +182,12 @@ def salvage_partition(
 
     Parameters
     ----------
-    partition : Partition
     only : frozenset of int or None
         Base offsets of the segments to save; all if None.
     target : Path
         The output, as it is named in the report.
     staged : StagedDirectory or None
         Where the partition is written; None in a dry run.
-    pool : OrderedPool
     threads, records, progress, limits
         See `salvage`.
     note : callable
@@ -195,11 +211,7 @@ def finish_output(
     staged: StagedDirectory, report: SalvageReport, opened: object, starts: dict[kf.TopicPartition, int]
 ) -> None:
     """Write the report and the files of the log dir."""
-    with staged.create(REPORT_NAME) as file:
-        file.write((json.dumps(report.as_dict(), indent=1) + "\n").encode())
-    if starts:
-        with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
-            file.write(encode_offset_checkpoint(starts))
+    write_report(staged, REPORT_NAME, report, starts)
     if isinstance(opened, LogDir) and len(opened.paths) == 1:
         with contextlib.suppress(KafkalogError):
             properties = read_file(opened.paths[0] / kf.META_PROPERTIES, max_bytes=_MAX_PROPERTIES_BYTES)
@@ -207,19 +219,24 @@ def finish_output(
                 file.write(properties)
 
 
+def write_report(staged: StagedDirectory, name: str, report: CopyReport, starts: dict[kf.TopicPartition, int]) -> None:
+    """Write the report, and the checkpoint of log start offsets, if there are any."""
+    with staged.create(name) as file:
+        file.write((json.dumps(report.as_dict(), indent=1) + "\n").encode())
+    if starts:
+        with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
+            file.write(encode_offset_checkpoint(starts))
+
+
 class _PartitionSalvage:
     """Salvages one partition.
 
     Parameters
     ----------
-    partition : Partition
     segments : list of Segment
         Those to save.
-    report : SalvagedPartition
     note : callable
         Called with each finding.
-    records : bool
-    limits : Limits
     """
 
     def __init__(

@@ -41,11 +41,6 @@ class SingleRecords:
     ----------
     create : callable or None
         Returns the file; called before the first record. None in a dry run.
-    is_wanted : bool
-
-    Attributes
-    ----------
-    n_records : int
     """
 
     def __init__(self, create: Callable[[], StagedFile] | None, *, is_wanted: bool) -> None:

@@ -15,9 +15,9 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
 from kafkalog.log.recovery import recover
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.startup.log_end import CorruptRecord, next_offset
 
-_INDEXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 _RAFT_SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
@@ -71,7 +71,7 @@ def file_names(directory: Path, broker: str = "4.3") -> FileNames:
     found = FileNames(names)
     swaps = _take_leftovers(found)
     if broker == "2.8":
-        swaps = [name for name in swaps if name.removesuffix(kf.SWAP_SUFFIX).endswith((kf.LOG_SUFFIX, *_INDEXES))]
+        swaps = [name for name in swaps if name.removesuffix(kf.SWAP_SUFFIX).endswith((kf.LOG_SUFFIX, *INDEX_SUFFIXES))]
     found.fatal = [
         name
         for name in names
@@ -80,7 +80,7 @@ def file_names(directory: Path, broker: str = "4.3") -> FileNames:
     _complete_swaps(directory, found, swaps, broker)
     there = found.after()
     for name in names:
-        if name.endswith(_INDEXES) and name not in found.removed:
+        if name.endswith(INDEX_SUFFIXES) and name not in found.removed:
             log = _stem(name) + kf.LOG_SUFFIX
             if log not in there:
                 found.removed[name] = "an index without its .log"

@@ -119,28 +119,19 @@ class PartitionForecast:
 
 @dataclass(slots=True)
 class Preflight(HtmlReport):
-    """The result of `preflight`.
-
-    Attributes
-    ----------
-    broker : {"4.3", "2.8"}
-    is_clean : bool
-        Whether the broker takes the log dir for cleanly shut down.
-    partitions : list of PartitionForecast
-    exceptions : list of BrokerException
-        Those about the log dir itself.
-    findings : Findings
-        Damage that was found on the way, checkpoints that cannot be read.
-    bytes_per_second : float or None
-        How fast recovery was read here, with one thread, from this disk; None if nothing was read.
-    """
+    """The result of `preflight`."""
 
     broker: str
+    """One of "4.3", "2.8"."""
     is_clean: bool
+    """Whether the broker takes the log dir for cleanly shut down."""
     partitions: list[PartitionForecast] = field(default_factory=list)
     exceptions: list[BrokerException] = field(default_factory=list)
+    """Those about the log dir itself."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Damage that was found on the way, checkpoints that cannot be read."""
     bytes_per_second: float | None = None
+    """How fast recovery was read here, with one thread, from this disk; None if nothing was read."""
 
     @property
     def n_bytes_read(self) -> int:

@@ -64,12 +64,10 @@ class LoadPlan:
 
     Attributes
     ----------
-    files : FileNames
     partition : Partition
         Its segments, `.swap` files included.
     log_start : int
         The checkpointed log start offset, 0 if there is none.
-    recovery_point : int
     """
 
     def __init__(

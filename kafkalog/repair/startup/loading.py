@@ -13,6 +13,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Findings, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, SegmentForecast
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem, why_recovered
@@ -23,32 +24,22 @@ from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import read_snapshot
 from kafkalog.state.transactions import is_in_order
 
-_INDEXES = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
-
 
 @dataclass
 class PartitionLoading:
-    """The load of one partition.
-
-    Parameters
-    ----------
-    broker : {"4.3", "2.8"}
-    is_whole_dir : bool
-        Whether the log dir was named, so that directories of other topics are looked for.
-    now_ms : int
-        For retention.
-    findings : Findings
-        Gets the damage.
-    progress : callable
-    """
+    """The load of one partition."""
 
     plan: LoadPlan
     cluster: Cluster
     broker: str
+    """One of "4.3", "2.8"."""
     is_whole_dir: bool
+    """Whether the log dir was named, so that directories of other topics are looked for."""
     index_interval_bytes: int | None
     now_ms: int
+    """For retention."""
     findings: Findings
+    """Gets the damage."""
     progress: Callable[[int], object]
     row: PartitionForecast = field(init=False)
     _split_end: int = 0
@@ -181,7 +172,7 @@ class PartitionLoading:
         self._replay(segment.base_offset, self.plan.log_start)
         found = self._recovered(segment)
         self._snapshots[found.map_end_offset] = ""
-        row.indexes = dict.fromkeys(_INDEXES[:2], "rebuilt")
+        row.indexes = dict.fromkeys(INDEX_SUFFIXES[:2], "rebuilt")
         if segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists():
             row.indexes[kf.TRANSACTION_INDEX_SUFFIX] = "rebuilt"
         row.action, row.finding = "recovered", found.finding

@@ -17,7 +17,7 @@ from typing import Literal
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import is_partition_directory
-from kafkalog.parsing import parse_milliseconds
+from kafkalog.parsing import optional_integer, parse_milliseconds
 from kafkalog.repair.startup.file_names import partition_directories
 from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, Preflight
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
@@ -102,8 +102,7 @@ def preflight(
     """
     if broker not in BROKERS:
         raise ValueError(f"no broker {broker!r}; there are {', '.join(BROKERS)}")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
+    n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     root = Path(path)
     is_partition = is_partition_directory(root)
     log_dir = root.absolute().parent if is_partition else root
@@ -150,7 +149,7 @@ def preflight(
         )
         return loading.run(), found, time.thread_time() - start
 
-    with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 4), "kafkalog-preflight") as pool:
+    with ThreadPoolExecutor(n_threads, "kafkalog-preflight") as pool:
         for row, found, taken in pool.map(load, plans):
             seconds += taken
             for finding in found.rows:

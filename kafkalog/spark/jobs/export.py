@@ -50,8 +50,9 @@ from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark.jobs.finished_tasks import FinishedTasks, job_directory, key_of
 from kafkalog.spark.jobs.scan import warn_of
 from kafkalog.spark.jobs.tables import (
-    FINDING,
+    FOUND_FIELDS,
     MAX_FINDINGS,
+    PLACE_FIELDS,
     batch_of,
     error_data,
     finding_rows,
@@ -64,15 +65,12 @@ from kafkalog.storage.staging import StagedDirectory, staged_directory
 
 SCHEMA: Final = pa.schema(
     [
-        pa.field("path", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
+        *PLACE_FIELDS,
         pa.field("status", pa.string()),
         pa.field("n_records", pa.int64()),
         pa.field("size_in_bytes", pa.int64()),
         pa.field("files", pa.list_(pa.string())),
-        pa.field("findings", pa.list_(FINDING)),
-        pa.field("seconds", pa.float64()),
+        *FOUND_FIELDS,
     ]
 )
 _RESULTS: Final = pa.schema(

@@ -31,8 +31,9 @@ from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.reindex import intervals_of
 from kafkalog.spark.jobs.tables import (
     FILE_FIELDS,
-    FINDING,
+    FOUND_FIELDS,
     PICKLED_RESULTS,
+    PLACE_FIELDS,
     add_findings,
     batch_of,
     error_data,
@@ -46,9 +47,7 @@ from kafkalog.storage.broker_lock import refuse_if_locked
 
 SCHEMA: Final = pa.schema(
     [
-        pa.field("path", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
+        *PLACE_FIELDS,
         pa.field("error", pa.string()),
         pa.field("log_start_offset", pa.int64()),
         pa.field("log_end_offset", pa.int64()),
@@ -69,33 +68,23 @@ SCHEMA: Final = pa.schema(
             ),
         ),
         pa.field("files", pa.list_(pa.struct(FILE_FIELDS))),
-        pa.field("findings", pa.list_(FINDING)),
-        pa.field("seconds", pa.float64()),
+        *FOUND_FIELDS,
     ]
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What both passes have to know of a partition.
-
-    Attributes
-    ----------
-    number : int
-    interval : int
-        Its `index.interval.bytes`.
-    offsets : RootOffsets
-        The checkpointed offsets of this partition.
-    unflushed_from : int or None
-    lone : frozenset of int
-        See `LoadPlan`.
-    """
+    """What both passes have to know of a partition."""
 
     number: int
     interval: int
+    """Its `index.interval.bytes`."""
     offsets: RootOffsets
+    """The checkpointed offsets of this partition."""
     unflushed_from: int | None
     lone: frozenset[int]
+    """See `LoadPlan`."""
 
     def reads(self, segment: Segment) -> bool:
         """Whether a segment is recovered."""

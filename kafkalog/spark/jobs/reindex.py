@@ -38,7 +38,8 @@ from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.finished_tasks import FinishedTasks, job_directory, key_of
 from kafkalog.spark.jobs.tables import (
     FILE_FIELDS,
-    FINDING,
+    FOUND_FIELDS,
+    PLACE_FIELDS,
     batch_of,
     error_data,
     finding_rows,
@@ -58,9 +59,7 @@ from kafkalog.storage.staging import staged_directory
 SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
+        *PLACE_FIELDS,
         pa.field("base_offset", pa.int64()),
         pa.field("size_in_bytes", pa.int64()),
         pa.field("status", pa.string()),
@@ -68,8 +67,7 @@ SCHEMA: Final = pa.schema(
         pa.field("interval_origin", pa.string()),
         pa.field("files", pa.list_(pa.struct([*FILE_FIELDS, pa.field("backup", pa.string())]))),
         pa.field("skipped", pa.list_(pa.struct([pa.field("kind", pa.string()), pa.field("why", pa.string())]))),
-        pa.field("findings", pa.list_(FINDING)),
-        pa.field("seconds", pa.float64()),
+        *FOUND_FIELDS,
         pa.field("error", pa.binary()),
     ]
 )

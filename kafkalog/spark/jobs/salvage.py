@@ -14,18 +14,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Findings, KafkalogError, Limits, OutputExistsError, Reason
-from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import open as open_path
+from kafkalog.errors import DEFAULT_LIMITS, Findings, KafkalogError, Limits
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.repair.salvaging.report import SalvagedPartition, SalvageReport
-from kafkalog.repair.salvaging.salvage import finish_output, salvage_partition
+from kafkalog.repair.salvaging.salvage import begin_salvage, finish_output, salvage_partition
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.spark.jobs.tables import (
-    FINDING,
+    FOUND_FIELDS,
     PICKLED_RESULTS,
+    PLACE_FIELDS,
     add_findings,
     batch_of,
     error_data,
@@ -43,9 +40,7 @@ _SUMS: Final = (
 )  # fmt: skip
 SCHEMA: Final = pa.schema(
     [
-        pa.field("path", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
+        *PLACE_FIELDS,
         pa.field("ok", pa.bool_()),
         pa.field("output", pa.string()),
         pa.field("quarantine", pa.string()),
@@ -53,8 +48,7 @@ SCHEMA: Final = pa.schema(
         pa.field("end_offset", pa.int64()),
         *(pa.field(name, pa.int64()) for name in _SUMS),
         pa.field("n_lost", pa.int64()),
-        pa.field("findings", pa.list_(FINDING)),
-        pa.field("seconds", pa.float64()),
+        *FOUND_FIELDS,
     ]
 )
 
@@ -127,17 +121,12 @@ def run_salvage(
     limits: Limits,
 ) -> tuple[SalvageReport, list[tuple[Findings, float]]]:
     """Salvage as `salvage` does; returns the report, and the findings and the seconds of each partition."""
-    if output is None and not dry_run:
-        raise ValueError("say where to: output=, or dry_run=True")
-    opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     report = SalvageReport(is_written=not dry_run)
-    chosen = list(choose(opened, topics, partitions, report.findings.add))
+    opened, chosen, target = begin_salvage(
+        path, report, output=output, topics=topics, partitions=partitions, limits=limits
+    )
     if not chosen:
         return report, []
-    check_paths(opened, chosen, output=output, dry_run=dry_run)
-    target = Path() if output is None else Path(output)
-    if not dry_run and os.path.lexists(target):
-        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
     with contextlib.ExitStack() as stack:
         staged = None if dry_run else stack.enter_context(staged_directory(target))
         place = None if staged is None else str(staged.path)

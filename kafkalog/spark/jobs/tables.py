@@ -36,6 +36,16 @@ FINDING: Final = pa.struct(
 )
 """The Arrow type of a `Finding`."""
 
+PLACE_FIELDS: Final = (
+    pa.field("path", pa.string()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+)
+"""What a row is about."""
+
+FOUND_FIELDS: Final = (pa.field("findings", pa.list_(FINDING)), pa.field("seconds", pa.float64()))
+"""What was found about it, and how long that took."""
+
 FILE_FIELDS: Final = (
     pa.field("path", pa.string()),
     pa.field("kind", pa.string()),
@@ -60,10 +70,6 @@ class TaskFindings:
     """Findings of tasks, brought to the driver with Spark's accumulators, which Spark Connect does not have.
 
     Spark may run a task, or a whole query, more than once: each finding counts once.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -100,12 +106,10 @@ def map_tasks(spark: SparkSession, tasks: Sequence[Any], work: Work, schema: pa.
 
     Parameters
     ----------
-    spark : pyspark.sql.SparkSession
     tasks : sequence
         Each becomes a Spark task.
     work : callable
         Runs on executors; yields record batches of the schema.
-    schema : pyarrow.Schema
     """
     numbers = pa.array(range(len(tasks)), pa.int32())
     table = pa.Table.from_arrays([numbers, pa.array(map(pickle.dumps, tasks), pa.binary())], schema=_TASKS)
@@ -117,14 +121,12 @@ def map_groups(rows: DataFrame, number: str, n: int, work: Work, schema: pa.Sche
 
     Parameters
     ----------
-    rows : pyspark.sql.DataFrame
     number : str
         The column with the number of the group, from 0 on.
     n : int
         How many groups there are.
     work : callable
         Called with an iterator of record batches; yields record batches of the schema.
-    schema : pyarrow.Schema
     """
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -32,7 +32,6 @@ def gather(staged: StagedDirectory, n: int, *, levels: int = 1) -> None:
 
     Parameters
     ----------
-    staged : StagedDirectory
     n : int
         Number of tasks; one without a directory wrote nothing.
     levels : int

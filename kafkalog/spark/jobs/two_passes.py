@@ -37,14 +37,12 @@ def two_passes(
 
     Parameters
     ----------
-    spark : pyspark.sql.SparkSession
     partitions : sequence of (Partition, object)
         Each partition, and a value about it that is passed to both functions.
     of_segment : callable
         ``of_segment(segment, about)`` returns a result that can be pickled.
     of_partition : callable
         ``of_partition(partition, about, results)`` returns rows of the schema; results are in the order of segments.
-    schema : pyarrow.Schema
     task_bytes : int
         About how many bytes of `.log` files a task of the first pass reads; at least one segment.
     """

@@ -25,7 +25,15 @@ from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck
 from kafkalog.operations.verifying.verify import partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.finished_tasks import FinishedTasks, key_of
-from kafkalog.spark.jobs.tables import FINDING, MAX_FINDINGS, batch_of, finding_rows, frame_of, run_now
+from kafkalog.spark.jobs.tables import (
+    FOUND_FIELDS,
+    MAX_FINDINGS,
+    PLACE_FIELDS,
+    batch_of,
+    finding_rows,
+    frame_of,
+    run_now,
+)
 from kafkalog.spark.jobs.two_passes import two_passes
 
 _GAP: Final = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("is_compacted", pa.bool_())])
@@ -42,9 +50,7 @@ _LOST: Final = pa.struct(
 SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
+        *PLACE_FIELDS,
         pa.field("base_offset", pa.int64()),
         pa.field("last_offset", pa.int64()),
         pa.field("size_in_bytes", pa.int64()),
@@ -53,8 +59,7 @@ SCHEMA: Final = pa.schema(
         pa.field("n_damage", pa.int64()),
         pa.field("lost", _LOST),
         pa.field("gaps", pa.list_(_GAP)),
-        pa.field("findings", pa.list_(FINDING)),
-        pa.field("seconds", pa.float64()),
+        *FOUND_FIELDS,
     ]
 )
 

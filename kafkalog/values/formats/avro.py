@@ -202,10 +202,6 @@ class AvroValues(ProgramValues):
     paths : sequence of tuple of str, optional
         Only these fields are decoded; the others are checked and passed over.
 
-    Attributes
-    ----------
-    type : pyarrow.DataType
-
     Raises
     ------
     SchemaError

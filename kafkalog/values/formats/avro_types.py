@@ -21,37 +21,25 @@ _MOST_BYTES: Final = 2**20
 
 @dataclass(slots=True, eq=False)
 class AvroType:
-    """A type of a schema. One that contains itself is found in its own fields again.
-
-    Attributes
-    ----------
-    kind : str
-        One of `PRIMITIVES`, or record, enum, fixed, array, map, union.
-    name : str
-        The full name of a record, an enum or a fixed.
-    fields : list of (str, AvroType)
-        Of a record.
-    inner : list of AvroType
-        The items of an array, the values of a map, the branches of a union.
-    symbols : list of str
-        Of an enum.
-    size : int
-        Of a fixed.
-    logical : str or None
-        The logical type, if it is one that its type can have.
-    precision, scale : int
-        Of a decimal.
-    """
+    """A type of a schema. One that contains itself is found in its own fields again."""
 
     kind: str
+    """One of `PRIMITIVES`, or record, enum, fixed, array, map, union."""
     name: str = ""
+    """The full name of a record, an enum or a fixed."""
     fields: list[tuple[str, AvroType]] = field(default_factory=list)
+    """list of (str, AvroType): of a record."""
     inner: list[AvroType] = field(default_factory=list)
+    """The items of an array, the values of a map, the branches of a union."""
     symbols: list[str] = field(default_factory=list)
+    """Of an enum."""
     size: int = 0
+    """Of a fixed."""
     logical: str | None = None
+    """The logical type, if it is one that its type can have."""
     precision: int = 0
     scale: int = 0
+    """Of a decimal."""
 
 
 def parse_schema(text: str, referred: Iterable[str] = ()) -> AvroType:
@@ -59,7 +47,6 @@ def parse_schema(text: str, referred: Iterable[str] = ()) -> AvroType:
 
     Parameters
     ----------
-    text : str
     referred : iterable of str
         Schemas whose names it uses.
 

@@ -24,24 +24,17 @@ _MOST_ROOM: Final = 2**31
 
 @dataclass(slots=True)
 class Column:
-    """A column of a program, and the Arrow type that is made of it.
-
-    Attributes
-    ----------
-    kind : str
-        A name in the kernels' `KINDS`.
-    type : pyarrow.DataType
-        Null for the entries of a map.
-    raw : callable, optional
-        Makes JSON text of the bytes that the column has.
-    """
+    """A column of a program, and the Arrow type that is made of it."""
 
     kind: str
+    """A name in the kernels' `KINDS`."""
     type: pa.DataType
+    """Null for the entries of a map."""
     nullable: bool = False
     width: int = 0
     children: list[int] = field(default_factory=list)
     raw: Callable[[bytes], str] | None = None
+    """Makes JSON text of the bytes that the column has."""
 
 
 class Columns:
@@ -97,13 +90,11 @@ class ProgramValues:
 
     Parameters
     ----------
-    columns : Columns
     arguments : sequence
         Of the kernel's `decode`, up to the values.
 
     Attributes
     ----------
-    type : pyarrow.DataType
     kernel : module
         Of the class: one with `decode` and `FAILURES`.
     """

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from effort import thinned
+from files import broker_on
 
 import kafkalog
 
@@ -145,13 +146,8 @@ def test_what_is_there_and_what_is_locked_is_6(run: Any, parquet: Path, tmp_path
     assert code == 6
     assert "t-0: output_exists" in err
     assert run(*load, "../t")[0] == 6
-    with (tmp_path / "log" / ".lock").open("w") as file:
-        code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); input()"
-        with subprocess.Popen([sys.executable, "-c", code, file.name], stdin=-1, stdout=-1) as holder:
-            assert holder.stdout is not None
-            holder.stdout.readline()
-            assert run(*load, "u")[0] == 6
-            holder.communicate(b"\n")
+    with broker_on(tmp_path / "log"):
+        assert run(*load, "u")[0] == 6
     assert sorted(os.listdir(tmp_path / "log")) == [".lock", "t-0"]
 
 

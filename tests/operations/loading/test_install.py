@@ -6,8 +6,6 @@ import contextlib
 import errno
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import golden_sets
 import pyarrow as pa
 import pytest
 from faults import Faulty
+from files import broker_on
 from writing import columns_of, draw, files_in, sound, write
 
 import kafkalog
@@ -208,15 +207,8 @@ def test_a_running_broker_is_not_disturbed(log_dir: Path, root: Path) -> None:
     write(root / "p-empty-0", 10)
     (log_dir / ".lock").touch()
     old = state(log_dir)
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(log_dir / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UnsafePathError, match="stop it first"):
-            kafkalog.install(root / "p-empty-0", log_dir)
-        holder.communicate("\n")
+    with broker_on(log_dir), pytest.raises(UnsafePathError, match="stop it first"):
+        kafkalog.install(root / "p-empty-0", log_dir)
     assert state(log_dir) == old
 
 

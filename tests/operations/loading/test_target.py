@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from files import broker_on
 from loaded import table_of
 
 import kafkalog
@@ -55,17 +54,6 @@ def test_a_log_dir_is_no_place_to_stage_in(tmp_path: Path) -> None:
 
 def test_under_a_brokers_lock_nothing_is_written(tmp_path: Path) -> None:
     write_table(table_of(5), tmp_path / "log", topic="t")
-    (tmp_path / "log" / ".lock").touch()
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "log" / ".lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UnsafePathError, match="lock"):
-            write_table(table_of(5), tmp_path / "log", topic="u")
-        holder.communicate("\n")
+    with broker_on(tmp_path / "log"), pytest.raises(UnsafePathError, match="lock"):
+        write_table(table_of(5), tmp_path / "log", topic="u")
     assert sorted(os.listdir(tmp_path / "log")) == [".lock", "t-0"]

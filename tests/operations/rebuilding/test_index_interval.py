@@ -15,15 +15,6 @@ from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 
-def interval_of(set_name: str, directory: str) -> int | None:
-    """What the topics of a set were made with; None where the cluster's metadata says it."""
-    if set_name == "k28":
-        return 4096 if directory.startswith("__") or "-vintage-" in directory or "-big-" in directory else 1024
-    if set_name == "k44_extra":
-        return 512 if "-compact-" in directory else 1024
-    return None
-
-
 def test_what_is_not_there_to_go_by_is_found_out(tmp_path: Path) -> None:
     configs = read_cluster_metadata(golden_sets.unpacked("k44"))
     assert configs is not None

@@ -12,22 +12,14 @@ from typing import Any
 import golden_sets
 import numpy as np
 import pytest
-from rebuilds import EPOCHS, clock_of, derived, files_in, hostile
+from files import broker_on
+from rebuilds import EPOCHS, clock_of, derived, files_in, hostile, interval_of
 
 import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.errors import KafkalogError, Reason, UnsafePathError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.operations.rebuilding.rebuilder import KINDS
-
-
-def interval_of(set_name: str, directory: str) -> int | None:
-    """What the topics of a set were made with; None where the cluster's metadata says it."""
-    if set_name == "k28":
-        return 4096 if directory.startswith("__") or "-vintage-" in directory or "-big-" in directory else 1024
-    if set_name == "k44_extra":
-        return 512 if "-compact-" in directory else 1024
-    return None
 
 
 def rebuilt(set_name: str, tmp_path: Path, **options: Any) -> tuple[dict[str, bytes], dict[str, bytes]]:
@@ -93,18 +85,10 @@ def test_a_built_index_finds_what_is_there() -> None:
 
 
 def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lock = partition.parent / ".lock"
-    lock.touch()
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with broker_on(partition.parent):
         with pytest.raises(UnsafePathError, match="stop it first"):
             kafkalog.reindex(partition, in_place=True)
         assert main(["reindex", str(partition), "--in-place"]) == 6
-        holder.communicate("\n")
     assert "a broker holds the lock" in capsys.readouterr().err
     assert main(["reindex", "-q", str(partition), "--in-place"]) == 0
 

@@ -10,7 +10,7 @@ from typing import Any
 import builder
 import numpy as np
 import pytest
-from damaged_partitions import change, put, reasons
+from damaged_partitions import change, move_entry, put, reasons, second
 
 import kafkalog
 from kafkalog.indexes.index_files import OffsetIndex
@@ -83,18 +83,6 @@ def test_a_header_that_hides_records_is_found_by_decoding(
     assert finding.reason.value == reason
     assert finding.detail.startswith(said)
     assert (finding.position, finding.base_offset) == (len(plain), 10)
-
-
-def second(partition: Path, suffix: str) -> Path:
-    """The second file of a kind."""
-    return sorted(partition.glob(f"*{suffix}"))[1]
-
-
-def move_entry(partition: Path) -> None:
-    """Let an entry of an offset index point into the middle of a batch."""
-    path = second(partition, ".index")
-    (position,) = struct.unpack_from(">i", path.read_bytes(), 5 * 8 + 4)
-    change(path, put(5 * 8 + 4, struct.pack(">i", position + 1)))
 
 
 def append(suffix: str, data: bytes) -> Callable[[Path], object]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import struct
 from pathlib import Path
 from typing import Any
 
 import golden_sets
 import numpy as np
 import pytest
-from damaged_partitions import change, put, reasons
+from damaged_partitions import change, move_entry, put, reasons
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -68,18 +67,6 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
 
 
 # --------------------------------------------------------------------------------------------------------------- damage
-
-
-def second(partition: Path, suffix: str) -> Path:
-    """The second file of a kind."""
-    return sorted(partition.glob(f"*{suffix}"))[1]
-
-
-def move_entry(partition: Path) -> None:
-    """Let an entry of an offset index point into the middle of a batch."""
-    path = second(partition, ".index")
-    (position,) = struct.unpack_from(">i", path.read_bytes(), 5 * 8 + 4)
-    change(path, put(5 * 8 + 4, struct.pack(">i", position + 1)))
 
 
 @pytest.mark.parametrize("name", ["p-txn-0", "p-zstd-java-0", "p-v1-lz4-0"])

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from effort import THOROUGH
-from merges import Entry, batch, content, expected, hashes, replica
+from merges import Entry, batch, expected, hashes, replica
+from salvages import output_of as content
 from writing import sound
 
 import kafkalog

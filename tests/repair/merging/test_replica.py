@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from merges import content, expected, replica
+from merges import expected, replica
+from salvages import output_of as content
 from writing import sound
 
 import kafkalog

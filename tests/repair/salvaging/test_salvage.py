@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-import signal
 from pathlib import Path
 
 import builder
@@ -16,6 +14,7 @@ import pytest
 import salvage_trials
 from effort import examples
 from faults import is_killed_at
+from files import broker_on
 from salvages import batch, dense, hashes, log_of, named, output_of, written
 from writing import sound
 
@@ -157,23 +156,8 @@ def test_the_source_and_what_is_there_are_never_touched(tmp_path: Path, log_dir_
 
 
 def test_a_log_dir_with_a_running_broker_is_refused(tmp_path: Path, log_dir_copy: Path) -> None:
-    (log_dir_copy / ".lock").touch()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        descriptor = os.open(log_dir_copy / ".lock", os.O_RDWR)
-        fcntl.lockf(descriptor, fcntl.LOCK_EX)
-        os.write(writing, b"x")
-        signal.pause()
-    os.read(reading, 1)
-    try:
-        with pytest.raises(UnsafePathError, match="a broker holds the lock"):
-            kafkalog.salvage(log_dir_copy, output=tmp_path / "out")
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(reading)
-        os.close(writing)
+    with broker_on(log_dir_copy), pytest.raises(UnsafePathError, match="a broker holds the lock"):
+        kafkalog.salvage(log_dir_copy, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

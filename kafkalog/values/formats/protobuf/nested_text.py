@@ -88,11 +88,7 @@ def _with_defaults(message: ProtoMessage, found: dict[int, Any]) -> dict[str, An
 
 def default(one: ProtoField) -> Any:
     """What a field that is not there shows."""
-    if one.has_presence:
-        return None
-    if one.enum is not None:
-        return next(iter(one.enum.names.values()))
-    return _ZEROS.get(one.scalar, 0)
+    return None if one.has_presence else _zero(one)
 
 
 def _items(one: ProtoField, wire: int, value: int | bytes) -> list[Any]:

@@ -32,26 +32,18 @@ _TOKEN: Final = re.compile(
 
 @dataclass(slots=True, eq=False)
 class FieldText:
-    """A field as it is declared.
-
-    Attributes
-    ----------
-    type : str
-        The name of a type. For a map, that of its values.
-    label : {"", "optional", "required", "repeated"}
-    oneof : int
-        The number of the oneof within the message; -1 if in none.
-    key : str
-        The type of a map's keys; empty if the field is no map.
-    options : dict of str to str
-    """
+    """A field as it is declared."""
 
     name: str
     number: int
     type: str
+    """The name of a type. For a map, that of its values."""
     label: str = ""
+    """One of "", "optional", "required", "repeated"."""
     oneof: int = -1
+    """The number of the oneof within the message; -1 if in none."""
     key: str = ""
+    """The type of a map's keys; empty if the field is no map."""
     is_group: bool = False
     options: dict[str, str] = field(default_factory=dict)
 
@@ -67,36 +59,25 @@ class EnumText:
 
 @dataclass(slots=True, eq=False)
 class MessageText:
-    """A message as it is declared.
-
-    Attributes
-    ----------
-    nested : list of MessageText
-        In the order of protoc: messages of groups and of maps' entries stand among them.
-    is_hidden : bool
-        Whether it is the message of a group or of a map's entries, which Confluent's indexes for Java do not count.
-    """
+    """A message as it is declared."""
 
     name: str
     fields: list[FieldText] = field(default_factory=list)
     nested: list[MessageText] = field(default_factory=list)
+    """In the order of protoc: messages of groups and of maps' entries stand among them."""
     enums: list[EnumText] = field(default_factory=list)
     n_oneofs: int = 0
     is_hidden: bool = False
+    """Whether it is the message of a group or of a map's entries, which Confluent's indexes for Java do not count."""
     options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class FileText:
-    """A file as it is declared.
-
-    Attributes
-    ----------
-    syntax : str
-        "proto2", "proto3", or the name of an edition.
-    """
+    """A file as it is declared."""
 
     syntax: str = "proto2"
+    """"proto2", "proto3", or the name of an edition."""
     package: str = ""
     imports: list[str] = field(default_factory=list)
     messages: list[MessageText] = field(default_factory=list)

@@ -41,73 +41,49 @@ _MOST_TYPES: Final = 20_000
 
 @dataclass(slots=True, eq=False)
 class ProtoEnum:
-    """An enum.
-
-    Attributes
-    ----------
-    names : dict of int to str
-        Of several names for a number, the first one.
-    is_closed : bool
-        Whether other numbers are unknown fields, as in proto2.
-    """
+    """An enum."""
 
     name: str
     names: dict[int, str] = field(default_factory=dict)
+    """Of several names for a number, the first one."""
     is_closed: bool = False
+    """Whether other numbers are unknown fields, as in proto2."""
 
 
 @dataclass(slots=True, eq=False)
 class ProtoField:
-    """A field of a message.
-
-    Attributes
-    ----------
-    scalar : str
-        One of `SCALARS`; empty if the type is a message or an enum.
-    is_repeated : bool
-    has_presence : bool
-        Whether a field that is not there is told from one with the default value.
-    oneof : int
-        Number of the oneof in the message; -1 if in none.
-    is_group : bool
-    missing : str
-        The name of the type if nothing defines it; only those who want the field mind.
-    """
+    """A field of a message."""
 
     name: str
     number: int
     scalar: str = ""
+    """One of `SCALARS`; empty if the type is a message or an enum."""
     message: ProtoMessage | None = None
     enum: ProtoEnum | None = None
     is_repeated: bool = False
     has_presence: bool = False
+    """Whether a field that is not there is told from one with the default value."""
     oneof: int = -1
+    """Number of the oneof in the message; -1 if in none."""
     is_group: bool = False
     missing: str = ""
+    """The name of the type if nothing defines it; only those who want the field mind."""
 
 
 @dataclass(slots=True, eq=False)
 class ProtoMessage:
-    """A message. One that contains itself is found in its own fields again.
-
-    Attributes
-    ----------
-    fields : list of ProtoField
-        As they are declared.
-    nested : list of ProtoMessage
-        In the order of protoc.
-    is_entry : bool
-        Whether it is an entry of a map: a field `key` and a field `value`.
-    is_hidden : bool
-        See `MessageText`.
-    """
+    """A message. One that contains itself is found in its own fields again."""
 
     name: str
     fields: list[ProtoField] = field(default_factory=list)
+    """As they are declared."""
     nested: list[ProtoMessage] = field(default_factory=list)
+    """In the order of protoc."""
     n_oneofs: int = 0
     is_entry: bool = False
+    """Whether it is an entry of a map: a field `key` and a field `value`."""
     is_hidden: bool = False
+    """See `MessageText`."""
 
 
 @dataclass(slots=True)

@@ -236,7 +236,6 @@ class ProtobufValues(ProgramValues):
 
     Parameters
     ----------
-    message : ProtoMessage
     paths : sequence of tuple of str, optional
         Only these fields are decoded; the others are passed over.
 
