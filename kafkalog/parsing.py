@@ -185,6 +185,13 @@ class TopicPatterns:
                 raise UnknownNameError(f"{what} {pattern!r} here; {hint(pattern, topics)}")
 
 
+def check_partitions(wanted: Iterable[int] | None, known: Iterable[int]) -> None:
+    """Raise UnknownNameError for a partition number that no topic has, if there are partitions at all."""
+    numbers = sorted(set(known))
+    for number in sorted(set(wanted or ()) - set(numbers)) if numbers else ():
+        raise UnknownNameError(f"no partition {number} here; there are {some(numbers)}")
+
+
 def name_matcher(wanted: str | Sequence[str] | None) -> Callable[[str], bool]:
     """A function that says whether a name is one of those wanted: names or globs; None for all."""
     globs = [wanted] if isinstance(wanted, str) else wanted

@@ -30,7 +30,7 @@ from kafkalog.errors import (
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
-from kafkalog.parsing import TopicPatterns
+from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
@@ -173,10 +173,12 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         Raises
         ------
         ValueError
-            There is no such topic.
+            There is no such topic, or none of the topics has a partition of this number.
         """
         patterns, numbered = TopicPatterns(topics), as_set(partitions)
-        patterns.check([*self.topics, *self._topics_set_apart()])
+        known = [*self, *self._partitions_set_apart()]
+        patterns.check(list(dict.fromkeys(key.topic for key in known)))
+        check_partitions(numbered, (key.partition for key in known if patterns.wants(key.topic)))
         named = TopicPatterns(topics, internal=internal)
         return [
             key
@@ -185,9 +187,9 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             if named.wants(key.topic) or self._is_named(key)
         ]
 
-    def _topics_set_apart(self) -> set[str]:
+    def _partitions_set_apart(self) -> list[kf.TopicPartition]:
         found = [kf.parse_partition_directory(path.name) for paths in self.set_apart.values() for path in paths]
-        return {one.topic_partition.topic for one in found if one is not None}
+        return [one.topic_partition for one in found if one is not None]
 
     def _is_named(self, key: kf.TopicPartition) -> bool:
         """Whether a partition's directory, or files of it, are among `paths`."""

@@ -22,7 +22,17 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
-from kafkalog.parsing import Time, TopicPatterns, hint, integer, one_of, optional_integer, parse_milliseconds, some
+from kafkalog.parsing import (
+    Time,
+    TopicPatterns,
+    check_partitions,
+    hint,
+    integer,
+    one_of,
+    optional_integer,
+    parse_milliseconds,
+    some,
+)
 from kafkalog.read_methods import Offsets, PlanOptions, RecordOptions, ScanOptions, TaskOptions
 from kafkalog.records.selection import Predicate, Selection
 from kafkalog.scanning.conditions.expressions import Residual, conditions_of
@@ -163,11 +173,7 @@ class Query:
         topics = sorted({key.topic for key in known})
         patterns = TopicPatterns(self.topics)
         patterns.check(topics)
-        left = [key for key in known if patterns.wants(key.topic)]
-        numbers = sorted({key.partition for key in left})
-        for number in self.partitions or ():
-            if number not in numbers:
-                raise ValueError(f"no partition {number} here; there are {some(numbers)}")
+        check_partitions(self.partitions, (key.partition for key in known if patterns.wants(key.topic)))
         for offsets in (self.start_offset, self.end_offset):
             for key in offsets if isinstance(offsets, Mapping) else ():
                 if key not in known:

@@ -227,10 +227,15 @@ def test_ls_segments(run_lines: Any, log_dir: Path) -> None:
 def test_ls_selects_topics_and_partitions(run_lines: Any, log_dir: Path) -> None:
     _, out, _ = run_lines("ls", log_dir, "-t", "p-multi,p-txn", "-t", "p-compact", "-p", "0,2")
     assert [line.split()[0] for line in out[1:-1]] == ["p-compact-0", "p-multi-0", "p-multi-2", "p-txn-0"]
-    code, out, err = run_lines("ls", log_dir, "-p", "77")
-    assert code == 0
-    assert "no partition matches" in err
-    assert out[-1].startswith("total: 0 topics, 0 partitions")
+
+
+@pytest.mark.parametrize(
+    "command", [["ls"], ["verify"], ["cat"], ["epochs"], ["producers"], ["index-stats"], ["lookup", "--offset", 0]]
+)
+def test_a_partition_number_that_is_not_there_is_refused(run_lines: Any, log_dir: Path, command: list[Any]) -> None:
+    code, out, err = run_lines(*command, log_dir, "-t", "p-multi", "-p", "0,9")
+    assert (code, out) == (2, [])
+    assert "no partition 9 here; there are 0, 1, 2" in err
 
 
 def test_ls_takes_a_file_and_several_paths(run_lines: Any, log_dir: Path) -> None:

@@ -22,12 +22,6 @@ def test_damage_in_one_partition_leaves_the_others_to_be_looked_up(run: Any, log
     ]
 
 
-def test_a_partition_number_that_is_not_there_is_refused(run: Any, log_dir: Path) -> None:
-    code, out, err = run("lookup", log_dir, "-t", "p-multi", "-p", "9", "--offset", 0)
-    assert (code, out) == (2, "")
-    assert "there are 0, 1, 2" in err
-
-
 def test_looking_up_writes_nothing(run: Any, log_dir_copy: Path) -> None:
     def state() -> list[tuple[str, int, int]]:
         found = [(str(path), path.stat()) for path in sorted(log_dir_copy.rglob("*"))]

@@ -11,7 +11,7 @@ from message_definitions import definitions
 import kafkalog
 from kafkalog.protocol.definitions import Versions, messages
 
-DATA = Path(kafkalog.__file__).parent / "messages" / "definitions.json"
+DATA = Path(kafkalog.__file__).parent / "protocol" / "definitions.json"
 
 
 @pytest.mark.broker

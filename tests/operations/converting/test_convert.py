@@ -157,7 +157,7 @@ def test_the_destination_must_be_new_and_elsewhere(tmp_path: Path) -> None:
         ({"on_corruption": "ignore"}, "on_corruption must be"),
         ({"filters": [("nope", "==", 1)]}, "no column 'nope'"),
         ({"topics": "nope"}, "no topic 'nope'"),
-        ({"partitions": 99}, "no partition here"),
+        ({"partitions": 99}, "no partition 99 here"),
     ],
 )
 def test_options_that_are_none_are_refused(options: dict[str, Any], words: str, tmp_path: Path, log_dir: Path) -> None:
