@@ -76,10 +76,7 @@ def test_one_partition_a_dry_run_and_what_is_refused(spark: SparkSession, crashe
 def test_a_partition_that_cannot_be_recovered_is_left_out_and_named(
     spark: SparkSession, crashed: Path, tmp_path: Path
 ) -> None:
-    log = crashed / "p-multi-0" / "00000000000000000000.log"
-    log.unlink()
-    log.mkdir()
-    (log / "x").write_text("a directory cannot be read")
+    (crashed / "p-multi-0" / "partition.metadata").write_text("version: 0\ntopic_id: none\n")
     expected = kafkalog.recover(crashed, output=tmp_path / "expected")
     frame = jobs.recover(spark, crashed, output=tmp_path / "made")
     assert tree(tmp_path / "made") == tree(tmp_path / "expected")
