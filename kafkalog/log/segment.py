@@ -229,7 +229,7 @@ class Segment(ReadMethods):
 
         Parameters
         ----------
-        kind : type
+        kind : class
             `OffsetIndex`, `TimeIndex` or `TransactionIndex`.
         is_bounded : bool
             Whether to read no more entries than a `.log` of this size can have.

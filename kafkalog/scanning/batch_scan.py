@@ -217,7 +217,7 @@ def batches(path: Paths | Opened, **options: Unpack[BatchOptions]) -> BatchScan:
     columns : sequence of str, optional
         Default: topic, partition, segment (file name), the stored and derived columns of `BatchTable`, and compression
         (the codec's name).
-    start_offset, end_offset : int or mapping of (topic, partition) to int, optional
+    start_offset, end_offset : int or mapping of TopicPartition to int, optional
         Half-open. Batches that may hold such offsets, including batches below the log start offset.
     topics, partitions, on_corruption, memory_map, limits
         See `scan`. Checksums are not checked, so only damage that shows in headers is found. With "stop" and "skip" a

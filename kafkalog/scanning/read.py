@@ -32,7 +32,7 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Names, globs (``orders.*``), and either of these after ``!`` to leave topics out.
     partitions : int or sequence of int, optional
         Partition numbers, for each topic.
-    start_offset, end_offset : int or mapping of (topic, partition) to int, optional
+    start_offset, end_offset : int or mapping of TopicPartition to int, optional
         Half-open.
     start_timestamp, end_timestamp : int (ms), str or aware datetime, optional
         Half-open, compared with the record timestamps. A record whose format has no timestamp never matches. Text is
