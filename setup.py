@@ -5,10 +5,13 @@ compiled with -O1 -g. It replaces the release build in place, and the other way 
 """
 
 import os
+import shlex
+import shutil
+import sysconfig
 from pathlib import Path
 
-from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 CHECKED = os.environ.get("KAFKALOG_DEBUG", "") not in ("", "0")
 KERNELS = Path("kafkalog") / "_kernels"
@@ -41,6 +44,38 @@ directives = {
     "cdivision": not CHECKED,
 }
 
+
+class BuildKernels(build_ext):
+    """Translates the kernels where they are compiled: an installation runs this file twice more, for metadata."""
+
+    def run(self) -> None:
+        """Look for what compiles C, translate, compile."""
+        compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+        if os.name == "posix" and shutil.which(compiler) is None:
+            raise SystemExit(
+                f"kafkalog needs a C compiler: there is no {compiler!r} on the path. "
+                "Install one (Debian, Ubuntu: apt install gcc python3-dev), or name yours in CC."
+            )
+        if os.name == "posix" and not (header := Path(sysconfig.get_path("include")) / "Python.h").exists():
+            raise SystemExit(
+                f"kafkalog needs Python's C headers: there is no {header}. "
+                "Install them (Debian, Ubuntu: apt install python3-dev)."
+            )
+        from Cython.Build import cythonize
+
+        translated = cythonize(
+            self.extensions,
+            compiler_directives=directives,
+            force=True,
+            nthreads=os.cpu_count() or 1,
+            shared_utility_qualified_name=SHARED,
+        )
+        sources = {extension.name: extension.sources for extension in translated}
+        for extension in self.extensions:
+            extension.sources = sources[extension.name]
+        super().run()
+
+
 # Spark finds data sources by looking for top-level modules called pyspark_*: ours lives with what it is about,
 # and is installed beside the package, not in it
 DISCOVERY = "pyspark_kafkalog"
@@ -49,13 +84,8 @@ packages = find_packages(include=["kafkalog", "kafkalog.*"], exclude=[f"kafkalog
 setup(
     packages=[*packages, DISCOVERY],
     package_dir={DISCOVERY: f"kafkalog/spark/{DISCOVERY}"},
-    ext_modules=cythonize(
-        extensions,
-        compiler_directives=directives,
-        force=True,
-        nthreads=os.cpu_count() or 1,
-        shared_utility_qualified_name=SHARED,
-    ),
+    ext_modules=extensions,
+    cmdclass={"build_ext": BuildKernels},
     # without both a switch between the two builds silently keeps the old one
     options={"build_ext": {"force": True, "parallel": min(4, os.cpu_count() or 1)}},
 )

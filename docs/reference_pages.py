@@ -10,6 +10,7 @@ import argparse
 import inspect
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from enum import Enum
 from functools import cached_property
@@ -162,6 +163,13 @@ def group_of(value: Any) -> str:
     return "Enumerations" if issubclass(value, Enum) else "Classes"
 
 
+def fields(cls: type) -> dict[str, str]:
+    """Names and types of the fields that a class declares, those of its bases first."""
+    declared = (inspect.get_annotations(base) for base in reversed(cls.__mro__))
+    of = {name: str(kind) for each in declared for name, kind in each.items() if not name.startswith("_")}
+    return {name: kind for name, kind in of.items() if not kind.startswith("ClassVar")}
+
+
 def object_page(module: str, name: str, value: Any) -> str:
     path = f"{module}.{name}"
     out = [heading(path), f".. currentmodule:: {module}\n"]
@@ -176,8 +184,10 @@ def object_page(module: str, name: str, value: Any) -> str:
             for member, attribute in inspect.getmembers_static(value)
             if not member.startswith("_") and (inspect.isfunction(attribute) or isinstance(attribute, DOCUMENTED))
         ]
+        members += fields(value)
         if members:
-            out.append("   :members: " + ", ".join(sorted(members)))
+            out.append("   :members: " + ", ".join(sorted(set(members))))
+            out += ["   :undoc-members:"] * bool(fields(value))
             out.append("   :inherited-members:")
     return "\n".join([*out, "   :show-inheritance:\n" if issubclass(value, BaseException) else ""])
 
@@ -273,6 +283,15 @@ def restore_colon(app: Sphinx, what: str, name: str, obj: Any, options: Any, lin
     lines[:] = [line.replace(COLON, ":") for line in lines]
 
 
+def begin_with_type(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """The text beside a field begins with its type; of a field without a text, it is the text."""
+    module, _, owner = name.rpartition(".")[0].rpartition(".")
+    if what == "attribute" and (kind := fields(getattr(sys.modules[module], owner)).get(name.rpartition(".")[2])):
+        words = " ".join(lines).strip()
+        plain = not words or words.startswith("Alias for field number")
+        lines[:] = [f"``{kind}``" + ("" if plain else f": {words}")]
+
+
 def write_pages(app: Sphinx) -> None:
     shutil.rmtree(GENERATED, ignore_errors=True)
     for part, write in (("cli", write_commands), ("api", write_objects)):
@@ -284,5 +303,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", lambda app, config: write_pages(app))
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
     app.connect("autodoc-process-docstring", restore_colon, priority=600)
+    app.connect("autodoc-process-docstring", begin_with_type, priority=700)
     app.add_post_transform(LinkLiterals)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

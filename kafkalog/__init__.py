@@ -21,31 +21,30 @@ if find_spec("kafkalog._kernels.wire") is None:
         name=__name__,
     )
 
-from kafkalog.errors import (
-    ConfigWarning,
-    CorruptionError,
-    CorruptionWarning,
-    FileChangedError,
-    Finding,
-    FunctionWarning,
-    KafkalogError,
-    LimitExceededError,
-    Limits,
-    Loss,
-    NotKafkaError,
-    OutputExistsError,
-    ReadError,
-    Reason,
-    SidecarError,
-    TransactionWarning,
-    TruncatedTailError,
-    UnsafePathError,
-    UnsupportedError,
-    UnwritableError,
-    WriteError,
-)
-
 if TYPE_CHECKING:
+    from kafkalog.errors import (
+        ConfigWarning,
+        CorruptionError,
+        CorruptionWarning,
+        FileChangedError,
+        Finding,
+        FunctionWarning,
+        KafkalogError,
+        LimitExceededError,
+        Limits,
+        Loss,
+        NotKafkaError,
+        OutputExistsError,
+        ReadError,
+        Reason,
+        SidecarError,
+        TransactionWarning,
+        TruncatedTailError,
+        UnsafePathError,
+        UnsupportedError,
+        UnwritableError,
+        WriteError,
+    )
     from kafkalog.format import Codec, ControlRecordType, TimestampType, TopicPartition
     from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.indexes.measures import IndexMeasures
@@ -103,8 +102,32 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Importing Arrow and NumPy takes longer than a small job takes to run, so they are imported on first use
+# Importing Arrow and NumPy takes longer than a small job takes to run, so they are imported on first use. So are the
+# errors: dataclasses take as long to import as Python to start
 _HOMES = {
+    "errors": (
+        "ConfigWarning",
+        "CorruptionError",
+        "CorruptionWarning",
+        "FileChangedError",
+        "Finding",
+        "FunctionWarning",
+        "KafkalogError",
+        "LimitExceededError",
+        "Limits",
+        "Loss",
+        "NotKafkaError",
+        "OutputExistsError",
+        "ReadError",
+        "Reason",
+        "SidecarError",
+        "TransactionWarning",
+        "TruncatedTailError",
+        "UnsafePathError",
+        "UnsupportedError",
+        "UnwritableError",
+        "WriteError",
+    ),
     "format": ("Codec", "ControlRecordType", "TimestampType", "TopicPartition"),
     "indexes.index_files": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "indexes.measures": ("IndexMeasures",),
@@ -294,7 +317,7 @@ _OTHER_NAMES = {
     "to_polars": "read_polars",
     "to_table": "read_table",
     "to_numpy": "read_numpy",
-    "read": "read_table",
+    "read": "read_table, or cat",
     "read_arrow": "read_table",
     "read_parquet": "export",
     "to_parquet": "export",
@@ -304,6 +327,19 @@ _OTHER_NAMES = {
     "tail": "scan(path).tail(n)",
     "list": "ls",
     "topics": "open_log_dir(path).topics",
+    "list_topics": "open_log_dir(path).topics",
+    "Topic": "open_log_dir(path)[topic]",
+    "Log": "open",
+    "Writer": "PartitionWriter",
+    "LogWriter": "PartitionWriter",
+    "info": "ls",
+    "describe": "ls",
+    "stats": "ls, or index_stats",
+    "repair": "recover, or salvage",
+    "offsets": "groups",
+    "consumer_groups": "groups",
+    "consumer_offsets": "groups",
+    "decode": "read_table(path, decode=...)",
     "partitions": "ls",
     "check": "verify",
     "rebuild_indexes": "reindex",
@@ -317,6 +353,13 @@ _OTHER_NAMES = {
     "latest": "read_table(path, latest='key')",
     "compact": "read_table(path, latest='key')",
     "index_statistics": "index_stats",
+    "consume": "cat",
+    "Consumer": "cat",
+    "KafkaConsumer": "cat",
+    "follow": "cat(path, start_offset=...), called again from the offset after the last one",
+    "watch": "cat(path, start_offset=...), called again from the offset after the last one",
+    "read_log": "read_table",
+    "sql": "dataset(path), for DuckDB, Polars and DataFusion",
 }
 _PUBLIC_MODULES = ("errors", "format", "functions", "spark")
 

@@ -160,6 +160,7 @@ class KafkalogError(Exception):
         return f"{type(self).__name__}({str(self)!r})"
 
     def __reduce__(self) -> Any:
+        # exceptions pickle their arguments alone; Spark and process pools send errors with all fields
         return partial(type(self), **self.as_dict()), ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -225,6 +226,17 @@ class WriteError(KafkalogError, OSError):
 class OutputExistsError(KafkalogError, FileExistsError):
     """The output already exists, and `overwrite` was not given."""
 
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the error about an output that is there."""
+        error = cls(Reason.OUTPUT_EXISTS, "it is there already", path=path)
+        error.advise("remove it, or name another output")
+        return error
+
+    def advise(self, what: str) -> None:
+        """Say what to do about it, in place of what was said before."""
+        self.__notes__ = [what]
+
 
 class UnsafePathError(KafkalogError, ValueError):
     """Output would do harm at this path: among the files of a log dir, over its input, or over another kind of file."""
@@ -251,7 +263,7 @@ class UnwritableError(KafkalogError, ValueError):
 
 
 class UnknownNameError(ValueError):
-    """An option names something, such as a topic, that there is not."""
+    """An option names something that does not exist, such as a topic."""
 
 
 class CorruptionWarning(UserWarning):
@@ -272,36 +284,24 @@ class TransactionWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One issue found in a file: where, why, how many records, and whether it is damage or only information.
-
-    Attributes
-    ----------
-    reason : Reason
-    detail : str
-    path : str or None
-    position, length : int or None
-        Byte range in the file.
-    base_offset, last_offset : int or None
-        Offsets affected, as far as known.
-    damage : bool
-        False for what is normal, such as a partial batch at the end of the last segment.
-    n_records : int or None
-        Records lost there; 0 if a reader returns them nevertheless, None if unknown.
-    certainty : {"exact", "header", "at_most"} or None
-        Where `n_records` comes from. "exact": the header of a batch that is intact, or that its neighbours confirm.
-        "header": the header of a damaged batch alone. "at_most": the number of offsets between the neighbours.
-    """
+    """One issue found in a file: where, why, how many records, and whether it is damage or only information."""
 
     reason: Reason
     detail: str = ""
     path: str | None = None
     position: int | None = None
     length: int | None = None
+    """Bytes from `position` on in the file."""
     base_offset: int | None = None
     last_offset: int | None = None
+    """The offsets affected, as far as known."""
     damage: bool = True
+    """False for what is normal, such as a partial batch at the end of the last segment."""
     n_records: int | None = None
+    """Records lost there; 0 if a reader returns them nevertheless, None if unknown."""
     certainty: Certainty | None = None
+    """Where `n_records` comes from. "exact": the header of a batch that is intact, or that its neighbours confirm.
+    "header": the header of a damaged batch alone. "at_most": the number of offsets between the neighbours."""
 
     def __str__(self) -> str:
         return _described(self)
@@ -315,43 +315,31 @@ class Finding:
 class Limits:
     """How much memory a file may make its reader allocate; a file that needs more raises `LimitExceededError`.
 
-    Attributes
-    ----------
-    max_batch_bytes : int
-        Largest batch in the file. The default is a broker's `socket.request.max.bytes`.
-    max_decompressed_bytes : int
-        Largest decompressed batch.
-    max_records_per_batch : int
-        Each record takes up to 80 bytes in columns. Compressed, a thousand of them can take less than a byte.
-    max_headers_per_record : int
-    max_headers_per_batch : int
-        Each header takes about 50 bytes in columns, however short it is.
-    max_segment_bytes : int
-        Kafka cannot read a segment of 2 GiB or more.
-    max_open_transactions : int
-        Transactions of one partition that are open at the same time.
-    max_findings : int
-        Findings kept in memory; further ones are only counted.
-    max_directories : int
-        Directories that an export by date creates; with arbitrary timestamps, each record may need its own.
-
     Notes
     -----
     Each thread decodes one batch at a time. For each such batch, reading, verifying and converting need at most
     `max_batch_bytes`, twice `max_decompressed_bytes`, and 80 bytes per record for up to `max_records_per_batch`
     records; in addition 64 MiB. Exporting and dumping need five times `max_decompressed_bytes`, and 120 bytes per
-    record: text of base64 is a third longer, and is made of a value and put into a line.
+    record: base64 text is a third longer, and is made twice: of a value, and as part of a line.
     """
 
     max_batch_bytes: int = 100 * 2**20
+    """Largest batch in the file. The default is a broker's `socket.request.max.bytes`."""
     max_decompressed_bytes: int = 256 * 2**20
+    """Largest decompressed batch."""
     max_records_per_batch: int = 2_000_000
+    """Each record takes up to 80 bytes in columns. Compressed, a thousand of them can take less than a byte."""
     max_headers_per_record: int = 65_536
     max_headers_per_batch: int = 1_000_000
+    """Each header takes about 50 bytes in columns, however short it is."""
     max_segment_bytes: int = 2**31 - 1
+    """Kafka cannot read a segment of 2 GiB or more."""
     max_open_transactions: int = 100_000
+    """Transactions of one partition that are open at the same time."""
     max_findings: int = 10_000
+    """Findings kept in memory; further ones are only counted."""
     max_directories: int = 100_000
+    """Directories that an export by date creates; with arbitrary timestamps, each record may need its own."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -368,34 +356,26 @@ DEFAULT_LIMITS: Final = Limits()
 
 @dataclass(slots=True)
 class Loss:
-    """Records lost from a partition: the sum over its findings.
-
-    Attributes
-    ----------
-    n_findings : int
-        Findings about damaged or missing batches.
-    n_records : int
-        Records lost, as far as known.
-    certainty : {"exact", "header", "at_most"} or None
-        The least certain of the numbers that were added; see `Finding`.
-    n_unknown : int
-        Findings for which the number of lost records is unknown.
-    first_offset, last_offset : int or None
-        Range of offsets that includes all losses, as far as known.
-    """
+    """Records lost from a partition: the sum over its findings."""
 
     n_findings: int = 0
+    """Findings about damaged or missing batches."""
     n_records: int = 0
+    """Records lost, as far as known."""
     certainty: Certainty | None = None
+    """The least certain of the numbers that were added; see `Finding`."""
     n_unknown: int = 0
+    """Findings for which the number of lost records is unknown."""
     first_offset: int | None = None
     last_offset: int | None = None
+    """Range of offsets that includes all losses, as far as known."""
 
     def add(self, finding: Finding) -> None:
         """Add a finding to the sums."""
         self.n_findings += 1
         self.n_records += finding.n_records or 0
         self.n_unknown += finding.n_records is None
+        # a sum is only as certain as its least certain part
         self.certainty = max(self.certainty, finding.certainty, key=_CERTAINTIES.index)
         known = (self.first_offset, self.last_offset, finding.base_offset, finding.last_offset)
         offsets = [offset for offset in known if offset is not None]
@@ -421,6 +401,7 @@ def add_loss(losses: dict[str, Loss], finding: Finding) -> None:
     """Add a finding to the losses of its partition directory, if records may be lost."""
     if not finding.damage or finding.path is None:
         return
+    # `.log` anywhere in the name: that of a `.log.swap`, too
     is_log = ".log" in os.path.basename(finding.path)
     if is_log or finding.n_records is not None:
         directory = os.path.dirname(finding.path) if is_log else finding.path
@@ -441,6 +422,7 @@ class Findings:
         """Keep a finding, or only count it once the limit is reached."""
         self.n_damage += finding.damage
         add_loss(self.losses, finding)
+        # a file may be damaged in millions of places: what is kept must not grow with it
         if len(self.rows) < self.limit:
             self.rows.append(finding)
         else:
@@ -449,6 +431,7 @@ class Findings:
 
 def warn(message: object, category: type[Warning]) -> None:
     """Issue a warning that points at the caller's line, the first one outside this package and PyArrow."""
+    # a warning that points into this package would be shown once for all places that cause it
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
@@ -464,7 +447,7 @@ _DETAILS: Final = {
     "SIZE_TOO_SMALL": "the size field is smaller than any batch of this magic",
     "BAD_MAGIC": "the magic byte is not 0, 1 or 2",
     "HEADER_INCONSISTENT": "the last offset lies before the base offset",
-    "OFFSET_ORDER": "the offset does not lie after that of the batch before",
+    "OFFSET_ORDER": "the offset is not above that of the batch before",
     "CRC_MISMATCH": "the checksum in the batch is not that of its bytes",
     "RECORD_COUNT": "the record count is negative or larger than the batch can hold",
     "RECORD_LENGTH": "a record's length does not fit its content or the batch",

@@ -210,8 +210,10 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
     PartitionDirectory or None
     """
     kind = None
+    # the suffix begins at the last dot: names of topics may contain dots
     if suffixed := _SUFFIXED.fullmatch(name):
         name, kind = suffixed["name"], suffixed["kind"]
+    # the number comes after the last dash: names of topics may contain dashes
     topic, dash, number = name.rpartition("-")
     if not dash or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
         return None
@@ -226,6 +228,7 @@ def parse_base_offset(file_name: str) -> int | None:
     Any Unicode decimal digits are accepted: old brokers wrote those of their JVM's default locale.
     """
     digits = file_name.partition(".")[0]
+    # more digits than an int64 has cannot be an offset, and would be slow to parse
     if not digits.isdecimal() or len(digits) > 20:
         return None
     offset = int(digits)
@@ -263,6 +266,7 @@ def sidecar_name(log_name: str, suffix: str) -> str:
 
 def milliseconds(moment: datetime) -> int:
     """Convert an aware datetime to milliseconds since 1970 (UTC), rounded up to a whole millisecond."""
+    # rounded up, by a floor division of the negative: no time may count as one before it
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 

@@ -219,6 +219,7 @@ def parse_float(data: Bytes, at: int = 0) -> float:
             seen_point = True
         elif 48 <= byte <= 57:
             n_digits += 1
+            # more digits than a float holds are counted, not collected
             if digits < 100000000000000000:
                 digits = digits * 10 + (np.int64(byte) - 48)
                 if seen_point:
@@ -237,11 +238,13 @@ def parse_float(data: Bytes, at: int = 0) -> float:
             start += 1
         exponent = 0
         while start < data.size and 48 <= data[start] <= 57:
+            # an exponent of many digits must not overflow; beyond 308 the result is 0 or infinity anyway
             exponent = min(exponent * 10 + (int(data[start]) - 48), 10000)
             start += 1
         power += sign * exponent
     value = float(digits)
     if power < 0:
+        # in two steps: 10**320 is no float, but a long number times 10**-320 is one
         low = max(power, -308)
         value = value / float(_POWERS[-low]) / float(_POWERS[min(low - power, 308)])
     elif power > 0 and value > 0:

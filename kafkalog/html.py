@@ -21,6 +21,7 @@ _FINDING: Final = ("reason", "path", "position", "base_offset", "last_offset", "
 def escape(value: object) -> str:
     """Return a value as text that is safe in HTML; characters that cannot be seen are written as escapes."""
     text = str(value)
+    # notebooks show reports unasked: a long value must not fill the page
     if len(text) > _MOST_CHARACTERS:
         text = text[:_MOST_CHARACTERS] + "..."
     shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -86,6 +87,7 @@ def _objects(title: str, rows: Sequence[Any]) -> str:
     names += [name for name, value in vars(kind).items() if isinstance(value, property)]
     shown = rows[:MOST_ROWS]
     columns = {name: [_brief(getattr(row, name)) for row in shown] for name in names}
+    # a column that is empty for all rows only takes room; False is a value
     kept = {name: values for name, values in columns.items() if any(value or value is False for value in values)}
     return table(title, [*kept], zip(*kept.values(), strict=True), n_rows=len(rows))
 

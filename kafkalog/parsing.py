@@ -1,6 +1,6 @@
-"""What users write in options, in Python, in commands and on Spark alike: numbers, words, topic patterns, times.
+"""Parses what users write in options of Python, commands and Spark: numbers, words, topic patterns, times.
 
-It knows no log and no column; the callers say which names there are.
+Nothing here knows a log or its columns: callers pass the valid names.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ def near(word: str, words: Iterable[str]) -> str | None:
     """The most similar of some words; None if none is similar enough."""
     import difflib
 
+    # upper case is a common slip, so it does not count against a word
     by_case = {one.lower(): one for one in words}
     found = difflib.get_close_matches(word.lower(), by_case, 1)
     return by_case[found[0]] if found else None
 
 
 def hint(word: str, words: Iterable[object]) -> str:
-    """The end of a message about an unknown word: the nearest right one, or else those that there are.
+    """The end of a message about an unknown word: the most similar valid one, or else all valid ones.
 
     Examples
     --------
@@ -55,7 +56,7 @@ def hint(word: str, words: Iterable[object]) -> str:
 
 
 def some(words: Sequence[object]) -> str:
-    """The first of some words, as text; ``none`` if there are none.
+    """The first few words, as text; ``none`` if there are none.
 
     Examples
     --------
@@ -96,6 +97,7 @@ def parse_time(name: str, value: object, now_ms: int | None = None) -> int | dat
     if isinstance(value, str):
         return _parse_text(name, value.strip(), now_ms)
     try:
+        # True is an int in Python, but no time
         if isinstance(value, bool):
             raise TypeError
         return operator.index(value)  # type: ignore[arg-type]
@@ -127,6 +129,7 @@ def _parse_text(name: str, text: str, now_ms: int | None) -> int | datetime:
             f"{name}: milliseconds, a time such as 2026-11-21T08:00:00Z, or one before now such as -1h is expected, not"
             f" {text!r}"
         ) from None
+    # a date alone means midnight, and takes a zone only after a time
     whole = text if len(text) > 10 else f"{text}T00:00"
     return _with_zone(moment, f"{name}: which zone? add Z for UTC or an offset: {whole}Z or {whole}+02:00")
 
@@ -173,6 +176,7 @@ class TopicPatterns:
         if any(fnmatchcase(topic, pattern) for pattern in self.excluded):
             return False
         found = [pattern for pattern in self.included if fnmatchcase(topic, pattern)]
+        # as consumers, whose patterns leave internal topics out (exclude.internal.topics); `_*` can only mean them
         if topic in INTERNAL_TOPICS and not self._internal:
             return any(pattern.startswith("_") for pattern in found)
         return self._all or bool(found)

@@ -30,6 +30,8 @@ Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 _OTHER_NAMES: Final = {
     "start_offset": "log_start_offset",
     "end_offset": "log_end_offset",
+    "first_offset": "log_start_offset",
+    "last_offset": "log_end_offset",
     "earliest_offset": "log_start_offset",
     "latest_offset": "log_end_offset",
     "beginning_offset": "log_start_offset",
@@ -43,6 +45,19 @@ _OTHER_NAMES: Final = {
     "read_pandas": "to_pandas()",
     "to_arrow": "to_table()",
     "to_df": "to_pandas()",
+    "to_parquet": "kafkalog.export(...)",
+    "batches": "segments[0].batches, or kafkalog.batches(...)",
+    "seek": "scan(start_offset=...)",
+    "offsets": "log_start_offset, log_end_offset",
+    "dataset": "scan().to_dataset()",
+    "to_dataset": "scan().to_dataset()",
+    "to_reader": "scan().to_reader()",
+    "to_batches": "scan().to_batches()",
+    "follow": "cat(start_offset=...), called again from the offset after the last one",
+    "get": "scan(filters=...)",
+    "find": "scan(filters=...)",
+    "filter": "scan(filters=...)",
+    "offsets_for_times": "lookup(timestamp=...)",
     "partitions": "topics, values()",
     "partition": "log_dir[topic, number]",
     "topic": "topic_partition",
@@ -57,6 +72,7 @@ _OTHER_NAMES: Final = {
 def no_attribute(of: object, name: str, other_names: Mapping[str, str]) -> Any:
     """Raise AttributeError from ``__getattr__``, with the right name where it is known."""
     meant = other_names.get(name)
+    # a property that raised AttributeError by itself also leads here: its own error is the right one
     if meant is None or hasattr(type(of), name):
         return object.__getattribute__(of, name)  # raises what it raised before
     kind = type(of).__name__
@@ -119,6 +135,7 @@ class ReadMethods:
 
     def scan(self, **options: Unpack[ScanOptions]) -> kafkalog.Scan:
         """See `kafkalog.scan`."""
+        # imported when called: this package is below those that it hands over to
         import kafkalog
 
         return kafkalog.scan(self, **options)  # type: ignore[arg-type]
@@ -150,6 +167,13 @@ class ReadMethods:
     def count_rows(self, **options: Unpack[ScanOptions]) -> int:
         """The number of records; see `kafkalog.scan` for the options."""
         return self.scan(**options).count_rows()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the records: see `kafkalog.cat`."""
+        return self.cat()
 
     def cat(self, **options: Any) -> Iterator[kafkalog.Record]:
         """See `kafkalog.cat`."""
@@ -192,3 +216,17 @@ class ReadMethods:
         def __getattr__(self, name: str) -> Any:
             """Raise AttributeError, with the right name where it is known."""
             return no_attribute(self, name, _OTHER_NAMES)
+
+        def __bool__(self) -> bool:
+            """True, without a count of records."""
+            return True
+
+        def __len__(self) -> int:
+            """Raise: a count is a pass over the files."""
+            raise TypeError(f"a {type(self).__name__} has no len(): count_rows() reads and counts its records")
+
+        def __getitem__(self, at: object) -> Any:
+            """Raise: records are found by offset, of which some may be missing."""
+            raise TypeError(
+                f"a {type(self).__name__} has no [...]: scan(start_offset=..., end_offset=...) reads offsets"
+            )

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import THOROUGH
+from effort import THOROUGH, n_counted
 from golden_sets import session_root
 from hypothesis import HealthCheck, settings
-from needs import not_tested
+from needs import not_tested, skip_without_package
 
 settings.register_profile(
     "kafkalog",
-    max_examples=100 if THOROUGH else 20,
+    max_examples=100 if THOROUGH else 10,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -37,25 +37,33 @@ _SHARING = {"conformance": re.compile("history: History|client: Client"), "spark
 """Folders whose files share a broker or a Spark, and so the process that they are tested in: those with this text."""
 _LONGEST = (
     "scanning/test_user_functions.py",
-    "operations/test_export.py",
-    "scanning/test_scan.py",
+    "operations/exporting/test_export.py",
+    "cli/test_app.py",
+    "robustness/test_memory_bound.py",
     "repair/recovering/test_recover.py",
     "repair/salvaging/test_salvage.py",
     "log/test_list_offsets.py",
     "scanning/test_planning.py",
-    "cli/test_app.py",
     "operations/verifying/test_verify.py",
     "robustness/test_fuzz_records.py",
+    "records/test_fill.py",
+    "indexes/test_time_hints.py",
     "scanning/conditions/test_filters.py",
     "state/test_read_committed.py",
     "tests/test_package.py",
     "tests/test_functions.py",
     "tests/test_docs.py",
+    "writing/test_partition_staging.py",
+    "writing/test_routing.py",
+    "writing/test_job_commit.py",
 )
 """Files that are begun before the others, so that the processes end together; a name that is none does no harm."""
 _OF_KERNELS = ("kernels", "records", "robustness")
 """Folders whose tests run mostly in kernels."""
-_WITH_MORE_INPUTS = re.compile(r"^(from|import) (effort|fuzzing|hypothesis|strategies)\b", re.MULTILINE)
+_INPUTS = "inputs of fuzzers"
+_WITH_MORE_INPUTS = re.compile(
+    r"^(from|import) (conformance\.history|effort|fuzzing|hypothesis|strategies)\b", re.MULTILINE
+)
 _ON_DISK = ("storage", "writing")
 """Folders whose tests are more thorough when `fsync` is real."""
 
@@ -75,9 +83,19 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of kernels, and begin with those that share a broker or a Spark, then with long files."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --soak."""
+    parser.addoption("--soak", action="store_true", help="run the tests that take hours, if -m does not rule them out")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of kernels, and begin with those that share a broker or a Spark, then with long files.
+
+    Soaks are skipped unless --soak asks for them: an -m of the command line replaces the default one.
+    """
     for item in items:
+        if item.get_closest_marker("soak") and not config.getoption("--soak"):
+            item.add_marker(pytest.mark.skip(reason="takes hours; --soak runs it"))
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
         if _takes_more(item.path):
@@ -87,7 +105,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @functools.cache
 def _takes_more(path: Path) -> bool:
-    """Whether KAFKALOG_THOROUGH makes a difference to the tests of a file."""
+    """Whether KAFKALOG_THOROUGH, or the whole history of a broker, makes a difference to the tests of a file."""
     return path.parent.name in _ON_DISK or _WITH_MORE_INPUTS.search(path.read_text()) is not None
 
 
@@ -120,10 +138,43 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Note how many inputs a fuzzer takes."""
+    before = n_counted()
+    result = yield
+    if n_counted() > before:
+        item.user_properties.append((_INPUTS, n_counted() - before))
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip files that import what is not installed."""
+    report = yield
+    if report.failed:
+        call: Any = vars(report)["call"]
+        skip_without_package(report, call.excinfo.value.__cause__)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skip tests that import what is not installed."""
+    report = yield
+    if report.failed and call.excinfo:
+        skip_without_package(report, call.excinfo.value)
+    return report
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Say last, and loudly, what was not tested for want of Java or jars."""
+    """Say last, and loudly, what was not tested for want of Java, jars or packages; and count inputs."""
     yield
+    passed = terminalreporter.stats.get("passed", [])
+    n = sum(value for one in passed for name, value in one.user_properties if name == _INPUTS and one.when == "call")
+    if n:
+        terminalreporter.write_line(f"{n:,} {_INPUTS}")
     for line in not_tested(terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_line(line, red=True, bold=True)
 

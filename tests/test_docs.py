@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from needs import Examples
 
 import kafkalog
 import kafkalog.spark
@@ -55,7 +56,7 @@ WITH_EXAMPLES = [page for page in PAGES if {block.language for block in blocks(p
 
 def run_session(text: str, names: dict[str, Any], where: str, line: int) -> None:
     test = doctest.DocTestParser().get_doctest(text, names, where, where, line)
-    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    runner = Examples(optionflags=FLAGS)
     report: list[str] = []
     runner.run(test, out=report.append, clear_globs=False)
     names.update(test.globs)
@@ -179,6 +180,11 @@ def test_the_picture_and_the_readme_have_the_figures_of_the_last_results(monkeyp
     assert f"aiokafka decodes at 1/{slow:.1f} to 1/{fast:.1f} of the speed" in readme
     slow, fast = ends("read: the best of Java")
     assert f"Against Java's own readers it is {slow:.2f} to {fast:.1f} times as fast" in readme
+    java = {column: float(cell.split()[0]) for column, cell in ratios["read: the best of Java"].items()}
+    b, c, m, v1 = (f"({java[column]:.2f})" for column in ("B", "C", "M", "V1"))
+    slower = f"200 bytes {b}, 1 KiB {c} and mixed sizes {m} and for v1 messages {v1}"
+    assert f"slower for uncompressed values of {slower}" in readme
+    assert {column for column, ratio in java.items() if ratio < 1} == {"B", "C", "M", "V1"}
     slow, fast = ends("views in memory: krabka")
     assert f"against a Rust reader in memory {slow:.2f} to {fast:.1f} times" in readme
     missed = sum("miss" in cell for row in ratios.values() for cell in row.values())

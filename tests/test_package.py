@@ -13,12 +13,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import types
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import Examples
 
 import kafkalog
 
@@ -93,11 +93,22 @@ def test_the_public_names_are_listed_once_and_in_full() -> None:
 
 
 def test_importing_kafkalog_loads_neither_numpy_nor_arrow() -> None:
-    heavy = ("numpy", "pyarrow", "pandas", "tqdm", "kafkalog.format", "kafkalog.storage.source")
+    heavy = ("numpy", "pyarrow", "pandas", "tqdm", "dataclasses", "kafkalog.format", "kafkalog.storage.source")
     assert loaded_after("import kafkalog", *heavy) == []
     assert loaded_after("import kafkalog.cli", "pyarrow", "pandas", "tqdm") == []
     # the probe itself can tell
     assert loaded_after("import kafkalog; kafkalog.scan", "numpy", "pyarrow", "pandas") == ["numpy", "pyarrow"]
+
+
+def test_reading_does_not_load_numpys_masked_arrays() -> None:
+    log_dir = str(ROOT / "tests" / "golden" / "log_dir" / "p-multi-0")
+    reading = f"import kafkalog; kafkalog.read_numpy({log_dir!r}); list(kafkalog.scan({log_dir!r}).to_reader())"
+    assert loaded_after(reading, "numpy.ma") == []
+    listing = f"from kafkalog.cli import main; main(['ls', '--json', '-q', {log_dir!r}])"
+    assert (
+        loaded_after(f"import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()): {listing}", "numpy.ma")
+        == []
+    )
 
 
 def test_no_module_takes_the_place_of_a_public_name() -> None:
@@ -106,9 +117,12 @@ def test_no_module_takes_the_place_of_a_public_name() -> None:
     for name in kafkalog.__all__:
         assert not inspect.ismodule(getattr(kafkalog, name)), name
     assert inspect.isfunction(kafkalog.scan)
+
+
+@pytest.mark.parametrize("name", ["kafkalog.scan", pytest.param("kafkalog.open", marks=pytest.mark.slow)])
+def test_nor_where_all_modules_were_imported_first(name: str) -> None:
     program = "import importlib\nfor name in {}: importlib.import_module(name)\nimport kafkalog\nassert callable({})"
-    for name in ("kafkalog.scan", "kafkalog.open"):
-        subprocess.run([sys.executable, "-c", program.format(MODULES, name)], check=True)
+    subprocess.run([sys.executable, "-c", program.format(MODULES, name)], check=True)
 
 
 @pytest.mark.parametrize("name", ["kafkalog", *MODULES])
@@ -117,7 +131,7 @@ def test_the_examples_in_docstrings_are_true(name: str, monkeypatch: pytest.Monk
     module = importlib.import_module(name)
     names = {**vars(module), "kafkalog": kafkalog, "np": np}
     tests = doctest.DocTestFinder(exclude_empty=True).find(module, name, extraglobs=names)
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner = Examples(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     report: list[str] = []
     for test in tests:
         runner.run(test, out=report.append)
@@ -129,10 +143,6 @@ def test_all_packages_are_installed_and_sparks_entry_beside_them(monkeypatch: py
     setuptools = pytest.importorskip("setuptools")
     told: dict[str, list[str]] = {}
     monkeypatch.setattr(setuptools, "setup", told.update)
-    stub = types.ModuleType("Cython.Build")
-    stub.cythonize = lambda extensions, **options: extensions  # type: ignore[attr-defined]
-    for name in ("Cython", "Cython.Build"):
-        monkeypatch.setitem(sys.modules, name, stub)
     monkeypatch.chdir(ROOT)
     runpy.run_path("setup.py")
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "kafkalog").rglob("__init__.py")}
@@ -154,8 +164,27 @@ def test_a_source_folder_without_kernels_says_what_to_do(tmp_path: Path) -> None
     assert f"`pip install -e .` in {tmp_path}," in last
 
 
+def test_building_without_a_compiler_says_what_is_missing_before_anything_is_translated() -> None:
+    pytest.importorskip("setuptools")
+    environment = {**os.environ, "CC": "no-such-compiler -O2"}
+    command = [sys.executable, "setup.py", "-q", "build_ext"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "kafkalog needs a C compiler: there is no 'no-such-compiler' on the path." in done.stderr
+
+
 def test_the_license_is_named_and_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["license"] == "Apache-2.0"
     (name,) = project["license-files"]
     assert "Version 2.0, January 2004" in (ROOT / name).read_text()
+
+
+def test_tests_that_take_hours_run_only_when_asked_for() -> None:
+    one = "tests/log/searching/test_resume.py"
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "soak", "-p", "no:cacheprovider", one]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "takes hours; --soak runs it" in done.stdout
+    assert "1 skipped" in done.stdout
+    assert done.returncode == 0

@@ -30,10 +30,14 @@ def records_of(path: str) -> Slices:
     """The records of a segment, some MiB at a time as a writer has them, and the boundaries of their batches."""
     slices: Slices = []
     for window in walk(open_source(path, memory_map=False)):
-        columns = decode(window, COLUMNS).columns
-        if columns is None:
-            raise ValueError(f"no records in {path}")
-        slices.append((columns, np.concatenate(([0], np.cumsum(window.batches.records_count, dtype=np.int64)))))
+        first = 0
+        while first < len(window.batches):
+            decoded = decode(window, COLUMNS, first=first)
+            if decoded.columns is None:
+                raise ValueError(f"no records in {path}")
+            counts = window.batches.records_count[first : first + decoded.n_batches]
+            slices.append((decoded.columns, np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))))
+            first += decoded.n_batches
     return slices
 
 

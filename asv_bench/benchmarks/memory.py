@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import tempfile
 from pathlib import Path
 
 import shapes
+
+import kafkalog
 
 from .common import Segments, make_segments
 
@@ -43,7 +46,7 @@ kafkalog.reindex(
 class StreamingMemory:
     """MiB that streaming adds to the import; the bound is 32 and the largest batch a thread."""
 
-    params = (["B", "C", "B-zstd"], [1, 2], [False, True])
+    params = (["A", "B", "C", "M", "B-zstd"], [1, 2], [False, True])
     param_names = ("segment", "threads", "memory_map")
     timeout = 120.0
 
@@ -57,6 +60,30 @@ class StreamingMemory:
         return streaming - peak_mib("")
 
     track_streaming_mib.unit = "MiB"
+
+
+class WholeMemory:
+    """MiB that a whole result takes at its peak beside its own; the bound is 64."""
+
+    params = (["A", "B", "C", "B-zstd"], ["numpy", "table"])
+    param_names = ("segment", "result")
+    timeout = 120.0
+
+    def setup_cache(self) -> Segments:
+        return make_segments(self.params[0])
+
+    setup_cache.timeout = 600
+
+    def track_beside_the_result_mib(self, segments: Segments, name: str, result: str) -> float:
+        path = str(segments[name].path)
+        size = kafkalog.read_table(path).get_total_buffer_size()
+        if result == "numpy":
+            records = kafkalog.read_numpy(path)
+            # a pickle is as large as what is pickled, except that of a constant column, which takes no memory
+            size = sum(len(pickle.dumps(records[name])) for name in records if name not in ("topic", "partition"))
+        return peak_mib(f"kept = kafkalog.read_{result}(sys.argv[1])", path) - peak_mib("") - size / 2**20
+
+    track_beside_the_result_mib.unit = "MiB"
 
 
 class RepairMemory:

@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, Columns, append_flat, append_null, append_offset, append_text,
-    append_validity, cut, handed_over, read_columns, release,
+    append_validity, decode_values, read_columns, release,
 )
 from kafkalog._kernels.wire cimport OK, Cursor, distance, read_varlong, remaining
 
@@ -55,7 +55,7 @@ KINDS = {"flat": FLAT, "text": TEXT, "list": LIST, "struct": STRUCT, "empty": EM
 FAILURES = {
     TRUNCATED: "the bytes end inside the value",
     OVERLONG: "a variable-length integer is too long",
-    TRAILING: "bytes are left behind the value",
+    TRAILING: "bytes are left after the value",
     BAD_LENGTH: "a length is negative or larger than what is left",
     BAD_BOOL: "a boolean is neither 0 nor 1",
     BAD_INT: "an int has more than 32 bits",
@@ -98,15 +98,32 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    /* whether a little-endian number of 16 bytes has at most so many decimal digits */
-    static int kl_has_digits(const uint8_t *p, int digits) {
-        __int128 value, limit = 1;
-        memcpy(&value, p, 16);
-        for (int i = 0; i < digits; i++) limit *= 10;
-        return value < limit && value > -limit;
+    /* whether a little-endian number of 16 or 32 bytes has at most so many decimal digits */
+    static int kl_has_digits(const uint8_t *p, int width, int digits) {
+        uint64_t value[4], limit[4] = {1, 0, 0, 0};
+        int words = width / 8;
+        memcpy(value, p, (size_t)width);
+        if (p[width - 1] >> 7) { /* the absolute value: all bits the other way round, and 1 more */
+            uint64_t carry = 1;
+            for (int i = 0; i < words; i++) {
+                value[i] = ~value[i] + carry;
+                carry = carry && value[i] == 0;
+            }
+        }
+        for (; digits > 0; digits--) {
+            unsigned __int128 product = 0;
+            for (int i = 0; i < words; i++) {
+                product += (unsigned __int128)limit[i] * 10;
+                limit[i] = (uint64_t)product;
+                product >>= 64;
+            }
+        }
+        for (int i = words - 1; i >= 0; i--)
+            if (value[i] != limit[i]) return value[i] < limit[i];
+        return 0;
     }
     """
-    bint has_digits "kl_has_digits"(const uint8_t* p, int digits) noexcept nogil
+    bint has_digits "kl_has_digits"(const uint8_t* p, int width, int digits) noexcept nogil
 
 cdef extern from "utf8_impl.h":
     bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
@@ -114,6 +131,7 @@ cdef extern from "utf8_impl.h":
 
 cdef inline int read_long(Cursor* cursor, int64_t* value) noexcept nogil:
     cdef uint8_t byte
+    # most numbers take one byte
     if cursor.pointer < cursor.end:
         byte = cursor.pointer[0]
         if byte < 0x80:
@@ -168,8 +186,7 @@ cdef int read_decimal(State* state, Column* column, const uint8_t* source, int64
     memset(to, sign, column.width)
     for i in range(size):
         to[size - 1 - i] = source[i]
-    # 31 bytes always fit the 76 digits of the wide type
-    if (column.width == 16 and not has_digits(to, digits)) or size > 31:
+    if not has_digits(to, column.width, digits):
         return BAD_DECIMAL
     return OK
 
@@ -194,7 +211,9 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
             return status
         if count == 0:
             break
+        # with a negative count comes the block's size, for readers that skip it; here its items say where it ends
         if count < 0:
+            # more items than any value has bytes; also, the least int64 cannot be negated
             if count < -0x7FFFFFFF:
                 return BAD_LENGTH
             count = -count
@@ -203,6 +222,7 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
                 return status
             if size < 0 or size > remaining(cursor):
                 return BAD_LENGTH
+        # an item takes `a` bytes at least: a count beyond that is false, and must not keep the loop busy
         if node.a > 0:
             if count > remaining(cursor) // node.a:
                 return TOO_MANY_ITEMS
@@ -256,6 +276,7 @@ cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexce
         status = read_bytes(cursor, -1, &begin, &number)
         if status != OK:
             return status
+        # also where it is passed over: whether a value decodes must not depend on the columns that are wanted
         if op == STRING_OP and not is_utf8(begin, number):
             return NOT_UTF8
         return OK if column == NULL else grown(append_text(&state.columns, column, begin, number))
@@ -296,6 +317,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
             return BAD_BRANCH
         if number == node.a:
             return OK if column == NULL else grown(append_null(&state.columns, node.column))
+        # every branch has a column: the others get a null, so that all stay as long as the union
         if op == UNION_OP and column != NULL:
             if column.nullable and append_validity(&state.columns, column, 1) != OK:
                 return NO_MEMORY
@@ -353,6 +375,15 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
     return OK
 
 
+cdef int read_whole(void* state, Cursor* value) noexcept nogil:
+    """A value, with nothing behind it."""
+    cdef State* whole = <State*>state
+    cdef int status = read_value(whole, &whole.nodes[0], value, 0)
+    if status == OK and value.pointer < value.end:
+        return TRAILING
+    return status
+
+
 def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_children not None,
            const int32_t[:, ::1] columns not None, const int32_t[::1] column_children not None,
            const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
@@ -380,15 +411,9 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
-    cdef Py_ssize_t i, row
     cdef State state
-    cdef Cursor cursor
-    cdef const uint8_t* origin = NULL
-    cdef int status = OK
     if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != 6 or columns.shape[1] != 5 or not m:
         raise ValueError("a program of another shape")
-    if data.shape[0]:
-        origin = &data[0]
     state.columns.all = NULL
     try:
         read_columns(&state.columns, columns, column_children, room, n)
@@ -396,26 +421,6 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
         state.node_children = &node_children[0] if node_children.shape[0] else NULL
         state.symbol_offsets = &symbol_offsets[0] if symbol_offsets.shape[0] else NULL
         state.symbols = &symbols[0] if symbols.shape[0] else NULL
-        with nogil:
-            for row in range(n):
-                if start[row] >= 0:
-                    if stop[row] < start[row] or stop[row] > data.shape[0]:
-                        status = BAD_LENGTH
-                    else:
-                        cursor.pointer = origin + start[row]
-                        cursor.end = origin + stop[row]
-                        status = read_value(&state, &state.nodes[0], &cursor, 0)
-                        if status == OK and cursor.pointer < cursor.end:
-                            status = TRAILING
-                    if status == OK:
-                        continue
-                    failures[row] = status
-                    cut(&state.columns, 0, row)
-                status = append_null(&state.columns, 0)
-                if status != OK:
-                    break
-        if status != OK:
-            raise MemoryError
-        return [handed_over(&state.columns.all[i]) for i in range(m)]
+        return decode_values(&state.columns, m, 0, read_whole, &state, data, start, stop, BAD_LENGTH, failures)
     finally:
         release(&state.columns, m)

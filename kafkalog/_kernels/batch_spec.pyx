@@ -63,6 +63,7 @@ cdef class Heads:
         put_be16(p + 51, self.producer_epoch[row])
         put_be32(p + 53, <uint32_t>self.base_sequence[row])
         put_be32(p + 57, <uint32_t>self.records_count[row])
+        # last: it covers what was written from byte 21 on, records included
         put_be32(p + 17, crc32c(p + 21, size - 21))
 
 

@@ -3,8 +3,10 @@
  * For speed: short varints are decoded without a branch on their width, and short byte strings are copied in moves of
  * fixed size. Both touch up to KL_PAD bytes more than they need, so records that end less than KL_PAD bytes before the
  * end of readable memory are walked byte by byte, as are records with longer varints. Outputs have KL_PAD bytes more
- * than their room. The machine works at several records at once if each takes few instructions. A batch with anything wrong is left alone, without naming what it is: the exact walk in
- * decode.pyx does that. Every length is compared with what is left before it is used.
+ * than their room. The machine works at several records at once if each takes few instructions.
+ *
+ * A batch with anything wrong is left alone, without naming what it is: the exact walk in decode.pyx does that. Every
+ * length is compared with what is left before it is used.
  */
 #ifndef KAFKALOG_BATCH_WALK_H
 #define KAFKALOG_BATCH_WALK_H
@@ -171,7 +173,8 @@ KL_INLINE void kl_put_padded(kl_binary *column, const int mode, int64_t i, const
 }
 
 /* Headers of one record, from p to end exactly; whether they are good. */
-static int kl_put_headers(const uint8_t *p, const uint8_t *end, int32_t count, const kl_batch *batch, kl_columns *columns) {
+static int kl_put_headers(const uint8_t *p, const uint8_t *end, int32_t count, const kl_batch *batch,
+                          kl_columns *columns) {
     int64_t at = columns->n_headers;
     for (int32_t k = 0; k < count; k++, at++) {
         int32_t size;
@@ -197,14 +200,14 @@ static int kl_put_headers(const uint8_t *p, const uint8_t *end, int32_t count, c
 enum { KL_WRONG = 0, KL_GOOD = 1, KL_HAS_NULLS = 2 };
 
 /* The headers of a record, which are all that is left of it; whether they are good. */
-static int kl_end_record(const kl_batch *batch, kl_columns *columns, const uint8_t *p, const uint8_t *end, int32_t count,
-                         int64_t most) {
+static int kl_end_record(const kl_batch *batch, kl_columns *columns, const uint8_t *p, const uint8_t *end,
+                         int32_t count, int64_t most) {
     if (!p || count < 0 || count > end - p || count > batch->max_headers) return 0;
     if (count == 0) return p == end;
     return count <= most - columns->n_headers && kl_put_headers(p, end, count, batch, columns);
 }
 
-/* Walk the records of a batch. Without `nulls`, what is told of these is not written, and the first one ends the walk. */
+/* Walk the records of a batch. Without `nulls` no validity is written, and the first null ends the walk. */
 KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int mode, const int way, const int nulls) {
     const uint8_t *p = batch->payload, *const end = batch->end, *const origin = batch->origin;
     /* a record that ends here or before may be read 64 bytes beyond its end */

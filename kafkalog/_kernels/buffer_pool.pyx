@@ -1,7 +1,7 @@
-"""Memory that comes back: blocks for windows and columns, kept for the next when the last array on them is gone.
+"""Reuses memory: blocks for windows and columns are kept for the next ones when no array uses them any more.
 
-A fresh page costs more than filling it does, and allocators give large blocks back to the system as soon as they are
-free. Here a bounded number of bytes stays.
+A fresh page costs more than filling it, and allocators give large blocks back to the system as soon as they are free.
+Here a bounded number of bytes is kept.
 """
 
 cimport cython
@@ -81,6 +81,9 @@ cdef cython.pymutex lock
 pool.n = 0
 pool.n_bytes = 0
 
+# in blocks of the pool's sizes that are in use
+cdef int64_t used_bytes = 0
+
 
 cdef int64_t rounded(int64_t size) noexcept:
     """Sizes in steps of an eighth, so that windows of nearly the same content get the same block."""
@@ -104,6 +107,7 @@ cdef class Block:
     """Writable bytes, not initialised. Views keep it alive; when none is left, the memory may serve another block."""
 
     def __cinit__(self, int64_t size):
+        global used_bytes
         cdef int i
         cdef int chosen = -1
         self.pointer = NULL
@@ -128,18 +132,29 @@ cdef class Block:
                 self.pointer = pool.pointer[chosen]
                 self.capacity = pool.size[chosen]
                 remove(chosen)
+                used_bytes += self.capacity
                 return
+            if SMALLEST <= self.capacity <= LARGEST:
+                used_bytes += self.capacity
+                # blocks of other sizes make room: what is kept and what is used together have one bound
+                while pool.n and pool.n_bytes + used_bytes > KEPT_BYTES:
+                    free(pool.pointer[0])
+                    remove(0)
         if posix_memalign(&self.pointer, ALIGNMENT, self.capacity if self.capacity else 1):
             self.pointer = NULL
             raise MemoryError()
 
     def __dealloc__(self):
-        if self.pointer == NULL:
-            return
+        global used_bytes
+        # small blocks are cheap to allocate, and one large block would take the place of all others
         if not SMALLEST <= self.capacity <= LARGEST:
             free(self.pointer)
             return
         with lock:
+            used_bytes -= self.capacity
+            if self.pointer == NULL:
+                return
+            # the oldest go first: they have left the caches
             while pool.n and (pool.n == SLOTS or pool.n_bytes + self.capacity > KEPT_BYTES):
                 free(pool.pointer[0])
                 remove(0)
@@ -159,15 +174,18 @@ cdef class Block:
 cdef class Growing:
     """Writable bytes to which more are added, on Linux without copying those that are there.
 
-    While a view of them exists, they stay where they are: what would move them is a BufferError.
+    While a view of them exists they do not move: a call that would have to move them raises BufferError. If many are
+    `expected`, they are kept in huge pages from the first one on.
     """
 
     cdef void* pointer
     cdef int64_t size
     cdef int64_t capacity
     cdef int n_views
+    cdef bint is_huge
 
-    def __cinit__(self):
+    def __cinit__(self, int64_t expected=0):
+        self.is_huge = expected >= HUGE
         self.pointer = NULL
         self.size = self.capacity = 0
         self.n_views = 0
@@ -180,13 +198,14 @@ cdef class Growing:
         cdef int64_t start = self.size
         cdef int64_t wanted
         if n < 0 or n > (<int64_t>1 << 60) - start:
-            raise ValueError("a negative size, or one beyond all memory")
+            raise ValueError("the size is negative, or larger than any memory")
         if start + n > self.capacity:
             wanted = start + n + start // 2
             if KL_REMAPS:
                 wanted = max(2 * (start + n), RESERVED)
             self.resize(wanted, start + n)
-        if start < HUGE <= start + n:
+        if not self.is_huge and start + n >= HUGE:
+            self.is_huge = True
             advise_huge(self.pointer, self.capacity)
         self.size = start + n
         return start
@@ -202,6 +221,7 @@ cdef class Growing:
         wanted = max((wanted + ALIGNMENT - 1) // ALIGNMENT, 1) * ALIGNMENT
         least = max((least + ALIGNMENT - 1) // ALIGNMENT, 1) * ALIGNMENT
         pointer = resized(self.pointer, self.capacity, wanted)
+        # without overcommit, or near a limit of memory, the reserve is refused: then only what is needed
         if pointer == NULL and least < wanted:
             wanted = least
             pointer = resized(self.pointer, self.capacity, wanted)
@@ -209,7 +229,7 @@ cdef class Growing:
             raise MemoryError()
         self.pointer = pointer
         self.capacity = wanted
-        if self.size >= HUGE:
+        if self.is_huge:
             advise_huge(pointer, wanted)
         return 0
 

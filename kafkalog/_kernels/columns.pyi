@@ -8,9 +8,6 @@ def gather(
     to_offsets: NDArray[np.int64],
     to: NDArray[np.uint8],
 ) -> int: ...
-def join_lines(
-    start: NDArray[np.int64], stop: NDArray[np.int64], data: NDArray[np.uint8], to: NDArray[np.uint8]
-) -> tuple[int, int, bool, bool]: ...
 def make_objects(
     offsets: NDArray[np.int64], data: NDArray[np.uint8], valid: NDArray[np.uint8] | None, to: NDArray[np.object_]
 ) -> int: ...

@@ -14,7 +14,7 @@ LEVELS = ("portable", "pclmul", "vpclmul", "avx512")
 
 
 def use_level(int level):
-    """Take the code for a level of `LEVELS`, or the best below it that the machine can run; its name. For tests."""
+    """Use the code of a level of `LEVELS`, or the best below it that the machine can run; its name. For tests."""
     return LEVELS[kl_crc_setup(level)]
 
 
@@ -89,6 +89,7 @@ def check_crcs(const uint8_t[::1] window not None, int64_t window_start, const i
             if start < 0 or size_in_bytes[row] < 26 or size_in_bytes[row] > window.shape[0] - start:
                 with gil:
                     raise ValueError("a batch lies outside the window")
+            # v2: from the attributes on, so that a broker can set offset and leader epoch without computing it anew
             if magic[row] >= 2:
                 computed = crc32c(&window[start] + 21, size_in_bytes[row] - 21)
             else:

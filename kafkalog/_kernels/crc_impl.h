@@ -3,8 +3,8 @@
  * Portable code works through sixteen bytes a step with tables ("slicing"). On x86-64 what the machine has is looked
  * up once, when the module is imported:
  *   AVX-512      The bytes are folded, 256 a step, by carry-less multiplication ("Fast CRC Computation for Generic
- *                Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken. It reads one
- *                byte after the other, so the machine reads ahead by itself.
+ *                Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken. It reads
+ *                one byte after the other, so the machine reads ahead by itself.
  *   VPCLMULQDQ   CRC-32: folded, 128 a step. CRC-32C: the same beside three streams of the crc32 instruction.
  *   PCLMULQDQ    CRC-32: folded, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
  *                three cycles, throughput one), joined by a multiplication with x^(8n-33) mod P, which advances a CRC
@@ -91,7 +91,8 @@ static kl_folds kl_folds_of(uint32_t poly) {
 
 __attribute__((target("sse4.2,pclmul")))
 static inline __m128i kl_fold_128(__m128i word, __m128i by, __m128i next) {
-    return _mm_xor_si128(next, _mm_xor_si128(_mm_clmulepi64_si128(word, by, 0x00), _mm_clmulepi64_si128(word, by, 0x11)));
+    __m128i low = _mm_clmulepi64_si128(word, by, 0x00), high = _mm_clmulepi64_si128(word, by, 0x11);
+    return _mm_xor_si128(next, _mm_xor_si128(low, high));
 }
 
 /* Fold the first n / 64 * 64 bytes (n >= 64) down to sixteen with the same remainder, the CRC's start included. */
@@ -188,8 +189,8 @@ KL_AVX512 static inline size_t kl_fold_avx512(const uint8_t *p, size_t n, const 
     return (size_t)(p - start);
 }
 
-/* CRC-32 of sixteen folded bytes and n more; at least sixteen lie before p. The last ones are folded, too: the word moves
- * up by as many bytes as there are, and what leaves it is folded into what it is now. */
+/* CRC-32 of sixteen folded bytes and n more; at least sixteen lie before p. The last ones are folded, too: the word
+ * moves up by as many bytes as there are, and what leaves it is folded into what it is now. */
 __attribute__((target("sse4.2,pclmul")))
 static inline uint32_t kl_crc32_rest(__m128i word, const uint8_t *p, size_t n) {
     enum { NONE = 0x80 };
@@ -288,7 +289,8 @@ static uint32_t kl_crc32c_sse42(const uint8_t *p, size_t n) {
 }
 
 /* Multiplier and crc32 instruction are units of their own: a block is a run that is folded and three streams, all four
- * at once, about as many bytes for the one as for the other. Large blocks for large batches, small ones for the rest. */
+ * at once, about as many bytes for the one as for the other. Large blocks for large batches, small ones for the rest.
+ */
 #define KL_BLOCK(steps) (128 * (steps) + 3 * 40 * (steps))
 #define KL_MANY 32
 #define KL_FEW 8
@@ -319,7 +321,8 @@ static inline uint32_t kl_crc32c_block(uint32_t crc, const uint8_t *p, const int
     const kl_folds *folds = &kl_folds_crc32c;
     __m128i narrow = _mm_set_epi64x((long long)folds->by_1024.second, (long long)folds->by_1024.first);
     __m256i by = _mm256_broadcastsi128_si256(narrow);
-    __m256i w = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)crc)));
+    __m256i start = _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)crc));
+    __m256i w = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)p), start);
     __m256i x = _mm256_loadu_si256((const __m256i *)(p + 32));
     __m256i y = _mm256_loadu_si256((const __m256i *)(p + 64));
     __m256i z = _mm256_loadu_si256((const __m256i *)(p + 96));

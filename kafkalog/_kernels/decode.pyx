@@ -155,6 +155,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 if length == 0:
                     status = RECORD_LENGTH
                     break
+                # the attributes of a record: Kafka writes 0, and nothing reads them
                 record.pointer += 1
                 status = read_varlong(&record, &delta64)
                 if status != OK:
@@ -192,6 +193,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
+                # Kafka's bound (DefaultRecord.readFrom): bytes left, although a header takes two
                 if size < 0 or size > remaining(&record):
                     status = HEADER_COUNT
                     break
@@ -202,6 +204,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                     if size > max_headers:
                         status = TOO_MANY_HEADERS
                         break
+                    # of the batch, too: empty headers compress a thousandfold, and each takes about 50 bytes in columns
                     batch_headers += size
                     if batch_headers > max_batch_headers:
                         status = TOO_MANY_HEADERS
@@ -329,6 +332,7 @@ def walk_headers(const uint8_t[::1] data not None, const int32_t[::1] headers_st
         out_offsets[0] = 0
         for i in range(n):
             row = i if rows is None else rows[i]
+            # the spans have passed walk_records, but the arrays were in Python's hands since: each is checked again
             if row < 0 or row >= headers_start.shape[0]:
                 status = VARINT_TRUNCATED
                 break

@@ -175,7 +175,7 @@ cdef inline uint8_t* put_timestamp_type(uint8_t* p, const Batch* batch) noexcept
 
 
 cdef inline uint8_t* put_batch(uint8_t* p, const Batch* batch, bint old) noexcept nogil:
-    """The line of a batch; without its end where Kafka stumbles over a codec or a magic."""
+    """The line of a batch; only its beginning if Kafka's tool fails on the codec or the magic."""
     if batch.magic >= 2:
         p = put_i64(put(p, b"baseOffset: "), batch.base_offset)
         p = put_i64(put(p, b" lastOffset: "), batch.last_offset)
@@ -274,6 +274,7 @@ cdef inline uint8_t* put_decoded(uint8_t* p, int decoder, const uint8_t* data, i
 
 
 cdef inline bint is_short(int decoder, int32_t size) noexcept nogil:
+    # Kafka's decoders of numbers take the first four or eight bytes, and fail on fewer
     return size >= 0 and ((decoder == AS_INTEGER and size < 4) or (decoder == AS_LONG and size < 8))
 
 
@@ -404,6 +405,7 @@ def format_rows(const uint8_t[::1] batches not None, Py_ssize_t n_batches, const
                     outside = True
                     status = HEADER_LENGTH
                     break
+                # a byte that is not UTF-8 is printed as U+FFFD, which takes three
                 need = LINE_ROOM + 3 * <int64_t>record.size
                 if distance(p, end) < need:
                     state[AT_NEEDED] = need

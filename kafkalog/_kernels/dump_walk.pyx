@@ -403,6 +403,7 @@ def walk_batches(const uint8_t[::1] window not None, int64_t window_start, int64
                 break
             p = out.origin + at
             needed = <int64_t>size + ENVELOPE
+            # FileLogInputStream reads a whole v2 header, however small the size field is
             complete = <int8_t>p[16] < 2 or needed >= OVERHEAD
             if not complete:
                 needed = OVERHEAD
@@ -417,6 +418,7 @@ def walk_batches(const uint8_t[::1] window not None, int64_t window_start, int64
                 status = OUTPUT_FULL
                 break
             read_header(p, state[AT_POSITION], &batch)
+            # of a batch that is continued the checksum was compared, and counted, in the call before
             if not complete:
                 batch.is_valid = 0
             elif batch.magic >= 2:

@@ -289,8 +289,10 @@ cdef class Columns:
             if n > distance(p, end):
                 return OUTPUT_FULL
             p = put_varint(p, zigzag64(body_size[i - start]))
+            # the attributes of a record, which Kafka does not use
             p[0] = 0
             p = put_varint(p + 1, zigzag64(wrap_sub(timestamp[i], base_timestamp)))
+            # measure_batches has seen that it fits in 32 bits
             p = put_varint(p, zigzag64(<int32_t>wrap_sub(offset[i], base_offset)))
             p = put_varint(p, zigzag64(key_size))
             if key_size > 0:
@@ -364,6 +366,7 @@ def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_record
             if not in_batch:
                 base_offset = previous
                 base_timestamp = columns.timestamp[i]
+                # attributes and both deltas, which are 0 in the first record: a byte each
                 body = 3 + content
                 size = body + varint_size(zigzag64(body))
                 # the buffer of a batch is as large as its first record may get: a little more than that can fit in

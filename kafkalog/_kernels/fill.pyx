@@ -39,6 +39,7 @@ cdef class Codecs:
         cdef int i
         memset(&self.codecs, 0, sizeof(kl_codecs))
         self.codecs.xxh32 = xxh32
+        # kept, since they may not be unloaded while their functions are in use
         self.libraries = libraries
         for i in range(7):
             address[i] = 0
@@ -106,6 +107,7 @@ cdef class Columns:
             columns.timestamp = &timestamp[0]
         self.take(&columns.key, key, capacity)
         self.take(&columns.value, value, capacity)
+        # the modes are 0, 1 and 2: only one of each gives this sum
         if columns.key.mode + columns.value.mode == KL_COPY + KL_VIEW:
             raise ValueError("keys and values are both copied, or both viewed")
         if headers is not None:
@@ -156,6 +158,7 @@ cdef class Columns:
             return 0
         column.mode = KL_COPY
         self.take_offsets(arrays[0], capacity, &column.offsets, &column.wide_offsets)
+        # views have 32 bits for a position
         if data.shape[0] < KL_PAD or data.shape[0] > 0x7FFFFFFF:
             raise ValueError("no room for the padding, or 2 GiB and more")
         column.bytes = &data[0]
@@ -238,12 +241,14 @@ cdef class Filler:
         batch.readable = readable
         batch.origin = origin
         if codec:
+            # what is copied into columns is needed in the arena only while one batch is walked
             if not self.views:
                 self.used = 0
             size = kl_decompress(&self.codecs.codecs, codec, payload, size, self.room + self.used,
                                  self.arena_room - self.used)
             if size == KL_NO_ROOM:
                 return ARENA_FULL
+            # the exact way decompresses it again, and tells a damaged stream from one that is larger than the limit
             if size < 0 or size > self.max_decompressed:
                 return IN_DOUBT
             batch.payload = self.room + self.used
@@ -273,7 +278,7 @@ cdef class Filler:
     cdef int fill_message(self, const uint8_t* message, int64_t size, const uint8_t* origin, const uint8_t* readable,
                           int magic, int16_t attributes, int64_t offset, int64_t timestamp,
                           int32_t* n_filled) noexcept nogil:
-        """The same of a v0 or v1 message; `n_filled` is the number of its records, of which a compressed one has many.
+        """Fill in a v0 or v1 message like `fill`; `n_filled` is the number of its records: a compressed one has many.
 
         A compressed message must hold messages of its own magic.
         """

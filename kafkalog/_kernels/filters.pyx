@@ -154,6 +154,7 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
         origin = &data[0]
     with nogil:
         for i in range(n):
+            # the bytes of a row may lie anywhere in megabytes: have them on their way before its turn comes
             if i + AHEAD < n:
                 soon = start[i + AHEAD]
                 if 0 <= soon < limit:
@@ -163,6 +164,7 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
             if size[i] > 0 and (start[i] < 0 or size[i] > limit - start[i]):
                 outside = True
                 break
+            # another length decides without a look at the bytes, which may not be in cache
             if operation == EQUAL and size[i] != text.size:
                 mask[i] = 0
             else:
@@ -217,6 +219,7 @@ cdef class TextSet:
         for i in range(n):
             if self.offsets[i] < 0 or self.offsets[i + 1] < self.offsets[i] or self.offsets[i + 1] > n_bytes:
                 raise IndexError("a text lies outside its data")
+        # for pickle: filters go to Spark's workers
         self.given = bytes(texts), bytes(offsets)
         with nogil:
             for place in range(self.n_places):
@@ -250,6 +253,7 @@ cdef bint is_in(TextSet texts, const uint8_t* pointer, int64_t size) noexcept no
     # a bit first: what is in no set is mostly told by it, and the bits stay in cache
     if texts.bits[(h >> 6) & (texts.n_words - 1)] & bit_of(h) == 0:
         return False
+    # other bits of the hash than those above, so that a false hit there is rarely one here, too
     place = (h >> 24) & (texts.n_places - 1)
     for _probe in range(texts.n_places):
         number = texts.table[place]
@@ -340,6 +344,7 @@ def match_header(const uint8_t[::1] data not None, const int32_t[::1] headers_st
                     if read_varint(&cursor, &value_size) != OK or value_size > remaining(&cursor):
                         outside = True
                         break
+                    # names may repeat within a record; one header that matches is enough
                     if key_size == wanted.size and same(key, wanted.pointer, key_size):
                         if any_value or judge(cursor.pointer, value_size, operation, text):
                             found = True

@@ -45,6 +45,7 @@ cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total
         return NEED_MORE
     size = <int32_t>load_be32(p + 8)
     if left <= MAGIC_END:
+        # the caller reads that many bytes next; a size that no batch has must not make it read gigabytes
         if size >= MIN_SIZE_ANY:
             total[0] = <int64_t>size + ENVELOPE
         return NEED_MORE
@@ -116,6 +117,7 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
         first = <int64_t>load_be64(p)
         if version == 2:
             delta = <int32_t>load_be32(p + 23)
+            # a last offset beyond int64 would wrap, and seem to lie before all others
             if delta < 0 or first > INT64_MAX - delta:
                 return HEADER_INCONSISTENT
             last = first + delta
@@ -156,6 +158,7 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
             return OFFSET_ORDER
         previous_offset[0] = last
         position[row] = window_start + at[0]
+        # fits in 32 bits: the batch lies within the window, and a window has less than 2 GiB
         size_in_bytes[row] = <int32_t>needed[0]
         base_offset[row] = first
         last_offset[row] = last
@@ -222,7 +225,11 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
                 int16_t[::1] producer_epoch not None, int32_t[::1] base_sequence not None,
                 int32_t[::1] records_count not None, int16_t[::1] control_type not None):
-    """Read good batches of a file from a batch boundary on; `(n_rows, needed, ending)`.
+    """Read good batches of a file from a batch boundary on.
+
+    Returns ``(n_rows, needed, ending, magics, attribute_bits, largest, next_offset)``. `magics` has bit m set for each
+    magic m that occurs, `attribute_bits` all attribute bits that occur; `largest` is the size of the largest batch.
+    `next_offset` is the offset field behind the last batch; None if its bytes were not read.
 
     Bytes are read into `room`, or are given as `data`, from `start` on; at most `read_bytes` at a time, few enough to
     stay in a core's cache. `room` is used again for the next bytes, unless views of a `filler` point into it: then the
@@ -244,6 +251,9 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     cdef int64_t needed = 0
     cdef int64_t room_start = start
     cdef int64_t total = LARGE
+    cdef int64_t largest = 0
+    cdef int magics = 0
+    cdef int bits = 0
     cdef const uint8_t* p = NULL
     cdef int status = NEED_MORE
     cdef int ending = ALL_DONE
@@ -301,6 +311,7 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 while row < n_rows:
                     total = size_in_bytes[row]
                     p = &window[<Py_ssize_t>(position[row] - room_start)]
+                    # the cheap questions first: a batch that is not wanted costs no checksum
                     if total > max_batch_bytes or base_offset[row] < start_offset or last_offset[row] >= end_offset:
                         good = False
                     elif not check_crc:
@@ -325,12 +336,22 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                                                          &n_filled[row])
                         good = ending == ALL_DONE
                     # rows behind a batch that is not good are dropped with it: a wrong size field may have led to them
-                    if not good:
+                    if good:
+                        magics |= 1 << (magic[row] & 7)
+                        bits |= attributes[row]
+                        if total > largest:
+                            largest = total
+                    else:
                         n_rows = row
                     row += 1
     if not good or status != NEED_MORE or at or filled < window.shape[0]:
         needed = 0
-    return n_rows, needed, ending
+    next_offset = None
+    if n_rows:
+        at = <Py_ssize_t>(position[n_rows - 1] + size_in_bytes[n_rows - 1] - room_start)
+        if at + 8 <= filled:
+            next_offset = <int64_t>load_be64(&window[at])
+    return n_rows, needed, ending, magics, bits, largest, next_offset
 
 
 def find_boundary(int descriptor, int64_t start, int64_t stop, int64_t n_bytes):
@@ -386,6 +407,7 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
         raise ValueError("the window lies outside any file")
     with nogil:
         for row in range(n):
+            # magics come from the caller's table: a shift by more bits than an int has is undefined in C
             magics |= 1 << (magic[row] & 7)
             bits |= attributes[row]
             if position[row] < window_start or size_in_bytes[row] < V2_OVERHEAD:
@@ -393,6 +415,7 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
                 payload_end[row] = 0
                 continue
             start = position[row] - window_start
+            # positions and sizes come from there, too: their sum must not overflow
             if start > INT64_MAX - size_in_bytes[row]:
                 start = INT64_MAX - size_in_bytes[row]
             end = start + size_in_bytes[row]
@@ -400,6 +423,7 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
             payload_start[row] = start
             payload_end[row] = end
             room = (end - start) // MIN_RECORD_BYTES
+            # the sum sizes columns, so a count in a damaged header must not make it larger than the bytes allow
             if records_count[row] > 0:
                 n_records += records_count[row] if records_count[row] < room else room
             n_bytes += end - start

@@ -81,9 +81,11 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
             here = position[row]
             if offset < base_offset or offset - base_offset > INT32_MAX or here < 0 or here > INT32_MAX:
                 break
+            # LogSegment counts bytes since the last entry, and those of a batch after it: the first batch gets no entry
             if first < 0:
                 first = here
                 last_entry = here
+            # of equal timestamps the first batch stays, as in LogSegment.append
             if max_timestamp[row] > largest:
                 largest = max_timestamp[row]
                 largest_offset = offset
@@ -97,6 +99,7 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
                 n_offset += 1
                 last_entry = here
                 last_entry_offset = offset
+                # TimeIndex.maybeAppend leaves out what is not larger than its last entry
                 if largest > last_time:
                     indexed_timestamp[n_time] = largest
                     timestamp_offset[n_time] = <int32_t>(largest_offset - base_offset)

@@ -143,6 +143,7 @@ def walk_message_set(const uint8_t[::1] data not None, Py_ssize_t start, Py_ssiz
                 timestamp_type[n] = -1
             else:
                 timestamp[n] = wrapper_timestamp if appended else <int64_t>load_be64(origin + at + 18)
+                # v0 has no timestamp type, so what is inside a v0 wrapper has none either
                 timestamp_type[n] = -1 if wrapper_magic == 0 else appended
             status = key_and_value(origin, at, at + total, <int8_t>magic, &key_start[n], &key_size[n], &value_start[n],
                                    &value_size[n])
@@ -154,6 +155,7 @@ def walk_message_set(const uint8_t[::1] data not None, Py_ssize_t start, Py_ssiz
             status = LEGACY_EMPTY_WRAPPER
         if status == OK and wrapper_magic >= 1:
             # relative offsets; a wrapper offset of 0 is produce data as librdkafka writes it: the base is 0
+            # the last offset, not the count: compaction leaves holes inside wrappers
             last = offset[n - 1]
             if wrapper_offset == 0:
                 shift = 0

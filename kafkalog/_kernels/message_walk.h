@@ -51,7 +51,8 @@ KL_API int kl_put_message(kl_columns *columns, const uint8_t *message, const uin
     const uint8_t *value = kl_message_value(message, end, magic, &key, &key_size, &value_size);
     if (!value) return 0;
     int padded = readable - end >= KL_PAD;
-    kl_put(&columns->key, columns->key.mode, i, key, key_size, origin, padded, &columns->key.used, &columns->key.n_null);
+    kl_put(&columns->key, columns->key.mode, i, key, key_size, origin, padded, &columns->key.used,
+           &columns->key.n_null);
     kl_put(&columns->value, columns->value.mode, i, value, value_size, origin, padded, &columns->value.used,
            &columns->value.n_null);
     if (columns->offset) columns->offset[i] = offset;
@@ -64,8 +65,8 @@ KL_API int kl_put_message(kl_columns *columns, const uint8_t *message, const uin
     return 1;
 }
 
-/* How many messages, all of one magic and plain, fill these bytes exactly, and the offset of the last one; 0 if there is
- * anything else. */
+/* How many messages, all of one magic and plain, fill these bytes exactly, and the offset of the last one; 0 if there
+ * is anything else. */
 KL_API int64_t kl_count_messages(const uint8_t *p, int64_t size, int magic, int64_t *last_offset) {
     const uint8_t *const end = p + size;
     const int32_t least = (magic ? KL_KEY_V1 : KL_KEY_V0) - 12 + 8;

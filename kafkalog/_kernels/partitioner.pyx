@@ -48,6 +48,7 @@ def hash_keys(const int64_t[::1] offsets not None, const uint8_t[::1] data not N
         while row < n:
             if offsets[row] < 0 or offsets[row + 1] < offsets[row] or offsets[row + 1] > size:
                 break
+            # Java's arrays, and so Kafka's keys, have at most 2^31 - 1 bytes
             if offsets[row + 1] - offsets[row] > INT32_MAX:
                 break
             hashes[row] = <int32_t>murmur2(p + offsets[row], offsets[row + 1] - offsets[row])

@@ -22,7 +22,8 @@ typedef struct {
     size_t (*zstd_frame_size)(const void *from, size_t size);
     void *(*deflate_create)(void);
     void (*deflate_free)(void *context);
-    int (*deflate_gzip)(void *context, const void *from, size_t size, void *to, size_t room, size_t *used, size_t *written);
+    int (*deflate_gzip)(void *context, const void *from, size_t size, void *to, size_t room, size_t *used,
+                        size_t *written);
 } kl_libraries;
 
 typedef struct {
@@ -215,8 +216,8 @@ static int64_t kl_snappy(const uint8_t *p, int64_t size, uint8_t *to, int64_t ro
     return written;
 }
 
-/* Whether no block of a frame says that it holds more than its window allows. Decompressing a frame in one call does not
- * look at that, and Kafka's consumer, which decompresses a stream, refuses such a block. */
+/* Whether no block of a frame says that it holds more than its window allows. Decompressing a frame in one call does
+ * not look at that, and Kafka's consumer, which decompresses a stream, refuses such a block. */
 static int kl_zstd_blocks(const uint8_t *p, int64_t size) {
     enum { MOST = 1 << 17, RLE = 1, RESERVED = 3 };
     static const uint8_t id_sizes[4] = {0, 1, 2, 4}, content_sizes[4] = {0, 2, 4, 8};
@@ -257,7 +258,11 @@ static int64_t kl_zstd(kl_codecs *codecs, const uint8_t *p, int64_t size, uint8_
     enum { TOO_SMALL = 70, LARGEST_ERROR = 120, LARGEST_WINDOW = 27 };
     if (size < 6 || memcmp(p, magic, 4) || !codecs->of.zstd_decompress) return KL_DOUBT;
     /* without a window of its own, a frame needs one as large as its content */
-    if (p[4] & 0x20 ? room > (int64_t)1 << LARGEST_WINDOW : 10 + (p[5] >> 3) + ((p[5] & 7) > 0) > LARGEST_WINDOW) return KL_DOUBT;
+    if (p[4] & 0x20) {
+        if (room > (int64_t)1 << LARGEST_WINDOW) return KL_DOUBT;
+    } else if (10 + (p[5] >> 3) + ((p[5] & 7) > 0) > LARGEST_WINDOW) {
+        return KL_DOUBT;
+    }
     if (codecs->of.zstd_frame_size(p, (size_t)size) != (size_t)size || !kl_zstd_blocks(p, size)) return KL_DOUBT;
     if (!codecs->zstd && !(codecs->zstd = codecs->of.zstd_create())) return KL_DOUBT;
     size_t n = codecs->of.zstd_decompress(codecs->zstd, to, (size_t)room, p, (size_t)size);

@@ -20,7 +20,7 @@ from kafkalog._kernels.protobuf_wire cimport (
 )
 from kafkalog._kernels.value_columns cimport (
     EMPTY, FLAT, LIST, STRUCT, TEXT, Column, append_flat, append_null, append_offset,
-    append_text, append_validity, cut, handed_over, read_columns, release,
+    append_text, append_validity, cut, decode_values, read_columns, release,
 )
 from kafkalog._kernels.wire cimport OK, Cursor, remaining
 
@@ -36,11 +36,11 @@ FAILURES = {
     OVERLONG: "a variable-length integer is too long",
     BAD_TAG: "a field has no number, or a type that does not exist",
     BAD_LENGTH: "a length is larger than what is left",
-    BAD_GROUP: "a group ends that did not begin",
+    BAD_GROUP: "a group ends that has not begun",
     TOO_DEEP: "the value is nested too deeply",
     NOT_UTF8: "a string is not UTF-8",
     BAD_PACKED: "the numbers of a list do not fill its bytes",
-    BAD_TIMESTAMP: "a timestamp is not within the years 1 to 9999, or its nanoseconds are no part of a second",
+    BAD_TIMESTAMP: "a timestamp is not within the years 1 to 9999, or its nanoseconds are not 0 to 999999999",
     TOO_MANY_PARTS: "a message is written in too many parts",
     NO_MEMORY: "the value takes too much memory",
 }
@@ -62,6 +62,7 @@ cdef int append_zero(State* state, const Node* node, int depth) noexcept nogil:
     cdef Column* column = &state.columns.all[node.column]
     cdef Cursor nothing
     cdef uint8_t* to
+    # the default of a closed enum is its first number, which need not be 0
     if node.op == ENUM_OP:
         return append_enum(state, node, state.numbers[node.a + node.b])
     if node.op == STRING_OP or node.op == BYTES_OP:
@@ -166,14 +167,17 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
         if child == NULL or child.number != number:
             status = skip_value(cursor, number, wire, depth)
         elif wire != child.wire:
+            # writers may pack the numbers of a list or not, whatever the schema says: readers take both
             if wire == DELIMITED and child.label == REPEATED and child.op <= FIXED64_OP:
                 status = read_packed(state, child, cursor)
             else:
                 status = skip_value(cursor, number, wire, depth)
+        # a closed enum of proto2: a number that it does not have counts as an unknown field
         elif child.closed and not counts(state, child, cursor[0]):
             status = skip_value(cursor, number, wire, depth)
         else:
             if has_columns and child.label != REPEATED:
+                # of a oneof the last field counts: what an earlier one appended is taken back
                 if child.oneof >= 0:
                     other = state.oneofs[child.oneof]
                     if other >= 0 and other != children[at]:
@@ -181,6 +185,7 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
                             cut(&state.columns, state.nodes[other].column, row)
                         state.seen[other] = 0
                     state.oneofs[child.oneof] = children[at]
+                # a field that comes again: of numbers and texts the last counts, messages are merged
                 if state.seen[children[at]] and child.column >= 0:
                     if child.op >= MESSAGE_OP:
                         state.seen[children[at]] = 2
@@ -256,6 +261,7 @@ cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t
     cdef int32_t found = 0
     cdef int status = OK
     cdef uint8_t* buffer
+    # each level that merges reads its bytes once more: hostile nesting would multiply them
     state.merge_left -= remaining(&whole)
     if state.merge_left < 0:
         return TOO_MANY_PARTS
@@ -289,6 +295,13 @@ cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t
     return status
 
 
+cdef int read_whole(void* state, Cursor* value) noexcept nogil:
+    """A message that takes all bytes."""
+    cdef State* whole = <State*>state
+    whole.merge_left = MERGED_TIMES * remaining(value) + MERGED_AT_LEAST
+    return read_message(whole, &whole.nodes[0], value, 0)
+
+
 def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_children not None,
            const int32_t[:, ::1] columns not None, const int32_t[::1] column_children not None,
            const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
@@ -319,15 +332,9 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
-    cdef Py_ssize_t i, row
     cdef State state
-    cdef Cursor cursor
-    cdef const uint8_t* origin = NULL
-    cdef int status = OK
     if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != NODE_SIZE or columns.shape[1] != 5 or not m:
         raise ValueError("a program of another shape")
-    if data.shape[0]:
-        origin = &data[0]
     state.columns.all = NULL
     state.seen = <uint8_t*>calloc(nodes.shape[0], 1)
     state.oneofs = <int32_t*>calloc(n_oneofs + 1, sizeof(int32_t))
@@ -340,26 +347,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
         state.symbol_offsets = &symbol_offsets[0] if symbol_offsets.shape[0] else NULL
         state.symbols = &symbols[0] if symbols.shape[0] else NULL
         state.numbers = &numbers[0] if numbers.shape[0] else NULL
-        with nogil:
-            for row in range(n):
-                if start[row] >= 0:
-                    if stop[row] < start[row] or stop[row] > data.shape[0]:
-                        status = BAD_LENGTH
-                    else:
-                        cursor.pointer = origin + start[row]
-                        cursor.end = origin + stop[row]
-                        state.merge_left = MERGED_TIMES * remaining(&cursor) + MERGED_AT_LEAST
-                        status = read_message(&state, &state.nodes[0], &cursor, 0)
-                    if status == OK:
-                        continue
-                    failures[row] = status
-                    cut(&state.columns, 0, row)
-                status = append_null(&state.columns, 0)
-                if status != OK:
-                    break
-        if status != OK:
-            raise MemoryError
-        return [handed_over(&state.columns.all[i]) for i in range(m)]
+        return decode_values(&state.columns, m, 0, read_whole, &state, data, start, stop, BAD_LENGTH, failures)
     finally:
         release(&state.columns, m)
         free(state.seen)

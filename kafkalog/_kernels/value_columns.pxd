@@ -5,6 +5,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from kafkalog._kernels.buffer_pool cimport Block
+from kafkalog._kernels.wire cimport OK, Cursor
 
 cdef enum:
     FULL = 1
@@ -229,3 +230,46 @@ cdef inline object owned(void** memory, int64_t size):
     block.pointer, block.size = memory[0], size
     memory[0] = NULL
     return block
+
+
+ctypedef int (*ReadValue)(void* state, Cursor* value) noexcept nogil
+
+
+cdef inline list decode_values(Columns* columns, Py_ssize_t n_columns, int32_t root, ReadValue read, void* state,
+                               const uint8_t[::1] data, const int64_t[::1] start, const int64_t[::1] stop, int outside,
+                               int32_t[::1] failures):
+    """Append values to the column `root` (-1: only look at them), and hand over all columns.
+
+    A value that `read` fails on is null, and so is one that does not lie within `data`, whose failure is `outside`.
+    """
+    cdef Py_ssize_t row, i
+    cdef Cursor cursor
+    cdef const uint8_t* origin = NULL
+    cdef int status = OK
+    cdef list all = []
+    if data.shape[0]:
+        origin = &data[0]
+    with nogil:
+        for row in range(start.shape[0]):
+            if start[row] >= 0:
+                if stop[row] < start[row] or stop[row] > data.shape[0]:
+                    status = outside
+                else:
+                    cursor.pointer = origin + start[row]
+                    cursor.end = origin + stop[row]
+                    status = read(state, &cursor)
+                if status == OK:
+                    continue
+                failures[row] = status
+                status = OK
+                if root >= 0:
+                    cut(columns, root, row)
+            if root >= 0:
+                status = append_null(columns, root)
+                if status != OK:
+                    break
+    if status != OK:
+        raise MemoryError
+    for i in range(n_columns):
+        all.append(handed_over(&columns.all[i]))
+    return all

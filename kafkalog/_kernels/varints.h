@@ -1,4 +1,5 @@
-/* Reads the varints of records: one at a time, safely; or several, in code without branches, from bytes with room behind. */
+/* Reads the varints of records: one at a time, safely; or several, in code without branches, from bytes with room
+ * behind. */
 #ifndef KAFKALOG_VARINTS_H
 #define KAFKALOG_VARINTS_H
 
@@ -70,11 +71,11 @@ KL_INLINE const uint8_t *kl_int(const uint8_t *p, const uint8_t *end, int32_t *v
 /* How varints are told apart: by shifts, or by what the `pext` instruction picks out by masks from a table. */
 enum { KL_SHIFTS = 0, KL_PEXT = 1 };
 
-
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define KL_HAS_PEXT 1
 
-/* By which of the first seven bytes go on: the bits of the first three varints, and their bytes (0: they do not end). */
+/* By which of the first seven bytes go on: the bits of the first three varints, and their bytes (0: they do not end).
+ */
 typedef struct { uint64_t bits[3], width; } kl_three;
 static kl_three kl_threes[128];
 static uint32_t kl_ones[16][2]; /* of one, by four bytes */

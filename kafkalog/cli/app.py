@@ -15,7 +15,7 @@ from typing import Any, Final
 from kafkalog import __version__
 from kafkalog.cli.commands import MODULES, SUMMARIES
 from kafkalog.cli.completion import Completion
-from kafkalog.cli.console import Console, discard_stdout, prepare_stdout
+from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.options import make_limits
 from kafkalog.cli.parser import Parser
@@ -26,16 +26,16 @@ kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segment
 """
 
 _FIRST_EXAMPLES: Final = """\
-  kafkalog ls /var/lib/kafka                     what is there: a line a partition
+  kafkalog ls /var/lib/kafka                     what is there: a line per partition
   kafkalog cat /var/lib/kafka -t orders -n 10    the first ten records of a topic
   kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong"""
 
 _EPILOG: Final = f"""\
 examples:
-  kafkalog ls /var/lib/kafka                     what is there: a line a partition
-  kafkalog ls -s /var/lib/kafka/orders-0         a line a segment
+  kafkalog ls /var/lib/kafka                     what is there: a line per partition
+  kafkalog ls -s /var/lib/kafka/orders-0         a line per segment
   kafkalog cat /var/lib/kafka -t orders -n 10    the first ten records of a topic
-  kafkalog cat orders-0 --json | jq .offset      records for programs, an object a line
+  kafkalog cat orders-0 --json | jq .offset      records for programs, an object per line
   kafkalog batches orders-0 --summary            who sends small, large, uncompressed, transactional batches
   kafkalog export orders-0 -o orders.parquet     records as Parquet, Arrow, CSV or JSON lines
   kafkalog lookup orders-0 --offset 42           how an offset or a time leads to a record
@@ -49,8 +49,8 @@ examples:
   kafkalog salvage /mnt/disk -o saved            every intact batch of a damaged log, and what is lost
   kafkalog recover /var/lib/kafka --dry-run      what a broker's recovery would cut; do it offline
   kafkalog truncate orders-0 --to-offset 120 -o copy         the end of a log removed (trim: its start)
-  kafkalog reindex orders-0 --in-place           indexes anew, as a broker's recovery writes them
-  kafkalog convert orders-0 -o copy --drop 'key == user-42'   the log anew: v2, another codec, records out
+  kafkalog reindex orders-0 --in-place           rebuild indexes, as a broker's recovery writes them
+  kafkalog convert orders-0 -o copy --drop 'key == user-42'   a rewritten log: v2, another codec, records left out
   kafkalog load orders.parquet -o log --topic t  records as partitions that a broker serves
   kafkalog spark verify /backup/kafka            the same as a Spark job, on all processors or a cluster
 
@@ -86,6 +86,7 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, summary in SUMMARIES.items():
+        # a command's module imports what it works with, so that all of them would take longer than `ls`
         if argv is None or name in argv:
             importlib.import_module(MODULES[name]).add_parser(commands)
         else:
@@ -108,12 +109,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if sys.stdout is None:  # the parent process closed it: make a write fail with OSError, as on any other stdout
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:  # what is printed to it would go to stdout
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     # no command does linear algebra, and the threads that OpenBLAS starts for it slow down the import of NumPy
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return int(_main(argv))
     except BrokenPipeError:
-        discard_stdout()
+        discard(sys.stdout)
         return int(Exit.BROKEN_PIPE)
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
@@ -148,7 +151,7 @@ def _flushed(code: int) -> int:
 
 
 def _no_output(error: OSError) -> int:
-    discard_stdout()
+    discard(sys.stdout)
     print(f"kafkalog: error: stdout: {error.strerror}", file=sys.stderr)
     return Exit.NOT_WRITTEN
 
@@ -166,6 +169,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
                 command(args, console)
         finally:
             console.progress.close()
+            # a failed stdout would fail again here, and hide the first error
             if not isinstance(sys.exception(), (OutputError, BrokenPipeError)):
                 console.flush()
     except (BrokenPipeError, KeyboardInterrupt):
@@ -174,7 +178,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
         console.message("error", f"{error} (see kafkalog {args.command} -h)")
         return Exit.USAGE
     except OutputError as error:
-        discard_stdout()
+        discard(sys.stdout)
         console.error(error)
     except Exception as error:
         if exit_of_error(error) is Exit.BUG:

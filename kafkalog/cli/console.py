@@ -12,8 +12,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
 from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, limit_hint, worst
 from kafkalog.cli.text import escape_line
@@ -146,14 +146,15 @@ class Console:
 
     def message(self, word: str, text: str) -> None:
         """Print a line to stderr: a word for its kind, and a text."""
-        with self.progress.hidden():
+        with self.progress.hidden(), _unless_broken():
             print(f"kafkalog: {word}: {escape_line(text)}", file=sys.stderr, flush=True)
 
     def list(self, lines: Iterable[str]) -> None:
         """Print lines to stderr without a prefix."""
-        with self.progress.hidden():
+        with self.progress.hidden(), _unless_broken():
             for line in lines:
                 print(escape_line(line), file=sys.stderr)
+            sys.stderr.flush()
 
     def note(self, text: str) -> None:
         """Print a note, unless -q was given."""
@@ -171,6 +172,7 @@ class Console:
             code = self._count(finding)
             if code is Exit.GOOD:
                 (self.detail if finding.reason in _TORN_TAIL else self.note)(str(finding))
+            # a disk that is failing may have a finding in each batch
             elif self._n_printed < MAX_DAMAGE_LINES or self.verbose:
                 self._n_printed += 1
                 hint = limit_hint(finding.reason)
@@ -218,6 +220,7 @@ class Console:
             self._report.add_error(error)
         text = str(error)
         hint = limit_hint(getattr(error, "reason", "")) or "; ".join(getattr(error, "__notes__", ()))
+        # an OSError of Python's own shows its number and quotes its path
         if isinstance(error, OSError) and error.strerror and not hasattr(error, "reason"):
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         self.message(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
@@ -225,6 +228,7 @@ class Console:
     def close(self) -> None:
         """Remove the progress bar, print the losses and how many findings were not printed, and write the report."""
         self.progress.close()
+        # last, so that what was lost is what stays on the screen
         for path, loss in self._losses.items():
             if loss.n_records or loss.n_unknown:
                 self.message("lost", f"{path}: {loss}")
@@ -275,6 +279,7 @@ class Progress:
         if not self._enabled or done <= self._done:
             return
         if self._bar is None:
+            # most runs are over by then, and a bar that flashes helps nobody
             if time.time() - self._start < _PROGRESS_AFTER:
                 self._done = done
                 return
@@ -291,6 +296,7 @@ class Progress:
                 leave=False,
                 dynamic_ncols=True,
             )
+            # the rate counts from the start of the work, not from the bar's
             self._bar.start_t = self._start
         self._bar.update(done - self._done)
         self._done = done
@@ -303,6 +309,7 @@ class Progress:
 
     def advance(self, n: int) -> None:
         """Report that `n` more bytes are done, from any thread."""
+        # called by the threads that read
         with self._lock:
             self.reach(self._done + n)
 
@@ -334,6 +341,7 @@ class UntilBroken(Generic[Row]):
         self._error: Exception | None = None
 
     def __call__(self, row: Row) -> None:
+        # half of the work done would be worse than a report that nobody reads
         if self._error is None:
             try:
                 self._show(row)
@@ -352,14 +360,26 @@ def prepare_stdout(*, is_json: bool) -> None:
         if is_json:
             sys.stdout.reconfigure(encoding="utf-8")
         else:
+            # a terminal without UTF-8 must not end a run in the middle
             sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def discard_stdout() -> None:
-    """Redirect a broken stdout to the null device, or Python's flush at exit would print an error."""
+@contextlib.contextmanager
+def _unless_broken() -> Iterator[None]:
+    """Go on without stderr where it cannot be written, as on a full disk: the exit code still tells what happened."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Redirect a broken stdout or stderr to the null device, or Python's flush at exit would print an error."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(null, sys.stdout.fileno())
+            os.dup2(null, stream.fileno())
         finally:
             os.close(null)

@@ -64,7 +64,7 @@ def add_command(
     paths: tuple[str, str, str] | None = None,
     needs_paths: bool = True,
     writes: bool = False,
-) -> argparse.ArgumentParser:
+) -> Parser:
     """Add a command's parser, with the arguments that all commands have.
 
     Parameters
@@ -89,6 +89,7 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    # the first paragraph says what the command does
     parser.short_help = (f"{words.description.partition(chr(10) * 2)[0]}", words.examples)
     parser.set_defaults(run=run)
     parser.add_argument("paths", metavar=metavar, nargs="+" if needs_paths else "*", help=path_help)
@@ -105,8 +106,8 @@ def add_command(
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="write all that was found to a file as JSON: offsets and records lost by each finding, and how sure that"
-        " is, and the sum of each partition",
+        help="write all findings to a file as JSON: the offsets and records that each lost, how certain that is, and"
+        " the sum of each partition",
     )
     return parser
 
@@ -259,6 +260,7 @@ def count(text: str) -> int:
     if not text.isdecimal():
         other = "; --limits changes the limits on what reading a file may take" if "=" in text else ""
         raise argparse.ArgumentTypeError(f"a number of records is expected, not {text!r}{other}")
+    # more than there can be is all of them
     return min(int(text[:20]), 2**62)
 
 
@@ -333,6 +335,7 @@ def condition(text: str) -> tuple[Any, ...]:
 
     try:
         term = parse_condition(text)
+        # what a field's value can be compared with is known once values are decoded
         if not term[0].startswith(DECODED_FIELDS):
             check_term(term)
     except (TypeError, ValueError) as error:

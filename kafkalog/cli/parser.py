@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from kafkalog.cli.exits import Exit
@@ -42,10 +43,10 @@ _MOST_EXAMPLES: Final = 3
 
 _OTHER_COMMANDS: Final = {
     "COMMAND --help": ("help",),
-    "ls": ("list", "topics", "describe", "info"),
+    "ls": ("list", "topics", "describe", "info", "stat", "status", "du", "df", "size", "usage"),
     "cat -n N": ("head",),
     "cat --tail N": ("tail",),
-    "cat": ("read", "consume", "print", "records"),
+    "cat": ("read", "scan", "consume", "print", "records", "show", "view"),
     "cat --filter 'value contains ...'": ("grep",),
     "ls, or cat --json | wc -l": ("count",),
     "lookup, or cat --filter 'key == ...'": ("find",),
@@ -55,7 +56,8 @@ _OTHER_COMMANDS: Final = {
     "reindex": ("rebuild", "rebuild-indexes"),
     "load": ("import", "write"),
     "export -o FILE.parquet": ("to-parquet", "parquet"),
-    "index-stats": ("indexes", "stats"),
+    "ls, or index-stats": ("stats",),
+    "index-stats": ("indexes",),
     "load --install": ("install", "restore"),
     "diff": ("compare",),
     "groups": ("offsets", "consumer-groups"),
@@ -64,7 +66,7 @@ _OTHER_COMMANDS: Final = {
     "convert --compression zstd": ("shrink",),
     "convert --compression CODEC": ("compress", "recompress"),
     "cat --latest key": ("compact", "latest"),
-    "cat --filter 'key == ...'": ("search", "query"),
+    "cat --filter 'key == ...'": ("search", "query", "sql", "get"),
     "--version": ("version",),
     "--completion SHELL": ("completion",),
 }
@@ -77,10 +79,14 @@ _OTHER_OPTIONS: Final = {
     "--exclude-topics": ("--exclude", "--exclude-topic"),
     "--start-timestamp": ("--since", "--from", "--start-time"),
     "--start-offset": ("--from", "--offset", "--offsets"),
+    "--before-offset": ("--before", "--to", "--until", "--offset", "--start-offset"),
+    "--to-offset": ("--to", "--until", "--offset", "--end-offset"),
     "-o/--output": ("--to", "--out", "--destination"),
     "--end-timestamp": ("--until", "--to", "--end-time"),
     "-n/--limit": ("--count", "--max", "--max-records", "--lines", "--head"),
-    "--filter": ("--where", "--grep", "--key", "--filters", "-f"),
+    "--filter 'key == ...'": ("--key",),
+    "--filter": ("--where", "--grep", "--filters", "-f"),
+    "--latest key": ("--compact", "--compacted", "--last"),
     "--columns": ("--column", "--fields", "--select", "-c"),
     "--json": ("--format", "-j"),
     "--threads": ("--jobs", "--parallel"),
@@ -97,6 +103,8 @@ class Parser(argparse.ArgumentParser):
 
     short_help: tuple[str, str] = ("", "")
     """What the command does, and its examples."""
+    instead: Mapping[str, str] = MappingProxyType({})
+    """What to do instead of options that other commands have."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "add_help": False})
@@ -115,9 +123,12 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; an option that the command does not have is an error that names the one that was meant."""
+        # asked before argparse does, which would name the missing arguments first
         is_command = bool(self.short_help[0]) and self._subparsers is None
-        if is_command and args and (unknown := [one for one in args if self._is_unknown(one)]):
-            self.error(self._unknown_option(unknown[0].partition("=")[0]))
+        if is_command and args and (unknown := [n for n, one in enumerate(args) if self._is_unknown(one)]):
+            name, sign, value = args[unknown[0]].partition("=")
+            following = args[unknown[0] + 1 : unknown[0] + 2]
+            self.error(self._unknown_option(name, value if sign else "".join(following)))
         found, rest = super().parse_known_args(args, namespace)
         if rest and is_command:
             self.error(self._unknown_option(rest[0].partition("=")[0]))
@@ -128,16 +139,20 @@ class Parser(argparse.ArgumentParser):
         name = argument.partition("=")[0]
         return re.fullmatch(r"--[a-z][a-z-]*", name) is not None and name not in self._option_string_actions
 
-    def _unknown_option(self, name: str) -> str:
+    def _unknown_option(self, name: str, value: str = "") -> str:
         from kafkalog.parsing import near
 
         if not name.startswith("-"):
             return f"one argument too many: {name!r}"
+        if name in self.instead:
+            return f"no option {name}: {self.instead[name]}"
         if name in ("--file", "--files", "--path", "--paths", "--input"):
             return f"no option {name}: {_metavar(self._get_positional_actions()[0])} is given without one"
         own = [text for text in self._option_string_actions if text.startswith("--")]
         meant = [one for one, others in _OTHER_OPTIONS.items() if name in others and _first_flag(one) in own]
-        found = meant[0] if meant else near(name, own)
+        # a value that one option alone takes says which that is
+        takes = [action.option_strings[-1] for action in self._actions if value in (action.choices or ())]
+        found = takes[0] if len(takes) == 1 else meant[0] if meant else near(name, own)
         return f"no option {name}" + (f"; did you mean {found}?" if found else "")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -146,6 +161,7 @@ class Parser(argparse.ArgumentParser):
             return
         from kafkalog.parsing import hint
 
+        # functions have underscores where commands have hyphens
         name = str(value).replace("_", "-")
         known = [*action.choices]
         named = next((one for one, others in _OTHER_COMMANDS.items() if name in others), None)

@@ -43,6 +43,7 @@ class Report:
 
     def add_error(self, error: BaseException) -> None:
         """Add the error that ended the run, if it is about a file."""
+        # other errors are about options or stdout, not about what was read
         if isinstance(error, KafkalogError):
             self.add(error.to_finding())
 

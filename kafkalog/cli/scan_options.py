@@ -16,6 +16,7 @@ from kafkalog.cli.options import (
     add_limits,
     add_selection,
     chosen,
+    offset,
     selected_keys,
     timestamp,
 )
@@ -41,8 +42,8 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("which records")
     add_selection(what)
     add_limit(what)
-    what.add_argument("--start-offset", metavar="OFFSET", type=int, help="from this offset on")
-    what.add_argument("--end-offset", metavar="OFFSET", type=int, help="up to this offset, which is not included")
+    what.add_argument("--start-offset", metavar="OFFSET", type=offset, help="from this offset on")
+    what.add_argument("--end-offset", metavar="OFFSET", type=offset, help="up to this offset, which is not included")
     what.add_argument(
         "--start-timestamp",
         metavar="TIME",
@@ -56,7 +57,7 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=timestamp, help="before this, which is not included")
     add_filters(
-        what, help="only records of which this holds, such as 'key == abc'; may be repeated: then all must hold"
+        what, help="only records for which this holds, such as 'key == abc'; may be repeated: then all must hold"
     )
     what.add_argument(
         "--isolation-level",
@@ -72,7 +73,7 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--include-control",
         action="store_true",
-        help="also what brokers write for themselves: transaction markers, Raft's",
+        help="also control records: transaction markers, and those of Raft",
     )
     add_internal(what)
 
@@ -102,9 +103,11 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
             choices=FORMATS,
             help=f"decode {column}s: {', '.join(FORMATS)}" if column == "value" else "decode keys, the same way",
         )
-    what.add_argument("--schema", metavar="FILE", help="the schema of all values; else each names its own")
+    what.add_argument(
+        "--schema", metavar="FILE", help="the schema of all values; default: the one that each value names"
+    )
     what.add_argument("--key-schema", metavar="FILE", help="the schema of all keys")
-    what.add_argument("--no-frame", action="store_true", help="no schema ids are in front of values; see --schema")
+    what.add_argument("--no-frame", action="store_true", help="values do not begin with a schema id; see --schema")
     where = what.add_mutually_exclusive_group()
     where.add_argument("--schemas", metavar="DIR", help="look up schemas in files of a directory, such as 7.avsc")
     where.add_argument(
@@ -149,6 +152,7 @@ def add_on_corruption(parser: Any, *, default: str) -> None:
 
 def record_columns_of(args: argparse.Namespace) -> list[str] | None:
     """Return the columns of records; with ``--include-control`` the default has `is_control` too."""
+    # without that column a marker looks like a record
     if args.columns is not None or not args.include_control:
         return cast("list[str] | None", args.columns)
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
@@ -270,6 +274,7 @@ class ScanReporter:
         if what is not None and console.shows_progress:
             total = sum(segment.size_in_bytes for _, partition in scan.partitions() for segment in partition.segments)
             console.start_progress(total, what)
+            # findings are looked at as bytes are done, so that damage is reported where it is met
             scan.progress = self._advance
 
     def _advance(self, n_bytes: int) -> None:

@@ -91,6 +91,7 @@ class IndexBuilder:
     def time_entries(self) -> npt.NDArray[np.void]:
         """TIME_INDEX_DTYPE[n]: the entries of the `.timeindex`; the last one has the segment's largest timestamp."""
         largest, offset = int(self._carried[_MAX_TIMESTAMP]), int(self._carried[_MAX_TIMESTAMP_OFFSET])
+        # the final entry is what a broker adds on a roll or a close, if the largest timestamp has risen since the last
         is_new = largest > self._carried[_LAST_TIME_ENTRY]
         final = np.array([(largest, offset - self.base_offset)] if is_new else [], kf.TIME_INDEX_DTYPE)
         return _joined([*self._time_entries, final], kf.TIME_INDEX_DTYPE)

@@ -89,9 +89,10 @@ class OffsetIndexCheck:
         """Check the next batches. Entries that point into a gap before them are not checked."""
         if not len(batches):
             return
-        start, end = int(batches.position[0]), int(batches.next_position[-1])
+        start, end = int(batches.position[0]), batches.end_position
         if start != self._end:
             self._skip(start)
+            # a missing entry may lie in bytes that were not seen, so the next one has nothing to be compared with
             self._is_holed = True
         numbers, position, offset = self._entries_before(end)
         if numbers.size:
@@ -212,6 +213,7 @@ class OffsetIndexCheck:
         """Number, position and offset of the next entries, in the order of their positions."""
         entries, first = self._index.entries, self._next
         stop = first
+        # in pieces: the positions of an index of gigabytes, which is mapped, must not all be copied
         while stop < entries.size:
             numbers = self._slice(stop, stop + _SCAN_ENTRIES)
             positions = entries["position"][numbers].astype(np.int64)
@@ -312,7 +314,7 @@ class TimeIndexCheck:
             self._match(largest, last_offset)
         self._largest = int(largest[-1])
         self._last_offset = max(self._last_offset, int(last_offset[-1]))
-        self._end = int(batches.next_position[-1])
+        self._end = batches.end_position
 
     def _check_entries(
         self,

@@ -30,46 +30,33 @@ _TIME_ENTRY: Final = kf.TIME_INDEX_DTYPE.itemsize
 
 @dataclass(frozen=True, slots=True)
 class IndexMeasures:
-    """The size of an offset index, and the cost of lookups through it.
-
-    Attributes
-    ----------
-    index_interval_bytes : int or None
-        The setting that the index was made with; None for an index as it is on disk.
-    size_in_bytes : int
-        Size of the log that the index covers.
-    n_entries : int
-    n_time_entries : int or None
-        Entries of the time index of the same segment; None if there is none.
-    gap_bytes, gap_offsets, gap_ms : Spread
-        The gaps between entries, including those from the start of the segment to the first entry and from the last
-        entry to the end. A lookup scans at most one gap; with indexes from before Kafka 4, which have one entry per
-        append, a little more. Milliseconds are the differences of the largest timestamps up to each entry, where
-        batches have any; a gap over which the largest timestamp does not rise counts as 0.
-    expected_scan_by_offset : float or None
-        Bytes that a lookup scans: from the position that the index gives to the start of the batch that holds the
-        offset. The mean over all offsets of all batches, equally weighted. A batch has the offsets from its base to its
-        last offset, even if compaction emptied it; offsets between batches do not count. None without offsets.
-    expected_scan_by_byte : float or None
-        The mean over all bytes of the log, equally weighted. The batch around a byte is looked up by its base offset,
-        like for a consumer that continues where it stopped.
-    worst_scan : int
-        Maximum number of bytes that a lookup of an offset scans.
-    gaps : Distribution or None
-        The gaps in bytes, if they are kept for a plot.
-    """
+    """The size of an offset index, and the cost of lookups through it."""
 
     index_interval_bytes: int | None
+    """The setting that the index was made with; None for an index as it is on disk."""
     size_in_bytes: int
+    """Size of the log that the index covers."""
     n_entries: int
     n_time_entries: int | None
+    """Entries of the time index of the same segment; None if there is none."""
     gap_bytes: Spread
     gap_offsets: Spread
     gap_ms: Spread
+    """Gaps between entries in three units, including those from the start of the segment to the first entry and from
+    the last entry to the end. A lookup scans at most one gap; with indexes from before Kafka 4, which have one entry
+    per append, a little more. Milliseconds are the differences of the largest timestamps up to each entry, where
+    batches have any; a gap over which the largest timestamp does not rise counts as 0."""
     expected_scan_by_offset: float | None
+    """Bytes that a lookup scans: from the position that the index gives to the start of the batch that holds the
+    offset. The mean over all offsets of all batches, equally weighted. A batch has the offsets from its base to its
+    last offset, even if compaction emptied it; offsets between batches do not count. None without offsets."""
     expected_scan_by_byte: float | None
+    """The mean over all bytes of the log, equally weighted. The batch around a byte is looked up by its base offset,
+    like for a consumer that continues where it stopped."""
     worst_scan: int
+    """Maximum number of bytes that a lookup of an offset scans."""
     gaps: Distribution | None = field(default=None, repr=False, compare=False)
+    """The gaps in bytes, if they are kept for a plot."""
 
     @property
     def index_bytes(self) -> int:
@@ -186,9 +173,10 @@ class Rows:
         self.timestamp = np.maximum.accumulate(np.maximum(batches.max_timestamp, timestamp))
         counts, sizes = self.last_offset - self.first_offset + 1, batches.size_in_bytes.astype(np.int64)
         self.n_offsets, self.n_bytes = _sums(counts), _sums(sizes)
+        # so that the places of all offsets can be summed up in floats without losing the small ones
         places = (self.position - self.position[0]).astype(np.float64)
         self.offset_places, self.byte_places = _product(counts, places), _product(sizes, places)
-        self.end_position = int(batches.next_position[-1])
+        self.end_position = batches.end_position
 
 
 class IndexMeter:

@@ -68,7 +68,7 @@ def odd_end(
     """
     last = int(window.batches.last_offset[-1])
     before = int(window.batches.last_offset[-2]) if len(window.batches) > 1 else previous
-    position = int(window.batches.next_position[-1])
+    position = window.batches.end_position
     following = _offset_at(source, position, window)
     if following is not None and following > last:
         return None
@@ -145,6 +145,8 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
         return int.from_bytes(window.data[at : at + 8].tobytes(), "big", signed=True)
     if position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD > source.size:
         return None
+    if window.next_offset is not None:
+        return window.next_offset
     data = window_of(source, position, position + 8)
     if data.size < 8:
         return None  # the file was truncated meanwhile

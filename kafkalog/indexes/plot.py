@@ -52,13 +52,6 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
     -------
     bytes
         The picture, as a file of that format.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        Matplotlib is not installed; the message says how to install it.
-    ValueError
-        The format is unknown, or there are no batches to draw.
     """
     if format not in FORMATS:
         raise ValueError(f"pictures are {', '.join(FORMATS)}, not {format!r}")
@@ -84,13 +77,7 @@ def draw(statistics: IndexStatistics, name: str, *, format: str = "svg") -> byte
 
 
 def import_matplotlib() -> Any:
-    """Import Matplotlib.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        Matplotlib is not installed; the message says how to install it.
-    """
+    """Import Matplotlib."""
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:

@@ -34,48 +34,34 @@ KNEE_CANDIDATES: Final = tuple(256 << power for power in range(9))
 
 @dataclass(frozen=True, slots=True)
 class IndexStatistics:
-    """Measures of the indexes of a segment, or of all segments of a partition.
-
-    Attributes
-    ----------
-    path : str
-        Path of the `.log`, or of the partition's directory.
-    topic_partition : TopicPartition or None
-    segment : str or None
-        File name; None for a partition.
-    size_in_bytes, n_batches, n_segments : int
-        Counts of what was walked.
-    n_unindexed : int
-        Segments whose offset index is missing, or could not be measured.
-    index : IndexMeasures or None
-        The existing indexes. None if there are none.
-    what_if : tuple of IndexMeasures
-        The indexes that a rebuild with other values of `index.interval.bytes` would give, in the order requested.
-    lag : Spread
-        By how many ms the largest timestamp of a batch lies below that of an earlier batch of the segment. Batches
-        that are in order do not count.
-    roll : dict of str to float or None
-        How far the segment is towards each limit at which a broker rolls it; 1 is the limit. `segment.bytes`;
-        `segment.ms`, by record time (from the timestamp of the first batch to the largest one; None if the first batch
-        has none, because the broker then uses its clock); `offset index` and `time index`, which are full at 1;
-        `relative offset`, which exceeds int32 beyond 1. For a partition these are the values of its last segment, the
-        one that will roll. The size of the next batch and `segment.jitter.ms` are ignored.
-    segments : tuple of IndexStatistics
-        The segments of a partition.
-    """
+    """Measures of the indexes of a segment, or of all segments of a partition."""
 
     path: str
+    """Path of the `.log`, or of the partition's directory."""
     topic_partition: kf.TopicPartition | None
     segment: str | None
+    """File name; None for a partition."""
     size_in_bytes: int
     n_batches: int
     n_segments: int
+    """Size and counts of what was walked."""
     n_unindexed: int
+    """Segments whose offset index is missing, or could not be measured."""
     index: IndexMeasures | None
+    """The existing indexes. None if there are none."""
     what_if: tuple[IndexMeasures, ...]
+    """The indexes that a rebuild with other values of `index.interval.bytes` would give, in the order requested."""
     lag: Spread
+    """By how many ms the largest timestamp of a batch lies below that of an earlier batch of the segment. Batches that
+    are in order do not count."""
     roll: dict[str, float | None]
+    """How far the segment is towards each limit at which a broker rolls it; 1 is the limit. `segment.bytes`;
+    `segment.ms`, by record time (from the timestamp of the first batch to the largest one; None if the first batch has
+    none, because the broker then uses its clock); `offset index` and `time index`, which are full at 1; `relative
+    offset`, which exceeds int32 beyond 1. For a partition these are the values of its last segment, the one that will
+    roll. The size of the next batch and `segment.jitter.ms` are ignored."""
     segments: tuple[IndexStatistics, ...] = field(default=(), repr=False)
+    """The segments of a partition."""
 
     @property
     def nearest_roll(self) -> str | None:
@@ -206,6 +192,7 @@ class SegmentMeter:
         self.findings: list[Finding] = []
         for index in (offset_index, time_index):
             self.findings += [] if index is None else index.findings()
+        # entries that misled would count as cheap lookups
         if offset_index is not None and (problem := disorder(offset_index)):
             self._report(offset_index, f"{problem}: not measured")
             offset_index = None
@@ -285,6 +272,7 @@ class SegmentMeter:
         """See `IndexStatistics`."""
         index, config = self.index.measures() if self.index is not None else None, self._config
         waited = None
+        # the settings of a broker roll by its clock if the first batch has no timestamp: files do not tell that time
         if self._first_timestamp >= 0:
             waited = (self._timestamp - self._first_timestamp) / config.max_segment_ms
         span = None

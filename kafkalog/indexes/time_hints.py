@@ -1,16 +1,15 @@
-"""Where in a segment to begin to read for a time, as its time index says: for scans that are told to believe it.
+"""Finds where reading a segment for a time may begin, by its time index: for scans with `use_time_index`.
 
-An entry says that the records up to an offset are no younger than its timestamp. Only entries are believed, not their
-absence, so an index that was cut, or that a running broker has not written to the end, leaves nothing out. An entry
-counts if
+An entry means that no record up to its offset is younger than its timestamp. A missing entry means nothing, so an
+index that was cut, or that a running broker has not written to the end, leaves nothing out. An entry counts if
 
 - timestamps and offsets rise over the whole index;
 - the index begins where the offset index does: a broker that finds no time index goes on with an empty one, which
   knows nothing of the records before;
 - the batch at its offset is intact, and has its timestamp: so it is of this log.
 
-What no look at a few batches can tell is whether a record before the entry is younger than it says. No broker writes
-such an entry; whoever does not want to rely on that lets the headers of all batches decide, as scans do by default.
+A few batches cannot show whether a record before the entry is younger than the entry says. No broker writes such an
+entry. By default scans do not rely on that: the headers of all batches decide.
 
 Source: LogSegment.append, TimeIndex.maybeAppend, LogSegment.findOffsetByTimestamp, Kafka 4.3.
 """
@@ -57,7 +56,7 @@ _MOST_BYTES: Final = 2**20
 def position_of_younger(segment: IndexedSegment, timestamp: int) -> int:
     """The position of a batch before which all records of a segment are older than a timestamp; 0 for none.
 
-    Files that cannot be read, or are damaged where they are looked at, say nothing.
+    Also 0 if a file cannot be read, or is damaged where it is read.
     """
     if not segment.has_base_offset:
         return 0
@@ -75,6 +74,7 @@ def position_of_younger(segment: IndexedSegment, timestamp: int) -> int:
         with segment.open() as source:
             start = int(offsets.lookup([offset])[0])
             batch = _batch_of(source, offset, start, segment.limits) if 0 <= start < source.size else None
+            # the batch must be the one that the entry was made for: else what lies before it is not known to be older
             if batch is None or batch.max_timestamp[0] != times.timestamp[entry]:
                 return 0
             position = int(batch.position[0])

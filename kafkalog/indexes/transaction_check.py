@@ -124,6 +124,7 @@ class TransactionIndexCheck:
         row = np.minimum(np.searchsorted(batches.last_offset, last), len(batches) - 1)
         covered = (batches.base_offset[row] <= last) & (last <= batches.last_offset[row])
         kind = batches.control_type[row]
+        # markers of other types end no aborted transaction, but one that cannot be read may have been an abort
         is_marker = batches.is_control[row] & (kind != Outcome.COMMITTED) & (batches.producer_id[row] == producer_id)
         self._add_wrong(numbers, covered & ~is_marker, "there is no abort marker of that producer at its last offset")
         # check the first offset and the last stable offset, if batches of the transaction are left

@@ -93,6 +93,7 @@ def data_frame(table: pa.Table, **options: Any) -> pd.DataFrame:
 def _fill_objects(array: pa.Array, values: npt.NDArray[np.object_]) -> None:
     n = len(array)
     if pa.types.is_list(array.type):
+        # records without headers are usual: one array serves all of them
         values.fill(_NO_HEADERS)
         has_some = np.diff(array.offsets.to_numpy()) != 0
         if has_some.any():
@@ -130,6 +131,7 @@ def decoded_base64(texts: pa.Array) -> pa.Array | None:
     is_padded_twice = is_padded & (data[ends - 2] == _PADDING)
     digits = _BASE64_DIGITS[data]
     padding = np.concatenate([ends[is_padded] - 1, ends[is_padded_twice] - 2])
+    # counted as digits of 0, whose bytes are cut off below
     digits[padding] = 0
     if (digits > 63).any():
         return None

@@ -283,6 +283,7 @@ class ColumnReader:
             array = array.view(pa.int64())
         values, valid = integer_values(array, source, first_row)
         if valid is not None:
+            # what lies under a null may be any number
             values = np.where(valid, values, 0)
         # checked before truncation, which would turn times within 1 ms before 1970 into -1, no timestamp
         early = (values < 0) & (values != least)
@@ -339,6 +340,7 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
                 Reason.COLUMN_MISSING, f"there is no column {source!r} to be the {name}: there are {_listed(present)}"
             )
     taken = set(wanted.values())
+    # a column that is named for one role does not fill the role of its own name
     names = dict(wanted)
     ignored = set() if isinstance(ignore, bool) else {ignore} if isinstance(ignore, str) else set(ignore)
     for name in (*WRITTEN_COLUMNS, *PLACE_COLUMNS):
@@ -352,6 +354,7 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
     unknown = [
         name for name in present if name not in names.values() and name not in ALL_COLUMNS if name not in ignored
     ]
+    # an unknown column may be a misspelt one, whose values would be lost unsaid
     if unknown and ignore is not True:
         raise UnwritableError(
             Reason.COLUMN_UNKNOWN,

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog._kernels.fill import view_strings
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, zeros
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, is_masked, zeros
 from kafkalog.records.fill import Form
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
@@ -81,7 +81,11 @@ def record_schema(columns: Sequence[str] = DEFAULT_COLUMNS, binary_type: pa.Data
     binary_type : pyarrow.DataType, optional
         Type of key, value and header values: `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()`.
     """
-    binary = check_binary_type(binary_type)
+    return _record_schema(tuple(columns), check_binary_type(binary_type))
+
+
+@lru_cache(64)
+def _record_schema(columns: tuple[str, ...], binary: pa.DataType) -> pa.Schema:
     headers = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", binary)]))
     types = {**_TYPES, "key": binary, "value": binary, "headers": headers}
     return pa.schema([pa.field(name, types[name]) for name in columns])
@@ -89,6 +93,8 @@ def record_schema(columns: Sequence[str] = DEFAULT_COLUMNS, binary_type: pa.Data
 
 def extend_schema(schema: pa.Schema, dtypes: Mapping[str, np.dtype[Any]]) -> pa.Schema:
     """A schema with the derived columns added; they are nullable."""
+    if not dtypes:
+        return schema
     return pa.schema([*schema, *(pa.field(name, pa.from_numpy_dtype(dtype)) for name, dtype in dtypes.items())])
 
 
@@ -157,7 +163,7 @@ class ArrowWriter:
             return _timestamps(column, columns["timestamp_type"])  # type: ignore[arg-type]
         if name == "compression":
             return _strings(kf.CODEC_NAMES).take(_fixed(column, pa.int8()))
-        if isinstance(column, np.ma.MaskedArray):
+        if is_masked(column):
             return _fixed(np.ma.getdata(column), kind, ~np.ma.getmaskarray(column))
         return _fixed(column, kind)
 
@@ -244,6 +250,7 @@ def binary_array(column: BinaryColumn | ViewColumn, kind: pa.DataType) -> pa.Arr
     if kind.id == _LARGE.id:
         offsets: npt.NDArray[Any] = column.offsets.astype(np.int64, copy=False)
     else:
+        # offsets of 32 bits would wrap around
         if column.data.size > _INT32_MAX:
             raise ValueError(f"{column.data.size} bytes do not fit a {kind} array; use binary_type=pa.large_binary()")
         offsets = column.offsets.astype(np.int32, copy=False)

@@ -61,7 +61,7 @@ def _open(data: Any) -> pa.RecordBatchReader:
         return data.to_reader()
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if isinstance(data, Mapping):
+    if isinstance(data, Mapping) and not hasattr(data, "__arrow_c_stream__"):  # a log dir is a mapping, too
         return pa.table({name: _as_array(name, values) for name, values in data.items()}).to_reader()
     if type(data).__module__.partition(".")[0] == "pandas":
         if not hasattr(data, "columns"):
@@ -73,6 +73,7 @@ def _open(data: Any) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_stream(data)
     if hasattr(data, "__arrow_c_array__"):
         return _open(pa.record_batch(data))
+    # a dataset of pyarrow, which has no stream of its own
     if hasattr(data, "scanner") and hasattr(data, "schema"):
         return data.scanner().to_reader()
     if hasattr(data, "to_reader"):

@@ -80,6 +80,7 @@ def _files_below(root: Path, format: str | None) -> list[str]:
     is_log = False
     for directory, directories, names in os.walk(root, onerror=_refuse):
         here = Path(directory)
+        # in place: `os.walk` goes into those that are left
         directories[:] = sorted((name for name in directories if not name.startswith((".", "_"))), key=_natural)
         for name in directories:
             _check_link(here / name, real_root)
@@ -150,6 +151,7 @@ def _supply(batch: pa.RecordBatch, said: Mapping[str, str], place: Mapping[str, 
     for name, role in said.items():
         if name not in names:
             value: Any = pa.scalar(place[name]) if role == "topic" else _number(name, place[name], path)
+            # a dictionary of one value: no copy of it for each row
             nowhere = pa.array(np.zeros(batch.num_rows, np.int8))
             arrays.append(pa.DictionaryArray.from_arrays(nowhere, pa.array([value.as_py()], value.type)))
             names.append(name)

@@ -86,6 +86,7 @@ class RecordFile:
         if stat.S_ISDIR(found.st_mode):
             raise NotKafkaError(Reason.NOT_A_FILE, "it is a directory: name the files in it", path=self.name)
         self.size = found.st_size
+        # such as a pipe, or `<(...)` of a shell
         self._is_read_once = not stat.S_ISREG(found.st_mode)
 
     def batches(self, wanted: Names) -> Iterator[pa.RecordBatch]:
@@ -179,6 +180,7 @@ class RecordFile:
             n_done, n_rows = 0, file.metadata.num_rows
             for group in range(file.num_row_groups):
                 about = file.metadata.row_group(group)
+                # a row group may hold gigabytes: only so many rows of it are decoded at a time
                 rows = max(1, min(2**16, _BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1)))
                 for batch in file.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):
                     yield batch
@@ -231,6 +233,7 @@ def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
     if found is None:
         raise ValueError(f"{name}: what format? Its name ends in none of {SUFFIXES}: say it (format, --format)")
     check_format(found)
+    # both are read from their end, and a compressed stream has only a beginning
     if packed is not None and found in ("parquet", "arrow"):
-        raise ValueError(f"{name}: {found} is not read out of a {packed} file; unpack it first")
+        raise ValueError(f"{name}: {found} is not read from a {packed} file; unpack it first")
     return found, packed

@@ -262,6 +262,7 @@ class _Tap(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         size = memoryview(data).nbytes
+        # writers write a footer when they are collected, too, and a failed export must not look whole
         if not self.is_shut:
             self._file.write(data)
             self.n_bytes += size

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -57,11 +58,14 @@ CSV_BLOCK_BYTES: Final = 4 * 2**20
 _MAX_NAMES_BYTES: Final = 2**20
 _END_BYTES: Final = 2**16
 _OPEN_QUOTE: Final = re.compile(
-    rb"""(?: (?: "(?:[^"]++|"")*+" | (?!") ) [^,]*+ , )*+  # values, in quotes or not, each with its comma
-        "(?:[^"]++|"")*+                                 # a quote without an end""",
+    rb"""(?> (?: (?: "(?>(?:[^"]++|"")*)" | (?!") ) [^,]*+ , )* )  # values, in quotes or not, each with its comma
+        "(?>(?:[^"]++|"")*)                                      # a quote without an end""",
     re.VERBOSE,
 )
-"""A line that ends inside quotes. As in Arrow, a quote opens only at the start of a value."""
+"""A line that ends inside quotes. As in Arrow, a quote opens only at the start of a value.
+
+Atomic groups: before Python 3.11.5 possessive repeats of groups match too little.
+"""
 _UNEVEN: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 """Arrow's error message about a row; rows count from 1."""
 _TYPES: Final[dict[str, pa.DataType]] = {
@@ -141,19 +145,21 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
     roles: dict[str, str] = {}
     for first_line, data in _blocks(stream):
         columns: list[pa.Array] | None = None
+        # Arrow is told all types: those that it guesses depend on where a block ends
         if not types:
-            lines, texts = _lines(first_line, data)
-            types = json_types([json_object(text, line) for line, text in zip(lines[:1], texts, strict=False)], usual)
+            types = json_types([json_object(text, line) for line, text in islice(_lines(first_line, data), 1)], usual)
+        # a whole block at once where it is regular, and line by line where it is not
         table = json_table(data, types)
         if table is not None:
             roles = roles or options.wanted_roles(list(types), wanted)
             with contextlib.suppress(UnwritableError):  # reading line by line finds which line it is
                 columns = _arrow_columns(table, roles, options)
         if columns is None:
-            lines, texts = _lines(first_line, data)
+            texts = list(_lines(first_line, data))
             if not texts:
                 continue
-            objects = [json_object(text, line) for text, line in zip(texts, lines, strict=True)]
+            lines = [line for line, _ in texts]
+            objects = [json_object(text, line) for line, text in texts]
             found = json_types(objects, usual)
             if not roles or not types.keys() >= found.keys():
                 roles = options.wanted_roles(list({**types, **found}), wanted)
@@ -202,11 +208,13 @@ def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         n_begun = len(data) - data.rfind(b"\n") - 1
         if n_begun:
             rest = stream.readline(max(MAX_LINE_BYTES + 1 - n_begun, 1))
+            # a file without line ends must not be read into memory whole
             if n_begun + len(rest) > MAX_LINE_BYTES:
                 line += data.count(b"\n")
                 raise _refused(Reason.BATCH_TOO_LARGE, line, f"it is longer than {MAX_LINE_BYTES} bytes")
             data += rest
         if line == 1:
+            # Windows tools put it before the first line
             data = data.removeprefix(codecs.BOM_UTF8)
         n_lines = data.count(b"\n")
         if n_lines <= _MOST_LINES:
@@ -218,10 +226,11 @@ def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         line += n_lines
 
 
-def _lines(line: int, data: bytes) -> tuple[list[int], list[bytes]]:
-    """Numbers and text of the lines that are not blank; `line` is the number of the first."""
-    texts = [(line + row, text) for row, text in enumerate(data.split(b"\n")) if text and not text.isspace()]
-    return [number for number, _ in texts], [text for _, text in texts]
+def _lines(first: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and text of each line that is not blank; `first` is the number of the first."""
+    for line, text in enumerate(io.BytesIO(data), first):
+        if not text.isspace():
+            yield line, text.removesuffix(b"\n")
 
 
 def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> None:
@@ -256,6 +265,7 @@ def _numbers(values: Sequence[Any], column: SourceColumn) -> pa.Array:
 
 
 def _number(value: Any, row: int, column: SourceColumn) -> int:
+    # tools that know only floats write whole numbers so
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -329,6 +339,7 @@ def read_csv(
         elif "" in names and error.reason is Reason.COLUMN_UNKNOWN:
             error.add_note("a column without a name is the index that pandas writes unless index=False")
         raise
+    # columns are checked even if there is no row
     yield no_rows(pa.schema([(name, _TYPES[role]) for name, role in roles.items()]))
     is_single = len(names) == 1  # with a single column, an empty line is a null
 
@@ -352,6 +363,7 @@ def read_csv(
             pa.csv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=False),
             pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not is_single),
             pa.csv.ConvertOptions(
+                # as bytes: what Arrow would guess of a key or a value is not what was written
                 column_types=dict.fromkeys(names, pa.binary()),
                 null_values=[options.null],
                 strings_can_be_null=True,

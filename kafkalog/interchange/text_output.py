@@ -313,6 +313,7 @@ def _scalar_texts(name: str, column: pa.Array, *, null: str, quote: Callable[[st
     if pa.types.is_boolean(column.type):
         return ["true" if value else "false" for value in values]
     if pa.types.is_string(column.type):
+        # names of topics and codecs: a handful of values in many rows
         known = {value: null if value is None else quote(value) for value in set(values)}
         return [known[value] for value in values]
     if column.null_count:
@@ -328,12 +329,13 @@ def _header_texts(column: pa.Array, encode: Callable[[bytes | None], Any]) -> li
 
 
 def _place(batch: pa.RecordBatch, row: int) -> str:
-    """A record of a batch as ``topic-partition@offset``, as far as its columns allow."""
+    """A record of a batch as ``topic-partition@offset``; what its columns have of these, if one is missing."""
     value = {
         name: batch.column(name)[row].as_py() for name in ("topic", "partition", "offset") if name in batch.schema.names
     }
-    where = "-".join(str(value[name]) for name in ("topic", "partition") if value.get(name) is not None)
-    return f"{where}@{value['offset']}" if "offset" in value else where or "a record"
+    if len(value) == 3:
+        return f"{value['topic']}-{value['partition']}@{value['offset']}"
+    return ", ".join(f"{name} {it}" for name, it in value.items()) or "a record"
 
 
 def _utf8(value: bytes | None) -> str | dict[str, str] | None:

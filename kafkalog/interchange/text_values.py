@@ -106,7 +106,7 @@ def json_object(text: bytes, line: int) -> dict[str, Any]:
             found = _JSON.decode(content)  # raises, with the reason and the column
     except (ValueError, RecursionError) as error:
         is_torn = isinstance(error, json.JSONDecodeError) and not text.rstrip().endswith(b"}")
-        hint = " (an object a line is expected: jq -c makes that of others)" if is_torn else ""
+        hint = " (an object per line is expected: jq -c makes that of others)" if is_torn else ""
         raise UnwritableError(Reason.COLUMN_VALUE, f"line {line}: it is no JSON object: {error}{hint}") from error
     if not isinstance(found, dict):
         hint = " (jq -c '.[]' makes lines of its items)" if isinstance(found, list) else ""
@@ -268,7 +268,9 @@ def _quick(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Ar
 
 def _quick_moments(texts: pa.Array, naive_timezone: str | None, truncate: bool) -> pa.Array | None:
     """All texts as milliseconds; None unless Arrow reads them all as one kind of ISO 8601."""
+    # Arrow reads times with a zone or without one, never both in one cast
     for zone in ("UTC", None):
+        # nanoseconds end in 2262, and microseconds lack the last digits of some texts
         for unit, per_millisecond in (("us", 1000), ("ns", 1_000_000)):
             try:
                 moments = _cast(texts, pa.timestamp(unit, zone))
@@ -317,6 +319,7 @@ def _one_by_one(texts: pa.Array, column: SourceColumn, naive_timezone: str | Non
         elif number < lowest:
             raise column.refused(row, f"{_TOO_EARLY}: {shown(text)}")
         numbers[row] = _fitting(number, row, text, column)
+    # local times are converted together: a zone's rules are looked up once
     if naive and naive_timezone is not None:
         for row, number in zip(naive, _in_zone(numbers, naive, naive_timezone, values, column), strict=True):
             if number < 0:

@@ -2,7 +2,7 @@
 
     `reading`         the records of such a topic, up to an offset or a time
     `replay`          the last record of each key, as a coordinator that loads the topic would keep it
-    `commits`         committed offsets out of many records at once
+    `commits`         committed offsets of many records at once
     `share_state`     where share groups stand in partitions, and what they were delivered
     `groups`          groups of consumers: members, assignments, committed offsets and lag
     `list_producers`  producers of a partition, and its open transactions

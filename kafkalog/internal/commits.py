@@ -1,4 +1,4 @@
-"""Committed offsets out of many records of `__consumer_offsets` at once, a column at a time.
+"""Committed offsets of many records of `__consumer_offsets` at once, a column at a time.
 
 `kafkalog.protocol` decodes such a record alone, of any version, and says what is wrong with it. A topic has as many of
 them as groups have partitions, so the versions that brokers write are read here in columns; other records, and those
@@ -86,6 +86,7 @@ class _Records:
     """
 
     def __init__(self, column: BinaryColumn) -> None:
+        # a number may be read behind the last byte string, and is dropped then
         self._data = np.concatenate([column.data, np.zeros(_SLACK, np.uint8)])
         self._at, self._stop = column.offsets[:-1].copy(), column.offsets[1:]
         self.fits = np.ones(len(column), np.bool_) if column.validity is None else column.validity.copy()
@@ -99,6 +100,7 @@ class _Records:
         dtype = np.dtype(kind)
         size = dtype.itemsize if wanted is None else np.where(wanted, dtype.itemsize, 0)
         self.fits &= self._at + size <= self._stop
+        # a record that has broken off reads at 0 from here on, so that no index leaves the buffer
         at = np.where(self.fits, self._at, 0)
         found: Numbers = self._data[at[:, None] + np.arange(dtype.itemsize)].view(dtype)[:, 0]
         found = found.astype(dtype.newbyteorder("="))

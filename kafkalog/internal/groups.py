@@ -1,4 +1,4 @@
-"""Groups of consumers, out of `__consumer_offsets` and `__share_group_state`: members, assignments, offsets and lag.
+"""Consumer groups, from `__consumer_offsets` and `__share_group_state`: members, assignments, offsets and lag.
 
 Knows classic, consumer (KIP-848), share and streams groups, as a broker has them after it has loaded these topics.
 Expired offsets are among them until a broker has written their tombstones.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, Final
 
@@ -82,13 +83,7 @@ class GroupMember:
 
 @dataclass(slots=True)
 class Group:
-    """A group.
-
-    Attributes
-    ----------
-    state : {'Empty', 'Stable', 'Assigning', 'Reconciling', 'NotReady'}
-        As a broker has it after it loaded the topic.
-    """
+    """A group."""
 
     name: str
     type: str = "classic"
@@ -110,7 +105,10 @@ class Group:
 
     @property
     def state(self) -> str:
-        """Source: ConsumerGroup.maybeUpdateGroupState, StreamsGroup.maybeUpdateGroupState, Kafka 4.3."""
+        """Empty, Stable, Assigning, Reconciling or NotReady: as a broker has it after it loaded the topic.
+
+        Source: ConsumerGroup.maybeUpdateGroupState, StreamsGroup.maybeUpdateGroupState, Kafka 4.3.
+        """
         if not self.members:
             return "Empty"
         if self.type == "streams" and not 0 <= self.topology_epoch == self.validated_topology_epoch:
@@ -231,7 +229,7 @@ def groups(
 
 
 class _Loader:
-    """Builds groups out of the last records of their topics."""
+    """Builds groups from the last records of their topics."""
 
     def __init__(self, log_dir: LogDir) -> None:
         self.log_dir = log_dir
@@ -243,13 +241,15 @@ class _Loader:
             metadata = read_cluster_metadata(root)
             if metadata is not None:
                 self.findings += metadata.findings
+                # newer records have ids of topics, and only the cluster's metadata has their names
                 self._names |= {topic_id: name for name, topic_id in metadata.topic_ids.items()}
 
     def take(self, keys: BinaryColumn, values: BinaryColumn) -> npt.NDArray[np.bool_]:
         """Take the commits among some records; which of them these are."""
         is_commit, commits = read_commits(keys, values)
-        for name, offset in zip(commits.group, map(GroupOffset, *commits[1:]), strict=True):
-            self._group(name).offsets.append(offset)
+        offsets = map(GroupOffset, *commits[1:])
+        for name, some in groupby(commits.group):
+            self._group(name).offsets.extend(islice(offsets, len([*some])))
         return is_commit
 
     def _group(self, name: str) -> Group:
@@ -261,6 +261,7 @@ class _Loader:
     def apply(self, kind: str, key: dict[str, Any], value: dict[str, Any], *, is_pending: bool) -> None:
         """Apply a record of `__consumer_offsets`; of one that is pending only the group counts."""
         group = self._group(key["group"] if "group" in key else key["groupId"])
+        # an offset of an open transaction does not count, but its group is there
         if is_pending:
             return
         if kind.endswith("OffsetCommit"):
@@ -293,6 +294,7 @@ class _Loader:
         for name in sorted(self._groups):
             group = self._groups[name]
             if group.type == "consumer":
+                # a broker takes the assignor that most members ask for
                 asked = Counter(member.assignor for member in group.members if member.assignor)
                 group.protocol = asked.most_common(1)[0][0] if asked else None
             group.offsets.sort(key=attrgetter("topic", "partition"))
@@ -302,6 +304,7 @@ class _Loader:
                     ends[where] = self._log_end(TopicPartition(*where))
                 one.log_end_offset = ends[where]
                 if one.log_end_offset is not None and one.offset >= 0:
+                    # a group may stand beyond a log that lost its end
                     one.lag = max(one.log_end_offset - one.offset, 0)
             yield group
 
@@ -351,6 +354,7 @@ class _Loader:
                 member.instance_id, member.assignor = value.get("instanceId"), value.get("serverAssignor")
                 member.subscribed = list(value.get("subscribedTopicNames", ()))
                 if value.get("subscribedTopicRegex"):
+                    # no topic's name may hold a tilde
                     member.subscribed.append("~" + value["subscribedTopicRegex"])
             else:
                 member.epoch = value["memberEpoch"]

@@ -283,7 +283,7 @@ def metadata(
     end_timestamp: Time | None = None,
     limits: Limits | None = None,
 ) -> Metadata:
-    """Read the metadata of a cluster out of `__cluster_metadata` and its snapshots.
+    """Read the metadata of a cluster from `__cluster_metadata` and its snapshots.
 
     Parameters
     ----------
@@ -325,6 +325,7 @@ def metadata(
         )
         if image is not None:
             findings += image.findings
+            # controllers may be behind each other: the one that has most records counts
             if found is None or image.end_offset > found[1].end_offset:
                 found = root, image
     if found is None:

@@ -19,7 +19,7 @@ from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
-from kafkalog.records.decode import decode
+from kafkalog.records.decode import decode_all
 from kafkalog.records.selection import Selection
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value")
@@ -104,11 +104,13 @@ def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iter
         except KafkalogError as error:
             report(error.to_finding())
             continue
+        # its checkpoints are read on first access, and add findings then
         for finding in partition.findings:
             report(finding)
         for window in partition.reader.windows(selection, on_corruption="skip", report=report):
             for columns in _decoded(window, selection, report):
                 yield TopicRecords(key.partition, columns)
+                # freed before the next window is decoded: two of them may be large
                 del columns
             window.release()
             del window
@@ -119,22 +121,12 @@ def _decoded(window: SegmentWindow, selection: Selection, report: Report) -> Ite
     batches = window.batches
     is_plain = not (batches.is_transactional | batches.is_control).any()
     names = COLUMNS if is_plain else (*COLUMNS, *OF_TRANSACTIONS)
-    done = 0
-    while done < len(batches):  # `decode` stops early once it has decompressed enough bytes
-        decoded = decode(
-            window.window,
-            names,
-            first=done,
-            selection=selection,
-            limits=window.segment.limits,
-            path=str(window.segment.path),
-        )
-        done += decoded.n_batches
+    path, limits = str(window.segment.path), window.segment.limits
+    for decoded in decode_all(window.window, names, selection=selection, limits=limits, path=path):
         if decoded.columns is not None:
             yield decoded.columns
         if decoded.error is not None:
             report(lost_batch(decoded.error, batches))
-            done += 1  # the batch that the error is about
         del decoded
 
 

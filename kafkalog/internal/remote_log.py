@@ -1,4 +1,4 @@
-"""Segments in remote storage (KIP-405), out of `__remote_log_metadata`, as a broker has them after it loaded the topic.
+"""Segments in remote storage (KIP-405), from `__remote_log_metadata`, as a broker has them after it loaded the topic.
 
 Mirrors `RemotePartitionMetadataStore` and `RemoteLogMetadataCache`.
 """
@@ -172,6 +172,7 @@ def _apply(
         )
     elif kind == "RemoteLogSegmentMetadataUpdate":
         known = segments.get(value["remoteLogSegmentId"]["id"])
+        # retention has deleted the record that it changes
         if known is None:
             return
         known.state = name_of(SEGMENT_STATES, value["remoteLogSegmentState"])

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog._kernels.last_rows import LastRows
+from kafkalog._kernels.replay import LastRows
 from kafkalog.errors import Finding, Reason
 from kafkalog.format import TopicPartition
 from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_records, read_topic
@@ -28,6 +28,8 @@ from kafkalog.records.columns import BinaryColumn, RecordColumns
 
 _COMMIT: Final = 1
 _KEPT: Final = ("offset", "timestamp", "value")
+_MOST_KEPT: Final = 4
+"""Records, for each key, before those that have been replaced are dropped."""
 _LEAST_DROPPED: Final = 2**16
 
 Rows = npt.NDArray[np.int64]
@@ -56,6 +58,7 @@ class LastRecords:
     """
 
     def __init__(self) -> None:
+        # seeds of the hash: whoever chooses keys cannot make all of them collide
         self._keys = LastRows(secrets.randbits(64), secrets.randbits(64))
         self._kept: list[RecordColumns] = []
         self._n_kept = 0
@@ -110,7 +113,8 @@ class LastRecords:
         if self._keys.n_keys > self._at.size:
             more = np.full(2 * self._keys.n_keys - self._at.size, -1)
             self._at, self._offset = np.concatenate([self._at, more]), np.concatenate([self._offset, more])
-        if self._n_kept > max(2 * self._keys.n_keys, _LEAST_DROPPED):
+        # in a log that was not compacted most kept records have been replaced
+        if self._n_kept > max(_MOST_KEPT * self._keys.n_keys, _LEAST_DROPPED):
             self._drop_replaced()
         held = RecordColumns(columns.n_records, {name: columns[name] for name in _KEPT}).take(rows)
         self._kept.append(RecordColumns(n, {**held, "partition": np.full(n, partition)}))
@@ -125,16 +129,23 @@ class LastRecords:
         if self._kept:
             numbers = np.flatnonzero(self._at >= 0)
             pending = [last for lasts in self._pending.values() for last in lasts]
-            wanted, places = np.unique(
-                np.concatenate([self._at[numbers], *(last.kept for last in pending)]), return_inverse=True
-            )
-            self._kept = [RecordColumns.concatenate(self._kept).take(wanted)]
+            kept = np.concatenate([self._at[numbers], *(last.kept for last in pending)])
+            is_wanted = np.zeros(self._n_kept, np.bool_)
+            is_wanted[kept] = True
+            wanted = np.flatnonzero(is_wanted)
+            places = (np.cumsum(is_wanted) - 1)[kept]
+            bounds = np.cumsum([0, *(part.n_records for part in self._kept)])
+            cuts = np.searchsorted(wanted, bounds)
+            # part by part: most of what is kept has been replaced, and is not copied once more
+            for i, part in enumerate(self._kept):
+                self._kept[i] = part.take(wanted[cuts[i] : cuts[i + 1]] - bounds[i])
+            self._kept = [RecordColumns.concatenate(self._kept)]
             self._n_kept = wanted.size
             self._at[numbers], *rest = np.split(
                 places, np.cumsum([numbers.size, *(last.kept.size for last in pending)])
             )
-            for last, kept in zip(pending, rest, strict=False):
-                last.kept[:] = kept
+            for last, found in zip(pending, rest, strict=False):
+                last.kept[:] = found
 
     def _counted(self, partition: int, columns: RecordColumns) -> Mask:
         """Which rows are outside of transactions, or in one that a marker in the same part commits.
@@ -173,6 +184,7 @@ class LastRecords:
     def _end(self, producer: tuple[int, int], *, is_commit: bool) -> None:
         for last in self._pending.pop(producer, ()):
             if is_commit:
+                # a commit outside of the transaction may have come between its record and its marker
                 is_newer = self._offset[last.numbers] < last.offsets
                 self._set(_Last(*(column[is_newer] for column in last)))
 

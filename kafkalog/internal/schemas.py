@@ -1,4 +1,4 @@
-"""The schemas of a Confluent Schema Registry, out of its topic `_schemas`, without the registry.
+"""The schemas of a Confluent Schema Registry, from its topic `_schemas`, without the registry.
 
 Keys and values are JSON. A key says what its record is (``keytype``):
 
@@ -24,10 +24,13 @@ import base64
 import binascii
 import hashlib
 import json
+import os
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -39,7 +42,13 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 
+if TYPE_CHECKING:
+    from kafkalog.storage.staging import StagedDirectory
+
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"] | str
+SUFFIXES: Final = {"AVRO": ".avsc", "PROTOBUF": ".proto", "JSON": ".json"}
+"""Endings of the files that schemas are written to."""
+MANIFEST: Final = "manifest.json"
 _IGNORED: Final = ("NOOP", "CONTEXT", "ASSOC")
 
 
@@ -127,9 +136,60 @@ class Schemas(StateList[Schema]):
         return next((one for one in of_subject if one.version == version), None)
 
     def to_arrow(self) -> pa.Table:
-        """The schemas as a table, a row a version of a subject."""
+        """The schemas as a table, a row per version of a subject."""
         rows = [{**one.as_dict(), "metadata": _json(one.metadata), "rule_set": _json(one.rule_set)} for one in self]
         return pa.Table.from_pylist(rows, schema=_ARROW)
+
+    def write(self, output: str | os.PathLike[str]) -> None:
+        """Write the schemas to a directory, as files that ``schemas=`` of a scan reads.
+
+        ``7.avsc`` has the schema of id 7 (``.proto``, ``.json``; ``.txt`` for a type of a plugin). Subjects are no part
+        of names. Where contexts have different schemas of one id, the one that `by_id` gives is ``7.avsc``, the others
+        are ``7-2.avsc`` and so on. ``manifest.json`` has a row for each version of a subject with its file, and the
+        settings.
+
+        Parameters
+        ----------
+        output : path-like
+            It must not exist yet, and appears when all is written.
+
+        Raises
+        ------
+        OutputExistsError
+            It exists.
+        UnsafePathError
+            It would lie in a log dir.
+        WriteError
+            It could not be written.
+        """
+        # what writes cannot be imported where there are no file locks, and reading needs none
+        from kafkalog.storage.output_paths import check_outside
+        from kafkalog.storage.staging import staged_directory
+
+        check_outside(output, [])
+        files: dict[tuple[int, str, str], str] = {}
+        n_files: Counter[int] = Counter()
+        with staged_directory(output) as directory:
+            for one in sorted(self, key=lambda one: one is not self.by_id(one.id)):
+                if (one.id, one.type, one.schema) in files:
+                    continue
+                n_files[one.id] += 1
+                number = f"-{n_files[one.id]}" if n_files[one.id] > 1 else ""
+                name = files[one.id, one.type, one.schema] = f"{one.id}{number}{SUFFIXES.get(one.type, '.txt')}"
+                # half of a surrogate pair becomes a question mark, as in Java
+                _write(directory, name, one.schema.encode("utf-8", "replace"))
+            rows = []
+            for one in self:
+                row = {"file": files[one.id, one.type, one.schema], **one.as_dict()}
+                del row["schema"]
+                rows.append(row)
+            manifest = {"schemas": rows, "configs": self.configs, "modes": self.modes}
+            _write(directory, MANIFEST, json.dumps(manifest, indent=1).encode("ascii"))
+
+
+def _write(directory: StagedDirectory, name: str, data: bytes) -> None:
+    with closing(directory.create(name)) as file:
+        file.write(data)
 
 
 def _json(value: dict[str, Any] | None) -> str | None:
@@ -164,7 +224,7 @@ def schemas(
     end_timestamp: Time | None = None,
     limits: Limits | None = None,
 ) -> Schemas:
-    """Read the schemas of a registry out of the topic in which it keeps them.
+    """Read the schemas of a registry from the topic in which it keeps them.
 
     Parameters
     ----------
@@ -294,6 +354,7 @@ class _Registry:
             record.offset,
             record.timestamp,
         )
+        # a soft deletion writes the same version again: when it was registered is what counts
         if made.deleted and known is not None and (known.id, known.schema) == (made.id, made.schema):
             made.offset, made.timestamp = known.offset, known.timestamp
         self._by_version[subject, version] = made
@@ -345,6 +406,7 @@ def _guid(value: dict[str, Any]) -> str:
         digest = base64.b64decode(stored, validate=True)
     except binascii.Error:
         digest = b""
+    # older registries stored none
     if len(digest) != 16:
         try:
             digest = hashlib.md5(b"".join(_hashed(value)), usedforsecurity=False).digest()

@@ -1,4 +1,4 @@
-"""Where share groups stand in each partition, out of `__share_group_state`: the start offset, and what is behind it.
+"""Where share groups stand in each partition, from `__share_group_state`: the start offset, and what is behind it.
 
 A snapshot replaces what is known of a partition; updates behind it add to it. Mirrors `ShareCoordinatorShard.replay`,
 `ShareCoordinatorShard.merge` and `PersisterStateBatchCombiner`.
@@ -63,6 +63,7 @@ def read_share_state(log_dir: LogDir, as_of: AsOf, report: Report) -> dict[tuple
         if record.value is None:
             found.pop(which, None)
             continue
+        # an update may be the first record left, where the snapshot before it was deleted
         if record.type == "ShareSnapshot" or which not in found:
             found[which] = ShareState()
         found[which].update(record.value)
@@ -93,6 +94,7 @@ def _combined(deliveries: Iterable[Delivery], start: int) -> list[Delivery]:
                 active.append(waiting.pop())
             active = [one for one in active if one.last_offset >= begin]
             if active:
+                # as PersisterStateBatchCombiner decides
                 best = max(active, key=lambda one: (one.delivery_count, _RANKS.get(one.state, -1)))
                 pieces.append(Delivery(begin, end - 1, best.state, best.delivery_count))
     joined: list[Delivery] = []

@@ -119,7 +119,7 @@ class Transactions(StateList[Transaction]):
         return [one for transaction in self for one in transaction.open if one.is_hanging]
 
     def to_arrow(self) -> pa.Table:
-        """The transactions as a table, a row a transactional id."""
+        """The transactions as a table, a row per transactional id."""
         return pa.Table.from_pylist([one.as_dict() for one in self], schema=_ARROW)
 
 
@@ -212,6 +212,7 @@ def transactions(
     report = result.findings.append
     result += [_known(*pair) for pair in load_topic(log_dir, TRANSACTION_STATE, as_of, report)]
     result.sort(key=lambda one: one.transactional_id or "")
+    # partitions are read up to now, and would contradict coordinators of the past
     if read_partitions and as_of == AsOf():
         now_ms = parse_milliseconds("now", "now" if now is None else now)
         _join(result, _producers(log_dir, now_ms, transaction_max_timeout_ms, report, progress))
@@ -251,6 +252,7 @@ def _producers(
 ) -> Iterator[PartitionProducers]:
     """The producers of each partition that may have transactions."""
     for key in log_dir:
+        # of internal topics only committed offsets are written in transactions
         if key.topic in INTERNAL_TOPICS and key.topic != CONSUMER_OFFSETS:
             continue
         try:
@@ -293,5 +295,6 @@ def _open(partition: PartitionProducers, producer: Producer, known: Transaction)
         producer.idle_ms,
         partition.log_end_offset - partition.last_stable_offset,
         producer.is_blocking,
+        # a coordinator that still has the partition in its transaction will end it there
         producer.is_hanging and where not in known.partitions,
     )

@@ -95,7 +95,7 @@ class _Walk:
         largest = int(batches.max_timestamp[row])
         if largest > self.largest or (largest == self.largest and self.largest_position is None):
             self.largest_position = int(batches.position[row])
-        self.position.append(int(batches.next_position[-1]))
+        self.position.append(batches.end_position)
         self.previous_offset.append(int(batches.last_offset[-1]))
         self.largest_before.append(max(largest, self.largest))
 
@@ -186,11 +186,6 @@ class ListOffsets:
             Called for each segment, in order.
         use_time_index : bool
             Whether to begin in each segment where its time index says; see `kafkalog.indexes.time_hints`.
-
-        Raises
-        ------
-        KafkalogError
-            A segment is damaged before the last result.
         """
         answers = _answers((-1, -1, -1), timestamps.size)
         done = 0
@@ -245,6 +240,7 @@ class ListOffsets:
             walk = self._walk(segment)
             if not walk.is_whole:
                 self._run(segment, walk, None, 0)
+            # of equal timestamps the first segment counts, as in UnifiedLog.fetchOffsetByTimestamp
             if best is None or walk.largest > best[2].largest:
                 best = number, segment, walk
             if on_visit is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -53,7 +54,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
 
     Parameters
     ----------
-    paths : sequence of path-like
+    paths : path-like or sequence of path-like
         Log dirs, partition directories or `.log` files, in any mixture.
     memory_map : {"auto", True, False}
     limits : Limits
@@ -75,13 +76,15 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         memory_map: bool | str = "auto",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         # each directory once, under the first name that was given for it
-        self.paths = list({Path(path).resolve(): Path(path) for path in reversed(paths)}.values())[::-1]
+        given = {Path(path): path for path in paths}
+        self.paths = list({path.resolve(): path for path in reversed(given)}.values())[::-1]
         self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
         self.findings: list[Finding] = []
         self.limits = limits
@@ -97,10 +100,11 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             if path.is_dir():
                 self._add_directory(path)
             elif path.exists():
+                # only to raise for a name that is no segment's
                 open_segment(path)
                 files.setdefault(path.absolute().parent, []).append(path)
             else:
-                raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=path)
+                raise missing_path(given[path], self.paths)
         for directory, segments in files.items():
             self._add_partition(directory, tuple(segments), None, None)
         self._found = dict(sorted(self._found.items()))
@@ -116,7 +120,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     def __getitem__(self, key: str) -> Any: ...
     def __getitem__(self, key: tuple[str, int] | str) -> Partition | LogDir:
         """Return the partition ``("orders", 0)`` or ``"orders-0"``, or all partitions of the topic ``"orders"``."""
-        if isinstance(key, str) and key in self.topics and not self.__contains__(key):
+        if isinstance(key, str) and key in self.topics and not self._has(key):
             return self._of_topic(key)
         key = self._key(key)
         if key not in self._opened:
@@ -144,6 +148,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             epochs = one.epoch_cache.entries
             return int(epochs["epoch"][-1]) if epochs.size else -1, one.log_end_offset
         except KafkalogError:
+            # a copy that cannot be read loses against any that can
             return -2, -1
 
     def _of_topic(self, topic: str) -> LogDir:
@@ -206,7 +211,14 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     def __len__(self) -> int:
         return len(self._found)
 
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def __contains__(self, key: object) -> bool:
+        """Whether there is a partition, or a topic of that name."""
+        return self._has(key) or (isinstance(key, str) and key in self.topics)
+
+    def _has(self, key: object) -> bool:
         directory = kf.parse_partition_directory(key) if isinstance(key, str) else None
         return (key if directory is None else directory.topic_partition) in self._found
 
@@ -259,7 +271,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         return {}
 
     def _add_directory(self, root: Path) -> None:
-        entries = _list(root)
+        entries = list_directory(root)
         children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if _is_directory(entry)]
         if is_partition_directory(root, entries):
             self._add_partition(root, None, None, None)
@@ -275,6 +287,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             if directory is None:
                 continue
             path = root / entry.name
+            # what reads for somebody must not be led to files outside of what was named
             if entry.is_symlink() and not path.resolve().is_relative_to(resolved):
                 detail = "a link out of the log dir is not followed; name its target to read it"
                 self.findings.append(Finding(Reason.LINK_OUTSIDE, detail, path=str(path), damage=False))
@@ -315,13 +328,14 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         watermarks: Mapping[kf.TopicPartition, int] | None,
     ) -> None:
         """`starts` and `watermarks` come from the checkpoints of the log dir; None if these were not read."""
-        directory = kf.parse_partition_directory(path.absolute().name)
+        directory = kf.parse_partition_directory(path.name or path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
         known = None if starts is None or watermarks is None else Known(starts.get(key, 0), watermarks.get(key))
         found = PartitionPath(path, segments, known)
         if key in self._found:
             first = self._found[key].path
             brokers = {self._broker_of(one.absolute().parent) for one in (first, path)}
+            # replicas of several brokers are normal; one broker with a partition in two of its log dirs does not start
             is_replica = len(brokers) > 1 and None not in brokers
             if is_replica:
                 self._replicas.setdefault(path.absolute().parent, []).append(str(key))
@@ -344,6 +358,23 @@ _PARTITION_FILES: Final = frozenset({kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_ME
 _SHOWN: Final = ("partition", "segments", "bytes", "log start offset", "path")
 
 
+def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> ReadError:
+    """The error for a path that does not exist; it may be meant as a topic of a log dir that it is in, or `beside`.
+
+    A URL is shown as given: `Path` makes `s3:/` of `s3://`.
+    """
+    detail = "no such file or directory"
+    if "://" in os.fspath(path):
+        detail += "; kafkalog reads local files only: copy or mount it"
+    else:
+        topic = Path(path).name
+        for place in (Path(path).parent, *beside):
+            if any(place.glob(f"{glob.escape(topic)}-[0-9]*/")):
+                detail += f"; {place} has a topic of that name: ask it for topics={topic!r}, in the shell -t {topic}"
+                break
+    return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
+
+
 def as_set(wanted: Iterable[Any] | int | None) -> set[Any] | None:
     """A set of names or numbers, from one or several; None, which means all, stays None."""
     return None if wanted is None else {wanted} if isinstance(wanted, (str, int)) else set(wanted)
@@ -354,7 +385,7 @@ def _holds_log_files(path: Path) -> bool:
     try:
         return any(
             _is_segment(entry) or os.path.splitext(entry.name)[1] in _SIDECARS or entry.name in _PARTITION_FILES
-            for entry in _list(path)
+            for entry in list_directory(path)
         )
     except ReadError:
         return True  # the directory exists but cannot be listed: reading it raises the error
@@ -382,7 +413,8 @@ def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
     return False
 
 
-def _list(root: Path) -> list[os.DirEntry[str]]:
+def list_directory(root: Path) -> list[os.DirEntry[str]]:
+    """What is in a directory, in any order; raises `ReadError`."""
     try:
         with os.scandir(root) as entries:
             return list(entries)
@@ -392,9 +424,9 @@ def _list(root: Path) -> list[os.DirEntry[str]]:
 
 def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = None) -> bool:
     """Whether a directory holds segments, or is named like a partition and holds no partitions."""
-    entries = _list(path) if entries is None else entries
+    entries = list_directory(path) if entries is None else entries
     if any(_is_segment(entry) for entry in entries):
         return True
-    if kf.parse_partition_directory(path.absolute().name) is None:
+    if kf.parse_partition_directory(path.name or path.absolute().name) is None:
         return False
     return not any(_is_directory(entry) and kf.parse_partition_directory(entry.name) for entry in entries)

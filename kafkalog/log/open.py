@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Never, NoReturn
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, NotKafkaError, ReadError, Reason
-from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, NotKafkaError, Reason
+from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory, list_directory, missing_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment as open_file
@@ -20,7 +20,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def open(
-    path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
+    path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS, **others: Never
 ) -> Segment | Partition | LogDir:
     """Open a segment, a partition, or a log dir.
 
@@ -52,15 +52,19 @@ def open(
     >>> log_dir["p-multi", 0].log_end_offset
     125
     """
+    for name in others:
+        raise TypeError(f"open has no option {name!r}: it reads no records; scan(path, start_offset=...) has options")
     if isinstance(path, (str, os.PathLike)):
         location = Path(path)
         if location.is_dir():
-            if is_partition_directory(location):
-                return Partition(location, memory_map=memory_map, limits=limits)
+            entries = list_directory(location)
+            if is_partition_directory(location, entries):
+                names = [entry.name for entry in entries]
+                return Partition(location, names=names, memory_map=memory_map, limits=limits)
             return LogDir([location], memory_map=memory_map, limits=limits)
         if location.exists():
             return open_file(location, memory_map=memory_map, limits=limits)
-        raise ReadError(Reason.FILE_UNREADABLE, "no such file or directory", path=location)
+        raise missing_path(path)
     if path is None or isinstance(path, (bytes, bytearray)) or not isinstance(path, Sequence):
         raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(path).__name__}")
     if not path:
@@ -163,6 +167,7 @@ def partitions_of(
         directory = kf.parse_partition_directory(path.name)
         if directory is not None and is_wanted(directory.topic_partition):
             openers.append(partial(Partition, path, limits=opened.limits))
+    # opened one by one: one that cannot be opened must not hide the others
     for open_partition in openers:
         try:
             yield open_partition()

@@ -41,6 +41,8 @@ class Partition(ReadMethods):
         The directory, such as ``/var/lib/kafka/orders-0``.
     segments : sequence of path-like, optional
         Only these `.log` files of the directory.
+    names : sequence of str, optional
+        What is in the directory, if it has just been listed.
     log_start_offset, high_watermark : int, optional
         Default: from the checkpoints in the parent directory.
     memory_map : {"auto", True, False}
@@ -73,6 +75,7 @@ class Partition(ReadMethods):
         path: str | os.PathLike[str],
         *,
         segments: Sequence[str | os.PathLike[str]] | None = None,
+        names: Sequence[str] | None = None,
         log_start_offset: int | None = None,
         high_watermark: int | None = None,
         memory_map: bool | str = "auto",
@@ -80,7 +83,7 @@ class Partition(ReadMethods):
         known: Known | None = None,
     ) -> None:
         self.path = Path(path)
-        directory = kf.parse_partition_directory(self.path.absolute().name)
+        directory = kf.parse_partition_directory(self.path.name or self.path.absolute().name)
         self.topic_partition = directory.topic_partition if directory else None
         self.kind = directory.kind if directory else None
         self.limits = limits
@@ -91,7 +94,7 @@ class Partition(ReadMethods):
             self.is_whole = known.is_planned
             return
         listing = SegmentListing(self.path, memory_map=memory_map, limits=limits, topic_partition=self.topic_partition)
-        self.segments = listing.load(segments)
+        self.segments = listing.load(segments, names)
         self.findings += listing.findings
         self.is_whole = segments is None
 
@@ -112,6 +115,7 @@ class Partition(ReadMethods):
         return sum(segment.size_in_bytes for segment in self.segments)
 
     def _checkpoint(self, name: str) -> int | None:
+        # checkpoints name live partitions alone: directories that a broker has renamed have no entry
         if self.topic_partition is None or self.kind is not None:
             return None
         try:
@@ -130,6 +134,7 @@ class Partition(ReadMethods):
         first = self.segments[0].base_offset if self.segments else 0
         if given is not None and not (self._known and self._known.is_planned):
             self.findings += start_findings(str(self.path), given, self.segments)
+        # retention may have deleted segments since the checkpoint was written, which brokers do once a minute
         return max(given or 0, first)
 
     @cached_property
@@ -387,11 +392,6 @@ class Partition(ReadMethods):
             Only transactions that began before this offset.
         on_corruption : {"raise", "skip"}
             Damage that hides an outcome is recorded, and handled by `on_corruption` when that range is read.
-
-        Raises
-        ------
-        ReadError
-            A file cannot be read.
         """
         return self.reader.learn_outcomes(until_offset, on_corruption=on_corruption)
 

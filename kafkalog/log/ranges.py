@@ -234,13 +234,7 @@ class RangedSegment(Segment):
         return max(super().position_for(source, offset), self.first_position)
 
     def check_start(self, window: Window) -> None:
-        """See `Segment.check_start`.
-
-        Raises
-        ------
-        FileChangedError
-            The part does not begin with the batch that was planned.
-        """
+        """See `Segment.check_start`."""
         if window.start == self.first_position > 0 and first_offset(window.batches) != self._range.first_offset:
             detail = f"a batch of offset {self._range.first_offset} was here when its reading was planned"
             raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path, position=window.start)

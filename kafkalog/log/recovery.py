@@ -26,44 +26,31 @@ from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
 @dataclass(slots=True)
 class RecoveredSegment:
-    """The state that recovery derives from the batches of a segment.
-
-    Attributes
-    ----------
-    offset_entries, time_entries : structured array
-        Entries of `.index` and `.timeindex`.
-    replay : list of (BatchTable, int32[n])
-        The batches that suffice for a replay of producers, one table per window, with the coordinator epochs of the
-        markers among them.
-    epochs : list of (int, int)
-        Each leader epoch larger than all before it, and the base offset of its first batch.
-    map_end_offset : int
-        The offset after the last v2 batch; the base offset if there is none.
-    next_offset : int
-        The offset that a broker would give to the next record: the one after the last batch. The base offset if there
-        is no batch, or if offsets go back so that the broker does not find the offset of the last index entry.
-    n_valid_bytes : int
-        Where a broker would truncate the `.log`; its size if all is well.
-    is_emptied : bool
-        Whether a broker would truncate it to 0 bytes instead.
-    finding : Finding or None
-        Why the broker would truncate or empty it.
-    unnoticed : Finding or None
-        The first damage that recovery does not notice: a magic byte or an offset that is wrong, which no checksum
-        covers.
-    """
+    """The state that recovery derives from the batches of a segment."""
 
     segment: Segment
     offset_entries: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, kf.OFFSET_INDEX_DTYPE))
     time_entries: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, kf.TIME_INDEX_DTYPE))
+    """Entries of `.index` and `.timeindex`."""
     replay: list[tuple[BatchTable, npt.NDArray[np.int32]]] = field(default_factory=list)
+    """The batches that suffice for a replay of producers, one table per window, with the coordinator epochs of the
+    markers among them."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
+    """Each leader epoch larger than all before it, and the base offset of its first batch."""
     map_end_offset: int = 0
+    """The offset after the last v2 batch; the base offset if there is none."""
     next_offset: int = 0
+    """The offset that a broker would give to the next record: the one after the last batch. The base offset if there is
+    no batch, or if offsets go back so that the broker does not find the offset of the last index entry."""
     n_valid_bytes: int = 0
+    """Where a broker would truncate the `.log`; its size if all is well."""
     is_emptied: bool = False
+    """Whether a broker would truncate it to 0 bytes instead."""
     finding: Finding | None = None
+    """Why the broker would truncate or empty it."""
     unnoticed: Finding | None = None
+    """The first damage that recovery does not notice: a magic byte or an offset that is wrong, which no checksum
+    covers."""
 
     @property
     def is_cut(self) -> bool:
@@ -91,11 +78,6 @@ def recover(
     progress : callable
         Called with the number of valid bytes read since the last call.
 
-    Raises
-    ------
-    KafkalogError
-        The file cannot be read, or a batch exceeds a limit.
-
     Notes
     -----
     Memory is bounded by one window, the index entries, and per window a few batches of each of its producers.
@@ -103,6 +85,7 @@ def recover(
     """
     found = RecoveredSegment(segment, map_end_offset=segment.base_offset, next_offset=segment.base_offset)
     builder = IndexBuilder(segment.base_offset, index_interval_bytes)
+    is_refused = False
     with segment.open() as source:
         windows = _Windows(segment, source, needs_control_bytes=with_producers)
         for window in windows:
@@ -118,9 +101,11 @@ def recover(
             progress(found.n_valid_bytes - before)
             del window, taken  # their memory can serve the next window
             if reason is not None:
+                is_refused = True
                 break
         found.finding, found.unnoticed = found.finding or windows.finding, windows.unnoticed
-    if found.finding is None and not builder.ends_in_order:
+    # a broker adds the final time entry behind the last batch that it keeps: only then it finds this disorder
+    if not is_refused and not builder.ends_in_order:
         found.is_emptied = True
         detail = "the largest timestamp's offset goes back; a broker empties the segment"
         found.finding = Finding(Reason.OFFSET_ORDER, detail, path=str(segment.path), position=0)

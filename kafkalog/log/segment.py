@@ -115,6 +115,7 @@ class Segment(ReadMethods):
         self.findings: list[Finding] = []
         self.error: KafkalogError | None = None
         try:
+            # opened once here, so that what cannot be read is known before anything is read of the others
             with self.open() as source:
                 self.size_in_bytes, self.is_preallocated = source.size, source.is_preallocated
         except (ReadError, LimitExceededError) as error:
@@ -158,13 +159,7 @@ class Segment(ReadMethods):
         window_bytes: int = WINDOW_BYTES,
         first_window_bytes: int | None = None,
     ) -> Iterator[Window]:
-        """Windows of the segment from a batch boundary on; for the parameters see `SegmentStream`.
-
-        Raises
-        ------
-        KafkalogError
-            See `SegmentStream.windows`.
-        """
+        """Windows of the segment from a batch boundary on; for the parameters see `SegmentStream`."""
         return SegmentStream(
             self, source, previous_offset, window_bytes=window_bytes, first_window_bytes=first_window_bytes
         ).windows(start)
@@ -190,6 +185,7 @@ class Segment(ReadMethods):
         bases = [base for name, base in offsets if base is not None and name.endswith(kf.LOG_SUFFIX)]
         ends = [end for name, end in offsets if end is not None and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
         following = min((base for base in bases if base > self.base_offset), default=None)
+        # the last segment has no next one whose name bounds its offsets: its index serves instead
         index = None if following is not None else self.offset_hint
         return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
 
@@ -248,6 +244,7 @@ class Segment(ReadMethods):
             raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
         # not mapped by default: a mapping holds a file descriptor for as long as the index is cached
         is_mapped = self.memory_map is True or (size > _READ_BYTES and not is_bounded)
+        # the size of an index file is no proof of its content: a sparse file of a terabyte must not be read whole
         max_entries = self.max_index_entries if is_bounded else None
         return kind.open(path, self.base_offset, memory_map=is_mapped, max_entries=max_entries)
 

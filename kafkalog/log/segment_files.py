@@ -47,13 +47,17 @@ class SegmentListing:
         self._topic_partition = topic_partition
         self.findings: list[Finding] = []
 
-    def load(self, only: Sequence[str | os.PathLike[str]] | None = None) -> list[Segment]:
+    def load(
+        self, only: Sequence[str | os.PathLike[str]] | None = None, names: Sequence[str] | None = None
+    ) -> list[Segment]:
         """The segments by base offset.
 
         Parameters
         ----------
         only : sequence of path-like, optional
             Only these `.log` files.
+        names : sequence of str, optional
+            What is in the directory; listed by default.
 
         Raises
         ------
@@ -61,7 +65,7 @@ class SegmentListing:
             The directory cannot be read. For a segment that cannot be opened, its `error` is set.
         """
         try:
-            names = sorted(os.listdir(self._path))
+            names = sorted(os.listdir(self._path) if names is None else names)
         except OSError as error:
             raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self._path) from error
         logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
@@ -136,6 +140,7 @@ class SegmentListing:
             swap = self._segment(name, False)
             if swap.base_offset >= unfinished:
                 continue
+            # the cleaner renames its output to `.swap` once all of it is complete and durable, so it may be believed
             try:
                 stop = swap.next_offset
             except KafkalogError as error:
@@ -158,13 +163,7 @@ class SegmentListing:
 
 
 def open_segment(path: Path, **options: Any) -> Segment:
-    """Open a `.log` file that the user named.
-
-    Raises
-    ------
-    NotKafkaError
-        The file name is not that of a `.log`.
-    """
+    """Open a `.log` file that the user named."""
     if path.suffix != kf.LOG_SUFFIX:
         hint = "a segment's file name ends in .log"
         if path.name.endswith(_PACKED):

@@ -168,11 +168,6 @@ class SegmentReader:
             Its counts are increased.
         once : bool
             Whether batches that an earlier segment has, too, are left out behind damage, if it is skipped.
-
-        Raises
-        ------
-        KafkalogError
-            Headers cannot be walked, or a file cannot be read, with `on_corruption="raise"`.
         """
         counts = ScanStatistics() if statistics is None else statistics
         counts.n_segments += len(self._segments)
@@ -189,6 +184,7 @@ class SegmentReader:
             if is_end or (stop is not None and segment.base_offset >= stop):
                 break
             if not wanted(segment):
+                # where a segment that is not read ends is not known, so the next one is compared with nothing
                 previous = reached = None
                 continue
             self._report_gap(reached, segment.base_offset, report)
@@ -217,7 +213,7 @@ class SegmentReader:
                         earlier=self._segments[max(number - _MOST_EARLIER, 0) : number] if once else (),
                     )
                     for window in stream.windows(position):
-                        end = max(window.start + window.data.size, int(window.batches.next_position[-1]))
+                        end = max(window.start + window.data.size, window.batches.end_position)
                         n_bytes = max(end - position, 0)
                         position = max(end, position)
                         counts.n_bytes_read += n_bytes
@@ -229,6 +225,7 @@ class SegmentReader:
                         if is_end:
                             break
             except (ReadError, LimitExceededError) as error:
+                # a plan promised these files: leaving one out would lose records that another process counts on
                 if on_corruption == "raise" or self._known.is_planned:
                     raise
                 report(_passed_over(error, segment, position, on_corruption))
@@ -435,11 +432,12 @@ def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[F
 
 
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:
-    """The finding about offsets before the first segment, which begins at `end`; `why` says what tells of them."""
-    detail = f"the log begins at offset {end}, and {why} tells of {start}: what retention has deleted since, what is in"
-    return replace(
-        gap_finding(path, start, end), detail=f"{detail} remote storage, or segments that are missing; see verify"
+    """The finding about offsets before the first segment, which begins at `end`; `why` names what has `start`."""
+    detail = (
+        f"the log begins at offset {end}, but offset {start} is in {why}: retention has deleted the offsets between, or"
+        " they are in remote storage, or their segments are missing (kafkalog verify says more)"
     )
+    return replace(gap_finding(path, start, end), detail=detail)
 
 
 def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:

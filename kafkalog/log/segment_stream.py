@@ -111,14 +111,7 @@ class SegmentStream:
         self._n_searches = 0
 
     def windows(self, start: int = 0) -> Iterator[Window]:
-        """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported.
-
-        Raises
-        ------
-        KafkalogError
-            Headers cannot be walked (see `kafkalog.records.header_walk.walk`), or an offset lies before the segment's
-            base offset, with `on_corruption="raise"`; or the file cannot be read.
-        """
+        """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported."""
         segment, source, limits = self.segment, self.source, self.segment.limits
         witnesses = cache(segment.witnesses)  # they take a listing of the directory
         segment.findings = []
@@ -138,7 +131,9 @@ class SegmentStream:
                 ):
                     reason = odd_end(window, source, before, limits.max_batch_bytes, witnesses)
                     odd = None if reason is None else odd_end_error(window, reason, segment.path)
-                    if odd is None and self._on_corruption == "skip":
+                    is_sound = window.valid is not None and window.valid.all()
+                    # making the resynchroniser lists the directory: not for each of perhaps thousands of sound segments
+                    if odd is None and not is_sound and self._on_corruption == "skip":
                         row = self._resynchroniser.leading_astray(window)
                         if row is not None:
                             window = window.first(row + 1)
@@ -168,6 +163,7 @@ class SegmentStream:
                 position = self._go_on(error, error.position)
                 if position is None:
                     return
+                # the walk goes on in small windows: where one batch is damaged, the next ones often are
                 self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
         self.end_offset = max(self.previous + 1, segment.base_offset)
 
@@ -287,6 +283,7 @@ class SegmentStream:
         """The segment and the position of an earlier batch with the same bytes."""
         places = [] if self._last_position is None else [(self.segment, self._last_position)]
         places += [] if self._next_original is None else [self._next_original]
+        # comparing with every copy could cost a lookup a batch: after so many only neighbours are looked at
         if self._n_searches < _MOST_SEARCHES:
             self._n_searches += 1
             last = int(copy.batches.last_offset[0])

@@ -175,13 +175,7 @@ class PartitionTail:
         return max(self.checkpointed_start, self._bases[0] if self._bases else 0)
 
     def end(self) -> int:
-        """The offset after the last readable one.
-
-        Raises
-        ------
-        KafkalogError
-            See `LogTail.ends`.
-        """
+        """The offset after the last readable one."""
         if self._watched is None or self._watched.has_changed():
             self._list()
         try:

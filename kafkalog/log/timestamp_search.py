@@ -135,13 +135,7 @@ class TimestampSearch:
         return self.n_done == self._timestamps.size
 
     def feed(self, window: Window) -> None:
-        """Search one window.
-
-        Raises
-        ------
-        KafkalogError
-            A batch that had to be decoded is damaged.
-        """
+        """Search one window."""
         largest = self._asked(window.batches)
         row, n_ahead = 0, 0
         while row < largest.size and not self.is_done:
@@ -154,6 +148,7 @@ class TimestampSearch:
 
     def _asked(self, batches: BatchTable) -> npt.NDArray[np.int64]:
         """int64[n]: the largest timestamp of each batch that can hold a match; `_NEVER` for the others."""
+        # batches that compaction has emptied keep their largest timestamp, but hold no record that could have it
         mask = ~((batches.records_count == 0) & (batches.magic >= 2))
         selected = self._selection.batch_mask(batches)
         return np.where(mask if selected is None else mask & selected, batches.max_timestamp, _NEVER)

@@ -198,6 +198,7 @@ def trace_offset(partition: Partition, offset: int) -> Trace:
         start = partition.log_start_offset
         trace.reason = f"below the log start offset {start}: deleted, though it may still be there; a broker refuses it"
     segments = partition.segments
+    # the floor segment may have lost the offset to compaction: the answer is then in a later one
     floor = max((number for number, segment in enumerate(segments) if segment.base_offset <= offset), default=0)
     for segment in segments[floor:]:
         trace.segments.append(SegmentStep(str(segment.path), segment.base_offset, True))
@@ -267,6 +268,7 @@ def _find_offset(trace: Trace, segment: Segment, offset: int) -> bool:
         scan = _Scan(segment, source, offset)
         for window in scan.windows():
             batches = window.batches
+            # the cleaner leaves empty batches; v0 and v1 do not count their records
             may_hold = (batches.records_count != 0) | (batches.magic < 2)
             mask = everything.batch_mask(batches)
             for row in np.flatnonzero(may_hold if mask is None else mask & may_hold).tolist():

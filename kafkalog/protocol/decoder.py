@@ -145,6 +145,7 @@ def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
             tagged[field.tag] = field.name, _value(field, version, flexible)
 
     def read(reader: Reader) -> dict[str, Any]:
+        # fields that this version lacks, and tagged ones that are absent, keep their defaults
         values = defaults.copy()
         for names, step in plain:
             if isinstance(step, struct.Struct):
@@ -155,6 +156,7 @@ def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
             for _ in range(reader.uvarint()):
                 tag = reader.uvarint()
                 content = Reader(reader.take(reader.uvarint()), 0, reader.n_items)
+                # a tag that the definitions lack comes from a newer Kafka: tagged fields are made to be passed over
                 if tag in tagged:
                     name, part = tagged[tag]
                     values[name] = part(content)
@@ -230,6 +232,7 @@ def _array(item: Read, name: str, flexible: bool, nullable: bool) -> Read:
         # each item takes a byte at least
         if not 0 <= n <= reader.rest():
             raise MessageError(f"{name} claims {n} items in {reader.rest()} bytes")
+        # an item may take one byte there and hundreds here: items are counted before they are made
         reader.n_items += n
         if reader.n_items > MAX_ITEMS:
             raise MessageError(f"more than {MAX_ITEMS} items in arrays")

@@ -83,6 +83,7 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
         if value is None:
             return InternalRecord(name, None, fields, None)
         version = _int16(value, "value")
+        # CoordinatorRecordSerde ignores what follows the fields that it knows
         decoded = decode_message(f"{name}Value", version, value, start=2, whole=False)
         return InternalRecord(name, version, fields, decoded)
     if value is None:

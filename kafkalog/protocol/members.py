@@ -35,6 +35,7 @@ def decode_member(name: str, data: bytes) -> dict[str, Any]:
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) < 2 or version < 0:
         raise MessageError(f"{name} of {len(data)} bytes has no version")
+    # what follows the fields of a newer version is not looked at: clients read on from versions they know
     newest = messages()[name].versions.last
     return decode_message(name, min(version, newest), data[2:], whole=False)
 

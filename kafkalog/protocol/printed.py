@@ -1,6 +1,6 @@
 """Key and value of a record of an internal topic, as Kafka's `DumpLogSegments` prints them with the topic's decoder.
 
-Where a record cannot be decoded the tool says so in the place of the key (of the value in topics without keys), and
+Where a record cannot be decoded the tool prints that in place of the key (of the value in topics without keys), and
 goes on. The reasons given there are kafkalog's.
 
 Mirrors `CoordinatorRecordMessageParser`, `ClusterMetadataLogMessageParser` and `RemoteMetadataLogMessageParser`.
@@ -115,6 +115,7 @@ def _remote_text(shown: Shown) -> str:
     epochs = {epoch["leaderEpoch"]: epoch["offset"] for epoch in data["segmentLeaderEpochs"]}
     if not epochs:
         raise MessageError("segmentLeaderEpochs is empty")
+    # Kafka keeps a segment's leader epochs in a TreeMap, and so prints them sorted
     listed = ", ".join(f"{epoch}={epochs[epoch]}" for epoch in sorted(epochs))
     numbers = ("startOffset", "endOffset", "brokerId", "maxTimestampMs", "eventTimestampMs")
     return (
@@ -242,6 +243,7 @@ def _members_in_order(names: Iterable[str]) -> list[str]:
 
 def _in_scala_order(hashes: Mapping[str, int], n_places: int) -> list[str]:
     """Keys in the order of a table's places, and in a place in that of their hashes as signed numbers."""
+    # HashMap's own mixing of the high half into the low one, by which places are chosen
     mixed = {key: number ^ number >> 16 for key, number in hashes.items()}
     return sorted(mixed, key=lambda key: (mixed[key] & (n_places - 1), mixed[key] ^ 1 << 31))
 

@@ -27,31 +27,6 @@ PerBatch = int | npt.NDArray[Any] | Sequence[int]
 class BatchSpec:
     """Header fields of batches. A field is one number for all batches, or an array with one number per batch.
 
-    Attributes
-    ----------
-    compression : Compression, or a sequence of one per batch
-    timestamp_type : int
-        `TimestampType.CREATE_TIME` or `LOG_APPEND_TIME`.
-    log_append_time : int, optional
-        Milliseconds; the largest timestamp of LogAppendTime batches, and thereby the timestamp of all their records.
-    leader_epoch : int
-    producer_id, producer_epoch : int
-        -1 for none.
-    base_sequence : int
-        An array has the base sequence of each batch. A number is that of the first batch; the following ones continue
-        from it as a producer's do, wrapping to 0 after 2^31 - 1. -1 for none.
-    is_transactional, is_control : bool
-    delete_horizon_ms : int, optional
-        Stored in place of the base timestamp; -1 for none.
-    base_offset : array, optional
-        Default: the offset of the first record. It may be lower than that.
-    last_offset : array, optional
-        Default: the offset of the last record. It may be higher than that, as after compaction.
-    max_timestamp : array, optional
-        Default: the largest timestamp of the records; with LogAppendTime, `log_append_time`.
-    any_header_keys : bool
-        Whether header keys may be other than UTF-8, as some clients write them; for records read from a log.
-
     Raises
     ------
     ValueError
@@ -68,18 +43,28 @@ class BatchSpec:
 
     compression: Compression | Sequence[Compression] = UNCOMPRESSED
     timestamp_type: PerBatch = kf.TimestampType.CREATE_TIME
+    """`TimestampType.CREATE_TIME` or `LOG_APPEND_TIME`."""
     log_append_time: PerBatch | None = None
+    """Milliseconds; the largest timestamp of LogAppendTime batches, and thereby the timestamp of all their records."""
     leader_epoch: PerBatch = -1
     producer_id: PerBatch = -1
     producer_epoch: PerBatch = -1
+    """-1 for none; so is the leader epoch and the producer id."""
     base_sequence: PerBatch = -1
+    """An array has the base sequence of each batch. A number is that of the first batch; the following ones continue
+    from it as a producer's do, wrapping to 0 after 2^31 - 1. -1 for none."""
     is_transactional: bool | Bools = False
     is_control: bool | Bools = False
     delete_horizon_ms: PerBatch | None = None
+    """Stored in place of the base timestamp; -1 for none."""
     base_offset: PerBatch | None = None
+    """Default: the offset of the first record. It may be lower than that."""
     last_offset: PerBatch | None = None
+    """Default: the offset of the last record. It may be higher than that, as after compaction."""
     max_timestamp: PerBatch | None = None
+    """Default: the largest timestamp of the records; with LogAppendTime, `log_append_time`."""
     any_header_keys: bool = False
+    """Whether header keys may be other than UTF-8, as some clients write them; for records read from a log."""
 
     def __post_init__(self) -> None:
         if not np.isin(self.timestamp_type, (0, 1)).all():
@@ -154,6 +139,7 @@ def check_bounds(offset: Int64s, boundaries: Int64s, base_offset: Int64s, last_o
 
 def base_sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: Int64s) -> npt.NDArray[np.int32]:
     """The base sequence of each batch."""
+    # a producer takes one sequence an offset, so a batch takes as many as it spans, however few records are left
     first = _scalar(base_sequence)
     if first is None or first < 0:
         return spread("base_sequence", base_sequence, base_offset.size, np.int32)

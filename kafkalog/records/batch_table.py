@@ -18,6 +18,7 @@ from kafkalog._kernels.crc import check_crcs
 from kafkalog._kernels.header_walk import walk_batches
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
+from kafkalog.records.columns import FIXED_COLUMNS
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
 
@@ -51,48 +52,32 @@ _ROWS = 8192  # batches per kernel call
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BatchTable:
-    """Headers of the record batches of a segment, one row per batch.
-
-    Attributes
-    ----------
-    position : int64[n]
-        Bytes from the start of the `.log`.
-    size_in_bytes : int32[n]
-        Size of the whole batch, including the 12 bytes of offset and size field.
-    base_offset, last_offset : int64[n]
-        The base offset of a compressed v0 or v1 message is -1: only its compressed content has it.
-    partition_leader_epoch : int32[n]
-        -1 before v2.
-    magic : int8[n]
-    crc : uint32[n]
-        The stored checksum: CRC-32C for v2, CRC-32 before.
-    attributes : int16[n]
-    base_timestamp, max_timestamp : int64[n]
-        Milliseconds, -1 for none. In a batch with a delete horizon, the base timestamp is the horizon.
-    producer_id : int64[n]
-    producer_epoch : int16[n]
-    base_sequence : int32[n]
-    records_count : int32[n]
-        -1 for a compressed v0 or v1 message.
-    control_type : int16[n]
-        `ControlRecordType` of the first record of a control batch; -1 for other batches, -2 if it has no readable one.
-    """
+    """Headers of the record batches of a segment, one row per batch."""
 
     position: npt.NDArray[np.int64]
+    """Bytes from the start of the `.log`."""
     size_in_bytes: npt.NDArray[np.int32]
+    """Size of the whole batch, including the 12 bytes of offset and size field."""
     base_offset: npt.NDArray[np.int64]
     last_offset: npt.NDArray[np.int64]
+    """The base offset of a compressed v0 or v1 message is -1: only its compressed content has it."""
     partition_leader_epoch: npt.NDArray[np.int32]
+    """-1 before v2."""
     magic: npt.NDArray[np.int8]
     crc: npt.NDArray[np.uint32]
+    """The stored checksum: CRC-32C for v2, CRC-32 before."""
     attributes: npt.NDArray[np.int16]
     base_timestamp: npt.NDArray[np.int64]
     max_timestamp: npt.NDArray[np.int64]
+    """Both in milliseconds, -1 for none. In a batch with a delete horizon, the base timestamp is the horizon."""
     producer_id: npt.NDArray[np.int64]
     producer_epoch: npt.NDArray[np.int16]
     base_sequence: npt.NDArray[np.int32]
     records_count: npt.NDArray[np.int32]
+    """-1 for a compressed v0 or v1 message."""
     control_type: npt.NDArray[np.int16]
+    """`ControlRecordType` of the first record of a control batch; -1 for other batches, -2 if it has no readable
+    one."""
 
     @classmethod
     def empty(cls, n: int = 0) -> BatchTable:
@@ -133,6 +118,11 @@ class BatchTable:
     def next_position(self) -> npt.NDArray[np.int64]:
         """int64[n]: position of the first byte after the batch."""
         return self.position + self.size_in_bytes
+
+    @property
+    def end_position(self) -> int:
+        """Position of the first byte after the last batch."""
+        return int(self.position[-1]) + int(self.size_in_bytes[-1])
 
     @property
     def codec(self) -> npt.NDArray[np.int8]:
@@ -195,11 +185,13 @@ class Window(NamedTuple):
     """Which batches have the right checksum; None if the checksums were not compared."""
     records: RecordColumns | None = None
     """Their records, but those of control batches, if these were decoded in the same call."""
+    next_offset: int | None = None
+    """The offset field that follows the last batch, if its bytes were read, too."""
 
     def first(self, n: int) -> Window:
         """The window with its first `n` batches, without their records."""
         valid = None if self.valid is None else self.valid[:n]
-        return self._replace(batches=self.batches[:n], valid=valid, records=None)
+        return self._replace(batches=self.batches[:n], valid=valid, records=None, next_offset=None)
 
     def without_last(self) -> Window:
         """The window without its last batch."""
@@ -207,7 +199,7 @@ class Window(NamedTuple):
         if records is not None and not self.batches.is_control[-1]:
             records = records.slice(0, records.n_records - int(self.batches.records_count[-1]))
         valid = None if valid is None else valid[:-1]
-        return self._replace(batches=self.batches[:-1], valid=valid, records=records)
+        return self._replace(batches=self.batches[:-1], valid=valid, records=records, next_offset=None)
 
 
 def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
@@ -247,6 +239,40 @@ def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
     else:
         count = last - base + 1
     return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)
+
+
+def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
+    """Findings about v2 batches whose headers say that they hold no records, and have bytes behind them.
+
+    Readers give nothing of such a batch, and neither do Kafka's consumers, which say nothing of it.
+    """
+    empty = batches.records_count == 0
+    if not empty.any():
+        return []
+    n_bytes = batches.size_in_bytes - kf.RECORD_BATCH_OVERHEAD
+    empty &= (batches.magic >= 2) & (n_bytes > np.where(batches.codec == 0, 0, _MOST_BYTES_OF_NOTHING))
+    found = []
+    for row in np.flatnonzero(empty).tolist():
+        base, last = int(batches.base_offset[row]), int(batches.last_offset[row])
+        what = f"{n_bytes[row]} bytes of them follow: no reader gives them"
+        found.append(
+            Finding(
+                Reason.RECORD_TRAILING_BYTES,
+                f"the batch says that it holds no records, and {what}",
+                path=path,
+                position=int(batches.position[row]),
+                length=int(batches.size_in_bytes[row]),
+                base_offset=base,
+                last_offset=last,
+                n_records=last - base + 1,
+                certainty="at_most",
+            )
+        )
+    return found
+
+
+_MOST_BYTES_OF_NOTHING: Final = 64
+"""No codec's frame around nothing is as long."""
 
 
 def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:
@@ -319,3 +345,30 @@ def table_of(data: Bytes, n_batches: int) -> BatchTable:
 def whole_batches(data: Bytes, position: int) -> BatchTable:
     """Return the table of the complete batches at the start of `data`, as far as offsets rise; it may be empty."""
     return BatchTable.concatenate(HeaderParser().parse(data, position, -1)[0])
+
+
+def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
+    """A column with one value per batch, in the dtype of the record column of this name."""
+    of_batch: npt.NDArray[Any] = getattr(batches, _BATCH_COLUMN.get(name, name))
+    return of_batch.astype(FIXED_COLUMNS[name], copy=False)
+
+
+_BATCH_COLUMN = {
+    "leader_epoch": "partition_leader_epoch",
+    "compression": "codec",
+    "batch_base_offset": "base_offset",
+    "batch_position": "position",
+}
+
+
+def sequences(
+    offset: npt.NDArray[np.int64], batches: BatchTable, batch_row: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int32]:
+    """Base sequence plus offset delta, wrapping to 0 after 2^31 - 1; -1 if the batch has no base sequence.
+
+    For a negative delta, which no producer writes, the result is that of Java's int arithmetic (`incrementSequence`).
+    """
+    base = batches.base_sequence[batch_row].astype(np.int64)
+    delta = offset - batches.base_offset[batch_row]
+    wrapped = np.where(delta < 0, base + delta - 2**31, (base + delta) & 0x7FFFFFFF)
+    return np.where(base < 0, np.int64(-1), wrapped).astype(np.int32)

@@ -50,13 +50,6 @@ _CHUNK = 64 * 1024
 class Compression:
     """A codec and its level, as in the configuration of Kafka's producers and brokers.
 
-    Attributes
-    ----------
-    codec : Codec
-        May be given by its name.
-    level : int or None
-        As `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`; None for Kafka's default.
-
     Raises
     ------
     ValueError
@@ -76,7 +69,9 @@ class Compression:
     """
 
     codec: kf.Codec
+    """May be given by its name."""
     level: int | None = None
+    """As `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`; None for Kafka's default."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "codec", _codec(self.codec))

@@ -6,7 +6,7 @@ Decoding returns these columns and encoding takes them. A column owns its memory
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast, overload
 
@@ -42,20 +42,13 @@ ALL_COLUMNS: Final = (*FIXED_COLUMNS, *BINARY_COLUMNS, HEADERS)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BinaryColumn:
-    """A column of byte strings, stored as offsets and bytes like Arrow's large_binary.
-
-    Attributes
-    ----------
-    offsets : int64[n + 1]
-        Value `i` is ``data[offsets[i]:offsets[i + 1]]``.
-    data : uint8[offsets[-1]]
-    validity : bool[n] or None
-        False for null; None if no value is null. Kafka distinguishes null from empty.
-    """
+    """A column of byte strings, stored as offsets and bytes like Arrow's large_binary."""
 
     offsets: npt.NDArray[np.int64]
+    """int64[n + 1]. Value `i` is ``data[offsets[i]:offsets[i + 1]]``."""
     data: Bytes
     validity: npt.NDArray[np.bool_] | None = None
+    """bool[n]. False for null; None if no value is null. Kafka distinguishes null from empty."""
 
     def __len__(self) -> int:
         return self.offsets.size - 1
@@ -131,21 +124,14 @@ class BinaryColumn:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ViewColumn:
-    """A column of byte strings as views into buffers, like Arrow's binary_view.
-
-    Attributes
-    ----------
-    views : uint8[16 * n]
-        For each value its size (int32), then its bytes (up to 12), or the first four of them, the number of a buffer
-        and a position there (int32 each).
-    buffers : tuple of uint8[...]
-    validity : bool[n] or None
-        False for null; None if no value is null.
-    """
+    """A column of byte strings as views into buffers, like Arrow's binary_view."""
 
     views: Bytes
+    """uint8[16 * n]. For each value its size (int32), then its bytes (up to 12), or the first four of them, the number
+    of a buffer and a position there (int32 each)."""
     buffers: tuple[Bytes, ...]
     validity: npt.NDArray[np.bool_] | None = None
+    """bool[n]. False for null; None if no value is null."""
 
     def __len__(self) -> int:
         return self.views.size // 16
@@ -171,19 +157,12 @@ class ViewColumn:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HeadersColumn:
-    """The headers of records: for each record a list of keys and values, in order, with duplicates.
-
-    Attributes
-    ----------
-    offsets : int64[n + 1]
-        Record `i` has the headers ``offsets[i]:offsets[i + 1]`` of `key` and `value`.
-    key : BinaryColumn
-        The stored bytes, never null; Kafka specifies UTF-8.
-    value : BinaryColumn
-    """
+    """The headers of records: for each record a list of keys and values, in order, with duplicates."""
 
     offsets: npt.NDArray[np.int64]
+    """int64[n + 1]. Record `i` has the headers ``offsets[i]:offsets[i + 1]`` of `key` and `value`."""
     key: BinaryColumn
+    """The stored bytes, never null; Kafka specifies UTF-8."""
     value: BinaryColumn
 
     def __len__(self) -> int:
@@ -269,6 +248,12 @@ _zeros: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 Column = npt.NDArray[Any] | BinaryColumn | ViewColumn | HeadersColumn
 
 
+def is_masked(column: object) -> bool:
+    """Whether a column is a masked array."""
+    # numpy.ma takes 10 ms to import: it is not touched for other arrays
+    return type(column) is not np.ndarray and isinstance(column, np.ma.MaskedArray)
+
+
 class RecordColumns(Mapping[str, Column]):
     """Records as named columns that own their memory.
 
@@ -348,7 +333,7 @@ class RecordColumns(Mapping[str, Column]):
         columns: dict[str, Column] = {}
         for name, first in parts[0].items():
             these: list[Any] = [part[name] for part in parts]
-            if any(isinstance(part, np.ma.MaskedArray) for part in these):
+            if any(map(is_masked, these)):
                 columns[name] = np.ma.concatenate(these)  # type: ignore[no-untyped-call]
             elif isinstance(first, np.ndarray):
                 columns[name] = np.concatenate(these)
@@ -372,7 +357,9 @@ def _empty_column(name: str) -> Column:
     return binary if name in BINARY_COLUMNS else HeadersColumn(offsets.copy(), binary, binary)
 
 
-def gather(parts: Iterable[RecordColumns], names: Sequence[str]) -> RecordColumns:
+def gather(
+    parts: Iterable[RecordColumns], names: Sequence[str], n_parts: Callable[[], float] = lambda: 1
+) -> RecordColumns:
     """Concatenate records that come part by part; memory holds the result and one part.
 
     Parameters
@@ -381,12 +368,15 @@ def gather(parts: Iterable[RecordColumns], names: Sequence[str]) -> RecordColumn
         All with the same columns.
     names : sequence of str
         The columns if there is no part.
+    n_parts : callable
+        Returns about how many parts like the first there will be: large columns get large pages from the start.
     """
     columns: dict[str, _Gathered] | None = None
     n_records = 0
     for part in parts:
         if columns is None:
-            columns = {name: _GATHERED.get(type(column), _GatheredFixed)(column) for name, column in part.items()}
+            n = n_parts()
+            columns = {name: _GATHERED.get(type(column), _GatheredFixed)(column, n) for name, column in part.items()}
         for name, gathered in columns.items():
             gathered.add(part[name])
         n_records += part.n_records
@@ -397,7 +387,7 @@ def gather(parts: Iterable[RecordColumns], names: Sequence[str]) -> RecordColumn
 
 
 class _Gathered(Protocol):
-    def __init__(self, column: Any) -> None: ...
+    def __init__(self, column: Any, n_parts: float) -> None: ...
     def add(self, column: Any) -> None: ...
     def finish(self) -> Column: ...
 
@@ -405,19 +395,17 @@ class _Gathered(Protocol):
 class _GatheredFixed:
     """Numbers; those of some parts may be masked."""
 
-    def __init__(self, column: npt.NDArray[Any]) -> None:
-        self._data = GrowingArray(column.dtype)
+    def __init__(self, column: npt.NDArray[Any], n_parts: float) -> None:
+        self._data = GrowingArray(column.dtype, n_parts * column.size)
         self._mask: GrowingArray | None = None
-        self._n = 0
 
     def add(self, column: npt.NDArray[Any]) -> None:
-        if isinstance(column, np.ma.MaskedArray) and self._mask is None:
+        if is_masked(column) and self._mask is None:
             self._mask = GrowingArray(np.bool_)
-            self._mask.extend(self._n)[:] = False
+            self._mask.extend(len(self._data))[:] = False
         if self._mask is not None:
             self._mask.extend(len(column))[:] = np.ma.getmaskarray(column)
-        self._n += len(column)
-        self._data.extend(len(column))[:] = np.ma.getdata(column)
+        self._data.extend(len(column))[:] = column  # of masked arrays what lies behind the mask, too
 
     def finish(self) -> npt.NDArray[Any]:
         data = self._data.finish()
@@ -427,8 +415,8 @@ class _GatheredFixed:
 class _GatheredOffsets:
     """Offsets of parts that follow each other."""
 
-    def __init__(self) -> None:
-        self._array = GrowingArray(np.int64)
+    def __init__(self, offsets: npt.NDArray[np.int64], n_parts: float) -> None:
+        self._array = GrowingArray(np.int64, n_parts * offsets.size)
         self._array.extend(1)[:] = 0
         self._end = 0
 
@@ -441,8 +429,9 @@ class _GatheredOffsets:
 
 
 class _GatheredBinary:
-    def __init__(self, column: BinaryColumn) -> None:
-        self._offsets, self._data = _GatheredOffsets(), GrowingArray(np.uint8)
+    def __init__(self, column: BinaryColumn, n_parts: float) -> None:
+        self._offsets = _GatheredOffsets(column.offsets, n_parts)
+        self._data = GrowingArray(np.uint8, n_parts * column.data.size)
         self._validity: GrowingArray | None = None
         self._n = 0
 
@@ -463,16 +452,28 @@ class _GatheredBinary:
 
 
 class _GatheredHeaders:
-    def __init__(self, column: HeadersColumn) -> None:
-        self._offsets = _GatheredOffsets()
-        self._key, self._value = _GatheredBinary(column.key), _GatheredBinary(column.value)
+    """Headers; no memory is filled as long as no record has any."""
+
+    def __init__(self, column: HeadersColumn, n_parts: float) -> None:
+        self._offsets = _GatheredOffsets(column.offsets, n_parts)
+        self._key, self._value = _GatheredBinary(column.key, n_parts), _GatheredBinary(column.value, n_parts)
+        self._n_without = 0
+        self._has_some = False
 
     def add(self, column: HeadersColumn) -> None:
+        if not self._has_some and not len(column.key):
+            self._n_without += len(column)
+            return
+        if not self._has_some:
+            self._has_some = True
+            self._offsets.add(zeros(self._n_without + 1))
         self._offsets.add(column.offsets)
         self._key.add(column.key)
         self._value.add(column.value)
 
     def finish(self) -> HeadersColumn:
+        if not self._has_some:
+            return HeadersColumn.none(self._n_without)
         return HeadersColumn(self._offsets.finish(), self._key.finish(), self._value.finish())
 
 

@@ -101,6 +101,7 @@ def _lz4_fast(frame: bytes, arena: Arena, view: memoryview) -> None:
     for start in range(0, n, LZ4_BLOCK):
         block = view[start : start + LZ4_BLOCK]
         size = cramjam.lz4.compress_block_into(block, as_array(room[at + 4 :]), store_size=False)
+        # a block that does not get smaller is stored as it is, which its size's top bit says
         if size < len(block):
             _LE32.pack_into(room, at, size)
         else:
@@ -115,8 +116,7 @@ def _lz4_fast(frame: bytes, arena: Arena, view: memoryview) -> None:
 def _lz4_high(frame: bytes, level: int, arena: Arena, view: memoryview) -> None:
     """Write blocks of the high compressor.
 
-    cramjam offers that one for whole frames only. So each 64 KiB become a frame of cramjam's, and its blocks are
-    copied. Older releases of cramjam end a block after 8 KiB; readers accept that.
+    cramjam offers that one for whole frames only. So each 64 KiB become a frame of cramjam's, and its block is copied.
     """
     arena.append(frame)
     for start in range(0, len(view), LZ4_BLOCK):

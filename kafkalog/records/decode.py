@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from kafkalog._kernels import decode as kernels
 from kafkalog._kernels import header_walk as header_kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
-from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.batch_table import BatchTable, Window, batch_column, sequences
 from kafkalog.records.columns import (
     DEFAULT_COLUMNS,
     HEADERS,
@@ -32,7 +32,7 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
 )
-from kafkalog.records.fill import Form, batch_column, fill, read_filled, sequences, with_batch_columns
+from kafkalog.records.fill import Form, fill, read_filled, with_batch_columns
 from kafkalog.records.header_walk import RUN_BYTES, WINDOW_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.selection import FunctionFailure, Selection
@@ -46,6 +46,7 @@ from kafkalog.records.spans import (
     release_arena,
     scratch,
     survey,
+    uses_kernels,
     walk_v2,
 )
 from kafkalog.storage.buffer_pool import empty
@@ -96,7 +97,7 @@ def decode(
     first, stop : int
         Rows of the batch table; default: all.
     selection : Selection, optional
-        Default: all records except control records.
+        Default: all records except control records. Control batches with a wrong checksum are damage all the same.
     form : {"numpy", "arrow", "views"}
         Offsets of byte strings: int64, or int32 where all records are wanted. Views point into the window then.
     check_crcs : bool
@@ -119,7 +120,7 @@ def decode(
     stop = len(window.batches) if stop is None else stop
     batches = window.batches if (first, stop) == (0, len(window.batches)) else window.batches[first:stop]
     numbers: Rows = None
-    mask = selection.batch_mask(batches)
+    mask = selection.wanted_batches(window._replace(batches=batches, valid=None), check_crcs=check_crcs)
     if mask is not None and not mask.all():
         numbers = np.flatnonzero(mask)
         batches = batches[numbers]
@@ -127,12 +128,31 @@ def decode(
     run = _first_run(window, batches)
     n_done, error = (0, None) if run is None else job.decode(run)
     release_arena()
+    # what comes after the last selected batch is ruled out by its header, and so done, too
     if n_done == len(batches):
         n_done = stop - first
     elif numbers is not None:
         # batches that their headers rule out count as done, up to the first selected one that is not
         n_done = int(numbers[n_done])
     return Decoded(job.columns, n_done, error, job.n_records, job.failures)
+
+
+def decode_all(window: Window, columns: Sequence[str], **options: Any) -> Iterator[Decoded]:
+    """Decode all batches of a window, in several calls of `decode`; goes on behind one that cannot be decoded.
+
+    Parameters
+    ----------
+    window : Window
+    columns : sequence of str
+    **options
+        See `decode`.
+    """
+    done = 0
+    while done < len(window.batches):
+        decoded = decode(window, columns, first=done, **options)
+        done += decoded.n_batches + (decoded.error is not None)
+        yield decoded
+        del decoded
 
 
 class RecordReader(BatchReader):
@@ -149,8 +169,9 @@ class RecordReader(BatchReader):
     submit, n_ahead : callable, int
         ``submit(call)`` runs a call in a thread, and returns a function that waits for its result; `n_ahead` windows
         are read ahead.
-    hints : int64[n], optional
-        Rising positions where batches may begin; without them, size fields are followed to find some.
+    hints : callable, optional
+        Returns rising positions where batches may begin; without them, size fields are followed to find some. It is
+        called for a file of several windows.
     """
 
     def __init__(
@@ -164,44 +185,41 @@ class RecordReader(BatchReader):
         window_bytes: int = WINDOW_BYTES,
         submit: Submit | None = None,
         n_ahead: int = 0,
-        hints: npt.NDArray[np.int64] | None = None,
+        hints: Callable[[], npt.NDArray[np.int64] | None] | None = None,
     ) -> None:
         super().__init__(limits=limits)
         self._names, self._form, self._offsets, self._check_crcs = columns, form, offsets, check_crcs
         self._window_bytes, self._submit, self._n_ahead = window_bytes, submit, n_ahead
         self._ahead: deque[_Ahead] = deque()
-        self._step, self._hints = window_bytes, hints
+        self._step, self._find_hints = window_bytes, hints
+        self._hints: npt.NDArray[np.int64] | None = None
+        self._is_used = uses_kernels()
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`. The window has its records, and its bytes only for views or out of a mapping."""
         descriptor = readable_descriptor(source, position)
         # a half-written batch shows only in its checksum
-        if position >= source.size or (source.is_preallocated and not self._check_crcs):
+        if not self._is_used or position >= source.size or (source.is_preallocated and not self._check_crcs):
             window = None
+        elif self._submit is not None:
+            window = None if source.descriptor is None else self._take(source, position, previous_offset, self._submit)
         elif descriptor is None:
-            window = self._read_there(source, position, previous_offset) if self._submit is None else None
-        elif self._submit is None:
-            window = self._read(descriptor, position, min(position + RUN_BYTES, source.size), previous_offset)
+            window = self._read_there(source, position, previous_offset)
         else:
-            window = self._take(descriptor, position, source.size, previous_offset, self._submit)
+            window = self._read(source, position, min(position + RUN_BYTES, source.size), previous_offset)
         if window is None:
             self.close()
         return window
 
     def _read_there(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """The window at a position out of a mapping, or out of memory."""
-        stop = min(position + self._step, source.size)
-        try:
-            data = source.window(position, stop)
-        except KafkalogError:
-            return None  # `walk` finds the same, and says where
-        window = self._read(data, position, stop, previous_offset)
-        if window is None:
-            source.release(data, position)
-        elif window.data.size < data.size // 8 * 7:
+        n_wanted = min(self._step, source.size - position)
+        window = self._read(source, position, position + n_wanted, previous_offset)
+        # the step follows what one call got through: bytes beyond would be mapped and read twice
+        if window is not None and window.data.size < n_wanted // 8 * 7:
             self._step = max(window.data.size // 8 * 9, _LEAST_STEP)
-        else:
-            self._step = min(self._step // 8 * 9, self._window_bytes)
+        elif window is not None:
+            self._step = min(2 * self._step, self._window_bytes)
         return window
 
     def close(self) -> None:
@@ -210,11 +228,11 @@ class RecordReader(BatchReader):
             with contextlib.suppress(Exception):  # its result is not needed any more
                 self._ahead.popleft().result()
 
-    def _take(self, descriptor: int, position: int, size: int, previous_offset: int, submit: Submit) -> Window | None:
+    def _take(self, source: ByteSource, position: int, previous_offset: int, submit: Submit) -> Window | None:
         """The window at a position, which a thread may have read already; more are read meanwhile."""
-        ahead = self._ahead
+        ahead, size = self._ahead, source.size
         if ahead and position < ahead[0].start:  # the last call had no room for some of the batches
-            window = self._read(descriptor, position, ahead[0].start, previous_offset)
+            window = self._read(source, position, ahead[0].start, previous_offset)
             if window is None:
                 self._hints = None  # or the batches ended elsewhere than planned
             return window
@@ -224,8 +242,9 @@ class RecordReader(BatchReader):
             start = ahead[-1].stop if ahead else position
             if start >= size:
                 break
-            stop = self._boundary(descriptor, start, size)
-            ahead.append(_Ahead(start, stop, submit(partial(self._read, descriptor, start, stop, -1))))
+            stop = self._boundary(source, start)
+            # a thread does not know which offset comes before its bytes: that is compared when its turn comes
+            ahead.append(_Ahead(start, stop, submit(partial(self._read, source, start, stop, -1))))
         first = ahead.popleft()
         window = first.result()
         if window is None:
@@ -235,24 +254,37 @@ class RecordReader(BatchReader):
         first_offset = batches.base_offset[0] if batches.base_offset[0] >= 0 else batches.last_offset[0]
         if int(first_offset) <= previous_offset:
             return None
-        n_read = int(batches.next_position[-1]) - position
+        n_read = batches.end_position - position
         if n_read < first.stop - position:
             self._step = max(n_read // 8 * 7, _LEAST_STEP)
         else:
-            self._step = min(self._step // 8 * 9, self._window_bytes)
+            self._step = min(2 * self._step, self._window_bytes)
         return window
 
-    def _boundary(self, descriptor: int, start: int, size: int) -> int:
-        """Where the next window may end, `size` at most."""
+    def _boundary(self, source: ByteSource, start: int) -> int:
+        """Where the next window may end, at most where the file does."""
+        size = source.size
+        if size - start <= self._step:
+            return size
+        if self._find_hints is not None:
+            self._hints, self._find_hints = self._find_hints(), None
         hints = self._hints
         if hints is not None:
             row = int(np.searchsorted(hints, start + self._step))
             if row < hints.size and hints[row] <= size:
                 return int(hints[row])
-        return header_kernels.find_boundary(descriptor, start, size, self._step)
+        return header_kernels.find_boundary(cast(int, source.descriptor), start, size, self._step)
 
-    def _read(self, of: int | Bytes, start: int, stop: int, previous_offset: int) -> Window | None:
-        read = read_filled(
+    def _read(self, source: ByteSource, start: int, stop: int, previous_offset: int) -> Window | None:
+        """Batches from `start` on; None if the first one has to be read by `walk`."""
+        of: int | Bytes | None = None if source.is_mapped else source.descriptor
+        if of is None:
+            stop = min(stop, start + 2 * self._window_bytes)  # the next batch that an index names may be far away
+            try:
+                of = source.window(start, stop)
+            except KafkalogError:
+                return None  # `walk` finds the same, and says where
+        window = read_filled(
             of,
             start,
             stop,
@@ -264,13 +296,9 @@ class RecordReader(BatchReader):
             n_bytes=self._window_bytes,
             limits=self._limits,
         )
-        if read is None:
-            return None
-        valid = np.ones(len(read.batches), np.bool_) if self._check_crcs else None
-        if not read.filled.n_records:
-            return Window(read.data, start, read.batches, valid, RecordColumns.empty(self._names))
-        records = with_batch_columns(read.filled, read.of_records, self._names)
-        return Window(read.data, start, read.batches, valid, records)
+        if window is None and not isinstance(of, int):
+            source.release(of, start)
+        return window
 
 
 Submit = Callable[[Callable[[], Window | None]], Callable[[], Window | None]]
@@ -308,6 +336,7 @@ def _first_run(window: Window, batches: BatchTable) -> _Run | None:
         return None
     magics, payloads = survey(window, batches)
     legacy, modern = magics & _LEGACY_MAGICS, magics & ~_LEGACY_MAGICS
+    # a change of the message format leaves batches of both kinds in one segment
     if legacy and modern:
         change = int(np.argmax(np.diff(batches.magic >= 2))) + 1
         return _first_run(window, batches[:change])

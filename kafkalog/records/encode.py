@@ -28,7 +28,7 @@ from kafkalog.records.batch_spec import (
 )
 from kafkalog.records.batch_table import BatchTable, Window, table_of
 from kafkalog.records.codecs import UNCOMPRESSED, Arena, Compression
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, is_masked
 from kafkalog.records.compress import compressor
 from kafkalog.records.spans import scratch
 from kafkalog.storage.buffer_pool import empty
@@ -235,7 +235,7 @@ def _numbers(columns: RecordColumns, name: str) -> Int64s:
     column: Any = columns.get(name)
     if column is None:
         return np.full(columns.n_records, kf.NO_TIMESTAMP, np.int64)
-    if isinstance(column, np.ma.MaskedArray):
+    if is_masked(column):
         column = column.filled(kf.NO_TIMESTAMP)
     array = np.asarray(column)
     if array.dtype.kind not in "iu" or array.dtype == np.uint64:
@@ -274,6 +274,7 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
     horizon = spread("delete_horizon_ms", -1 if spec.delete_horizon_ms is None else spec.delete_horizon_ms, n, np.int64)
     has_horizon = (horizon >= 0) & ~is_empty
     if bound.timestamp.size:
+        # an empty batch at the end begins behind the last record
         base_timestamp = bound.timestamp[np.minimum(boundaries[:-1], bound.timestamp.size - 1)]
         base_timestamp = np.where(has_horizon, horizon, np.where(is_empty, np.int64(-1), base_timestamp))
     else:
@@ -297,6 +298,7 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
         raise ValueError(f"compression has {len(compressions)} values for {n} batches")
     codec = np.array([one.codec for one in compressions], np.int16)
     attributes = (
+        # Kafka stores no payload for a batch without records, and says so by codec 0
         np.where(is_empty, np.int16(0), codec)
         | kf.TIMESTAMP_TYPE_BIT * timestamp_type.astype(np.int16)
         | kf.TRANSACTIONAL_BIT * spread("is_transactional", spec.is_transactional, n, np.int16)
@@ -357,6 +359,7 @@ def _write_compressed(bound: _Bound, boundaries: Int64s, plan: _Plan, n_bytes: i
             at += size
         position = np.array(starts, np.int64)
         total = np.diff(position, append=out.used)
+        # the size is known once the whole batch is compressed, so the error names its first row
         if (total > MAX_BATCH_BYTES).any():
             row = int(boundaries[first + int(total.argmax())])
             raise unwritable(Reason.BATCH_TOO_LARGE, "its batch has 2 GiB or more", row)

@@ -19,9 +19,8 @@ from kafkalog import format as kf
 from kafkalog._kernels import fill as kernels
 from kafkalog._kernels import header_walk as header_kernels
 from kafkalog.errors import Limits
-from kafkalog.records.batch_table import COLUMNS, BatchTable
+from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, batch_column, sequences
 from kafkalog.records.columns import (
-    FIXED_COLUMNS,
     HEADERS,
     BinaryColumn,
     Column,
@@ -29,7 +28,7 @@ from kafkalog.records.columns import (
     RecordColumns,
     ViewColumn,
 )
-from kafkalog.records.spans import Payloads, record_counts, thread_codecs, uses_kernels
+from kafkalog.records.spans import Payloads, record_counts, thread_codecs
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import NO_BYTES, Bytes
 
@@ -44,6 +43,7 @@ _KEPT_ARENA: Final = 2**22
 _READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until they are decoded
 _LEAST_ROWS, _MOST_ROWS = 2**6, 2**16  # batches per reading call
 _LEAST_LARGEST: Final = 2**14
+_FEW_ROWS: Final = 2**13  # columns of so many are too small for the pool
 _INT32_MAX: Final = 2**31 - 1
 _COLUMNS_FULL, _ARENA_FULL = kernels.ENDINGS["columns full"], kernels.ENDINGS["arena full"]
 
@@ -56,18 +56,6 @@ class Filled(NamedTuple):
     n_records: int
     columns: dict[str, Column]
     """`offset`, `timestamp`, `key`, `value` and `headers`, as far as they are wanted."""
-
-
-class FilledBatches(NamedTuple):
-    """Batches that were read, and their records."""
-
-    batches: BatchTable
-    of_records: BatchTable
-    """Those that are not control batches, with their numbers of records."""
-    filled: Filled
-    """The records of these."""
-    data: Bytes
-    """The bytes if they were given, and what views point to; empty for other forms."""
 
 
 @dataclass(slots=True)
@@ -129,6 +117,7 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
 
 def _room_for(n_bytes: int, most: int) -> int:
     """For how many decompressed bytes to make room, given the compressed ones."""
+    # compression is rarely better than that; where it is, the call is made again with more memory
     return min(most, max(64 * n_bytes, 2**16))
 
 
@@ -144,7 +133,7 @@ def read_filled(
     check_crcs: bool,
     n_bytes: int,
     limits: Limits,
-) -> FilledBatches | None:
+) -> Window | None:
     """Read batches of a file and fill columns with their records, in pieces that fit a core's cache.
 
     Parameters
@@ -165,15 +154,15 @@ def read_filled(
 
     Returns
     -------
-    FilledBatches or None
-        None if the first batch is not one that the kernel reads.
+    Window or None
+        With the records, and the bytes if they were given, or if views point to them. None if the first batch is not
+        one that the kernel reads.
     """
-    if not uses_kernels():
-        return None
     rates = _thread_rates()
     n_bytes = _room_for(stop - start, n_bytes)
     n_rows = min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS)
-    columns = [empty(n_rows, dtype) for dtype in COLUMNS.values()]
+    make = np.empty if n_rows <= _FEW_ROWS else empty
+    columns = [make(n_rows, dtype) for dtype in COLUMNS.values()]
     n_filled = empty(n_rows, np.int32)
     call = _Call(names, form, n_bytes, limits, announced=None, decompress=True)
     descriptor, data, room = -1, None, None
@@ -181,12 +170,13 @@ def read_filled(
         descriptor, room = of, empty(n_bytes if form == "views" else _READ_BYTES, np.uint8)
     else:
         data = of
-    needed = 0
+    needed = magics = bits = largest = 0
+    next_offset: int | None = None
 
     def work(filler: kernels.Filler) -> tuple[int, int]:
-        nonlocal needed, room
+        nonlocal needed, room, magics, bits, largest, next_offset
         while True:
-            n, needed, ending = header_kernels.read_intact(
+            n, needed, ending, magics, bits, largest, next_offset = header_kernels.read_intact(
                 descriptor,
                 start,
                 stop,
@@ -210,9 +200,8 @@ def read_filled(
     if not n_batches:
         return None
     batches = BatchTable(*(column[:n_batches] for column in columns))
-    n_bytes = int(batches.position[-1]) + int(batches.size_in_bytes[-1]) - start
-    bits = int(np.bitwise_or.reduce(batches.attributes))
-    rates.largest = max(int(batches.size_in_bytes.max()), _LEAST_LARGEST)
+    n_bytes = batches.end_position - start
+    rates.largest = max(largest, _LEAST_LARGEST)
     rates.is_compressed = bool(bits & kf.CODEC_MASK)
     rates.n_batches = n_batches / n_bytes
     if data is not None:
@@ -222,14 +211,22 @@ def read_filled(
     else:
         kept = NO_BYTES
     filled = call.filled(n_batches, kept)
-    return FilledBatches(batches, _of_records(batches, n_filled[:n_batches], bits, filled), filled, kept)
+    if filled.n_records:
+        is_usual = magics == 1 << 2 and not bits & kf.CONTROL_BIT
+        of_records = batches if is_usual else _of_records(batches, n_filled[:n_batches], filled)
+        has_create_times = not (magics & 1 or bits & kf.TIMESTAMP_TYPE_BIT)
+        records = with_batch_columns(filled, of_records, names, has_create_times=has_create_times)
+    else:
+        records = RecordColumns.empty(names)
+    valid = np.ones(n_batches, np.bool_) if check_crcs else None
+    return Window(kept, start, batches, valid, records, next_offset)
 
 
-def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], bits: int, filled: Filled) -> BatchTable:
+def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], filled: Filled) -> BatchTable:
     """The batches with records; those of v0 and v1 get counts and base offsets that their headers may lack."""
-    if bits & kf.CONTROL_BIT:
-        has_any = n_filled > 0
-        batches, n_filled = batches[has_any], n_filled[has_any]
+    # messages of v0 and v1 have a row each: copying the table takes a tenth of the time
+    if not n_filled.all():
+        batches, n_filled = batches[n_filled > 0], n_filled[n_filled > 0]
     is_hidden = batches.records_count < 0
     if not is_hidden.any():
         return batches
@@ -314,6 +311,7 @@ class _Call:
                     # a large one is not worth keeping: its memory goes back to the system
                     make = empty if arena_size <= _KEPT_ARENA else np.empty
                     _threads.arena = make(arena_size, np.uint8)
+            # offsets of strings have 32 bits: what needs more room than they can tell is left to the exact way
             elif ending == _COLUMNS_FULL and n_bytes < _INT32_MAX // 4:
                 n_bytes = self.largest = max(2 * n_bytes, used)
             else:
@@ -450,7 +448,9 @@ def _validity(valid: npt.NDArray[np.uint8], n: int, n_null: int) -> npt.NDArray[
     return valid[:n].view(np.bool_) if n_null else None
 
 
-def with_batch_columns(filled: Filled, batches: BatchTable, names: Sequence[str]) -> RecordColumns:
+def with_batch_columns(
+    filled: Filled, batches: BatchTable, names: Sequence[str], *, has_create_times: bool = False
+) -> RecordColumns:
     """The columns that were filled of some batches, and those with one value per batch, in the order of their names."""
     columns: dict[str, Column] = {}
     batch_row: npt.NDArray[np.int64] | None = None
@@ -458,6 +458,9 @@ def with_batch_columns(filled: Filled, batches: BatchTable, names: Sequence[str]
     for name in names:
         if name in filled.columns and name != "sequence":
             columns[name] = filled.columns[name]
+            continue
+        if name == "timestamp_type" and has_create_times:
+            columns[name] = np.zeros(n, np.int8)
             continue
         of_batch = batches.base_sequence if name == "sequence" else batch_column(name, batches)
         if name != "sequence" and (of_batch[0] == of_batch).all():
@@ -471,30 +474,3 @@ def with_batch_columns(filled: Filled, batches: BatchTable, names: Sequence[str]
         else:
             columns[name] = of_batch[batch_row]
     return RecordColumns(n, columns)
-
-
-def batch_column(name: str, batches: BatchTable) -> npt.NDArray[Any]:
-    """A column with one value per batch, in the dtype of the record column of this name."""
-    of_batch: npt.NDArray[Any] = getattr(batches, _BATCH_COLUMN.get(name, name))
-    return of_batch.astype(FIXED_COLUMNS[name], copy=False)
-
-
-_BATCH_COLUMN = {
-    "leader_epoch": "partition_leader_epoch",
-    "compression": "codec",
-    "batch_base_offset": "base_offset",
-    "batch_position": "position",
-}
-
-
-def sequences(
-    offset: npt.NDArray[np.int64], batches: BatchTable, batch_row: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int32]:
-    """Base sequence plus offset delta, wrapping to 0 after 2^31 - 1; -1 if the batch has no base sequence.
-
-    For a negative delta, which no producer writes, the result is that of Java's int arithmetic (`incrementSequence`).
-    """
-    base = batches.base_sequence[batch_row].astype(np.int64)
-    delta = offset - batches.base_offset[batch_row]
-    wrapped = np.where(delta < 0, base + delta - 2**31, (base + delta) & 0x7FFFFFFF)
-    return np.where(base < 0, np.int64(-1), wrapped).astype(np.int32)

@@ -170,7 +170,7 @@ def walk(
             stop = source.size  # the file was cut while batches were read again or were with the caller
             continue
         try:
-            if is_zero and _is_zero(source, looked_at, stop):
+            if is_zero and source.is_zero(looked_at, stop):
                 raise _zero_fill(source, position, stop)
             error = _explain(source, status, position, head, needed, previous_offset, stop, limits)
         except FileChangedError:
@@ -222,10 +222,10 @@ class BatchReader:
         stop, limit, room = min(position + RUN_BYTES, source.size), self._limits.max_batch_bytes, self._room
         while True:
             arguments = (descriptor, position, stop, previous_offset, limit, True, self._stop_at_control, *ALL_OFFSETS)
-            n, needed, _ = kernels.read_intact(*arguments, room.size, room, None, None, None, *self._columns)
+            n, needed, *_, after = kernels.read_intact(*arguments, room.size, room, None, None, None, *self._columns)
             if n:
                 batches = BatchTable(*(column[:n].copy() for column in self._columns))
-                return Window(NO_BYTES, position, batches, np.ones(n, np.bool_))
+                return Window(NO_BYTES, position, batches, np.ones(n, np.bool_), next_offset=after)
             if not room.size < needed <= min(limit, stop - position):
                 return None
             room = self._room = empty(needed, np.uint8)  # one batch larger than the buffer: again, with room for it
@@ -236,7 +236,7 @@ class BatchReader:
 
 def readable_descriptor(source: ByteSource, position: int) -> int | None:
     """The descriptor to read a position from; None if windows have to be used. Raises if the file has changed."""
-    if source.descriptor is None or position >= source.size:
+    if source.descriptor is None or source.is_mapped or position >= source.size:
         return None
     try:
         source.check_unchanged()
@@ -264,7 +264,7 @@ def walk_with(
             run_start = position
             while first_window_bytes is None and (window := reader.read(source, position, previous_offset)) is not None:
                 batches = window.batches
-                position, previous_offset = int(batches.next_position[-1]), int(batches.last_offset[-1])
+                position, previous_offset = batches.end_position, int(batches.last_offset[-1])
                 yield window
                 del window, batches  # so that the next window can reuse its memory
             # where the reader got nowhere it is asked less and less often: each try reads ahead in vain
@@ -279,7 +279,7 @@ def walk_with(
                 limits=limits,
             ):
                 batches = window.batches
-                position, previous_offset = int(batches.next_position[-1]), int(batches.last_offset[-1])
+                position, previous_offset = batches.end_position, int(batches.last_offset[-1])
                 yield window
                 left -= 1
                 if not left:
@@ -397,18 +397,6 @@ def _offset_at(source: ByteSource, position: int, stop: int) -> int | None:
     return int.from_bytes(window_of(source, position, position + 8).tobytes(), "big", signed=True)
 
 
-def _is_zero(source: ByteSource, position: int, stop: int) -> bool:
-    while (position := source.next_data(position)) < stop:
-        end = min(position + WINDOW_BYTES, stop)
-        data = source.window(position, end)
-        zero = not data.any()
-        source.release(data, position)
-        if not zero:
-            return False
-        position = end
-    return True
-
-
 def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[Window | None, int]:
     """Return the batch at a position, if one with a right checksum starts there, and the number of bytes read."""
     head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
@@ -478,6 +466,10 @@ def search_batches(
     columns = [np.empty(_SEARCH_ROWS, dtype) for dtype in ("i8", "i4", "i8", "i8", "i4", "i1")]
     position, needed = start, 0
     while position < stop:
+        # a size field that lies in a hole is 0, as no batch's is
+        if not state[0] and (data := source.next_data(position) - kf.LOG_OVERHEAD) - position > _SEARCH_BYTES:
+            position = data
+            continue
         low = max(position - _LOOK_BACK, start)
         window = window_of(
             source, low, min(position + max(_SEARCH_BYTES, needed + min(needed, _MOST_EXTRA_BYTES)), stop)

@@ -64,6 +64,7 @@ def walk_legacy(
     error: KafkalogError | None = None
     if status != _OK:
         codec_id = int(batches.attributes[n_done]) & kf.CODEC_MASK
+        # a codec that does not exist is named first: what else is wrong may follow from it
         if status != STATUS["CRC_MISMATCH"] and codec_id > kf.Codec.ZSTD:
             unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec_id}; Kafka has 0 to 4")
             error = locate_error(unknown, batches, n_done, path)
@@ -174,6 +175,7 @@ def _plain_message(
 def _message_set(
     batches: BatchTable, row: int, arena: Arena, start: int, limits: Limits, path: str | None
 ) -> list[npt.NDArray[Any]]:
+    # room for the most messages that so many bytes can hold
     n_most = (arena.used - start) // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD)
     capacity = min(n_most, limits.max_records_per_batch)
     offset, timestamp = np.empty(capacity, np.int64), np.empty(capacity, np.int64)

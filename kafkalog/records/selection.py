@@ -6,14 +6,14 @@ Records that are not selected are never copied. Batches that their header rules 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.spans import Spans
 
 Mask = npt.NDArray[np.uint8]
@@ -109,6 +109,7 @@ class Selection:
             hidden = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
             masks.append((batches.last_offset >= self.start_offset) | hidden)
         if self.end_offset is not None:
+            # the first offset of a wrapper is hidden inside it, and may lie below any end
             first = np.where(batches.base_offset >= 0, batches.base_offset, np.int64(-1))
             masks.append(first < self.end_offset)
         if self.start_timestamp is not None:
@@ -119,6 +120,21 @@ class Selection:
             masks.append(~batches.is_control)
         masks += [mask for predicate in self.predicates if (mask := predicate.batch_mask(batches)) is not None]
         return np.logical_and.reduce(masks) if masks else None
+
+    def wanted_batches(self, window: Window, *, check_crcs: bool) -> npt.NDArray[np.bool_] | None:
+        """Batches of a window to decode: those of `batch_mask`, and with `check_crcs` damaged control batches.
+
+        Decoding reports those. What is damaged in them may be the bit that makes them control batches, and a consumer
+        compares their checksums, too.
+        """
+        batches = window.batches
+        mask = self.batch_mask(batches)
+        if mask is None or self.include_control or not check_crcs or not (is_control := batches.is_control).any():
+            return mask
+        in_range = replace(self, include_control=True).batch_mask(batches)
+        rows = np.flatnonzero(is_control if in_range is None else is_control & in_range)
+        mask[rows] = ~valid_crcs(window, batches[rows])
+        return mask
 
     @property
     def is_by_batch(self) -> bool:
@@ -141,6 +157,7 @@ class Selection:
         mask = np.ones(len(spans), np.uint8) if ranges is None else ranges.view(np.uint8)
         derived: dict[str, npt.NDArray[Any]] = {}
         failures: list[FunctionFailure] = []
+        # conditions on derived columns come last, so that those are computed only of records that are left
         for predicate in self.predicates:
             if not predicate.reads_derived:
                 failures += predicate.narrow(spans, mask, derived)
@@ -170,6 +187,7 @@ class Selection:
                 masks.append(spans.timestamp >= self.start_timestamp)
             if self.end_timestamp is not None:
                 masks.append(spans.timestamp < self.end_timestamp)
+            # a v0 record has -1 for want of a timestamp, which is no time, even where a range includes -1
             masks.append(~no_timestamp(spans))
         return np.logical_and.reduce(masks) if masks else None
 

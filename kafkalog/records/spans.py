@@ -49,32 +49,17 @@ _DECODERS_VARIABLE: Final = "KAFKALOG_DECODERS"
 class Spans:
     """Start and size of each record's parts in a buffer; a size of -1 means null.
 
-    Attributes
-    ----------
-    data : uint8[...]
-        Buffer that the starts refer to: a window of the file, or decompressed bytes.
-    batches : BatchTable
-        The batches that the records come from.
-    counts : int64[len(batches)]
-        Number of records of each batch.
-    offset, timestamp : int64[n]
-    key_start, key_size, value_start, value_size : int32[n]
-    headers_start, headers_count : int32[n] or None
-        None for v0 and v1, which have no headers, and if headers were not requested.
-    n_headers : int
-    timestamp_type : int8[n] or None
-        Set if records have their own; None if the batch's applies.
-    batch_base_offset : int64[n] or None
-        Set if it is known only from the content of a wrapper; None if the batch's applies.
-
     Notes
     -----
     The starts and sizes are in memory that the thread's next walk overwrites.
     """
 
     data: Bytes
+    """Buffer that the starts refer to: a window of the file, or decompressed bytes."""
     batches: BatchTable
+    """The batches that the records come from."""
     counts: npt.NDArray[np.int64]
+    """Number of records of each batch."""
     offset: npt.NDArray[np.int64]
     timestamp: npt.NDArray[np.int64]
     key_start: npt.NDArray[np.int32]
@@ -83,9 +68,12 @@ class Spans:
     value_size: npt.NDArray[np.int32]
     headers_start: npt.NDArray[np.int32] | None = None
     headers_count: npt.NDArray[np.int32] | None = None
+    """Both None for v0 and v1, which have no headers, and if headers were not requested."""
     n_headers: int = 0
     timestamp_type: npt.NDArray[np.int8] | None = None
+    """Set if records have their own; None if the batch's applies."""
     batch_base_offset: npt.NDArray[np.int64] | None = None
+    """Set if it is known only from the content of a wrapper; None if the batch's applies."""
 
     def __len__(self) -> int:
         return self.offset.size
@@ -97,37 +85,25 @@ class Spans:
 
 @dataclass(slots=True)
 class Payloads:
-    """Positions of the payloads of some v2 batches in a buffer.
-
-    Attributes
-    ----------
-    data : uint8[...]
-        The window, or an arena.
-    start, stop : int64[n]
-    batches : BatchTable
-        These batches, from the first one on; fewer than given if one is bad or enough bytes were decompressed.
-    n_records, n_bytes : int
-        Upper bounds on the number of records and their bytes.
-    check_crcs : bool
-        Whether the checksums are still to be compared; the headers precede the payloads in `data` then.
-    attribute_bits : int
-        Attribute bits of all batches, combined by OR.
-    n_decompressed : int
-        Bytes that were written to the arena.
-    error : KafkalogError or None
-        The error about the batch after the last one, if it is bad.
-    """
+    """Positions of the payloads of some v2 batches in a buffer."""
 
     data: Bytes
+    """The window, or an arena."""
     start: npt.NDArray[np.int64]
     stop: npt.NDArray[np.int64]
     batches: BatchTable
+    """These batches, from the first one on; fewer than given if one is bad or enough bytes were decompressed."""
     n_records: int
     n_bytes: int
+    """Upper bounds on the number of records and their bytes."""
     check_crcs: bool
+    """Whether the checksums are still to be compared; the headers precede the payloads in `data` then."""
     attribute_bits: int
+    """Attribute bits of all batches, combined by OR."""
     n_decompressed: int = 0
+    """Bytes that were written to the arena."""
     error: KafkalogError | None = None
+    """The error about the batch after the last one, if it is bad."""
 
 
 def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
@@ -444,6 +420,8 @@ _Functions = tuple[ctypes.CDLL, list[int]]
 _found: tuple[_Functions | None, _Functions | None] | None = None  # two threads may both look: they find the same
 
 _ZSTD: Final = ("createDCtx", "freeDCtx", "decompressDCtx", "findFrameCompressedSize")
+_LEAST_ZSTD: Final = 1_05_06
+"""Older ones accept blocks that hold more than their window allows, which Kafka's consumer refuses."""
 _DEFLATE: Final = ("alloc_decompressor", "free_decompressor", "gzip_decompress_ex")
 _DEFLATE_FILES: Final = ["libdeflate.so.0"]
 
@@ -459,8 +437,9 @@ def _functions(prefix: str, names: Sequence[str], files: Sequence[str]) -> _Func
         try:
             library = ctypes.CDLL(file)
             addresses = [ctypes.cast(getattr(library, prefix + name), ctypes.c_void_p).value for name in names]
+            is_strict = prefix != "ZSTD_" or library.ZSTD_versionNumber() >= _LEAST_ZSTD
         except (OSError, AttributeError):
             continue
-        if all(addresses):
+        if all(addresses) and is_strict:
             return library, [address or 0 for address in addresses]
     return None

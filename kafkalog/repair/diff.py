@@ -118,6 +118,7 @@ def diff(
     True
     """
     one, other = _partition(a, limits), _partition(b, limits)
+    # replicas delete old segments each by itself
     start = max(one.log_start_offset, other.log_start_offset)
     ends = one.log_end_offset, other.log_end_offset
     left, right = _Batches(one, start, progress), _Batches(other, start, progress)
@@ -215,6 +216,7 @@ def _truncation(replicas: tuple[Partition, Partition], ends: tuple[int, int]) ->
     epochs = [one.epoch_cache.entries.tolist() for one in replicas]
     if not epochs[0] or not epochs[1]:
         return None, None
+    # the later epoch had the later leader; in one epoch the longer log has all that the other has
     rank = [(entries[-1][0], end) for entries, end in zip(epochs, ends, strict=True)]
     if rank[0] == rank[1]:
         return None, None
@@ -239,6 +241,7 @@ def truncate(follower: list[tuple[int, int]], end: int, leader: LeaderEpochs, le
         known = [(epoch, start) for epoch, start in follower if start < end]
         if not known:
             return end
+        # a follower asks again with the epoch that it was named, until both know it (KIP-279)
         said = leader.truncation_for(known[-1][0], end, leader_end)
         if said.truncate_to < 0:
             return known[-1][1]  # the leader knows nothing this old: what is left is the epochs before it

@@ -35,6 +35,9 @@ class PartitionOutput:
     def remove(self, name: str) -> None:
         """Remove a file."""
 
+    def take_back(self, name: str) -> None:
+        """Remove a file that was written or copied."""
+
     def commit(self) -> None:
         """Make the changes, durably."""
 
@@ -105,6 +108,7 @@ class Placement:
         placed.backup = Backup(self.backup)
         stack.enter_context(hold_locks([placed.log_dir]))
         stack.enter_context(hold_partitions(partitions))
+        # the name stands for any file of the log dir
         placed.stage_in = staging_directory(placed.log_dir / kf.RECOVERY_POINT_CHECKPOINT, self.stage_in)
         return placed
 
@@ -132,7 +136,7 @@ class Placed:
         """The output of a partition with these files."""
         if self.staged is not None:
             prefix = "" if self.is_partition else f"{directory.name}/"
-            (self.staged.path / prefix).mkdir(parents=True, exist_ok=True)
+            (self.staged.path / prefix).mkdir(exist_ok=True)
             return Copied(directory, self.staged, prefix, names, _ignore)
         if self.backup is None or self.stage_in is None:
             return PartitionOutput()
@@ -201,6 +205,10 @@ class Copied(PartitionOutput):
         """Leave a file out."""
         self._left.pop(name, None)
 
+    def take_back(self, name: str) -> None:
+        """Leave out a file that was written."""
+        self._staged.remove(self._prefix + name)
+
     def commit(self) -> None:
         """Copy the other files."""
         for name in self._left:
@@ -262,17 +270,18 @@ class InPlace(PartitionOutput):
     def remove(self, name: str) -> None:
         """Plan a removal; a file that gets new content stays."""
         self._stage()
+        # staged even if nothing is written: the moves are made when that context ends
         if name not in self._put:
             self._removed.append(name)
 
-    def commit(self) -> None:
-        """Back up what is to change, then move the staged files in.
+    def take_back(self, name: str) -> None:
+        """Discard a staged file."""
+        if name in self._put:
+            self._stage().remove(name)
+            self._put.remove(name)
 
-        Raises
-        ------
-        OutputExistsError, WriteError
-            The partition is as it was before.
-        """
+    def commit(self) -> None:
+        """Back up what is to change, then move the staged files in. After an error the partition is as it was."""
         if self._staged is not None:
             self._groups += self._ordered()
             copy_ownership(self._staged.path, self._directory)
@@ -280,6 +289,7 @@ class InPlace(PartitionOutput):
 
     def abandon(self) -> None:
         """Discard what is staged."""
+        # the staged files are published unless their context ends with an error
         error = RuntimeError("abandoned")
         with contextlib.suppress(RuntimeError):
             self._stack.__exit__(RuntimeError, error, None)
@@ -297,12 +307,14 @@ class InPlace(PartitionOutput):
             path = self._directory / name
             if path.exists():
                 self._backup.keep(path, f"{self._directory.name}/{name}")
+        # durable before the first change: a crash must not take both the old file and the new
         self._backup.sync()
 
     def _ordered(self) -> list[list[Move]]:
         logs = sorted(
             (name for name in self._removed if name.endswith(kf.LOG_SUFFIX)), reverse=self._removes_last_first
         )
+        # a `.swap` is removed last: until the copy under its final name is in place, only it holds the records
         swaps = [name for name in self._removed if name.endswith(kf.SWAP_SUFFIX)]
         others = [name for name in self._removed if name not in {*logs, *swaps}]
         indexes = [name for name in self._put if name.endswith(INDEX_SUFFIXES)]

@@ -162,13 +162,7 @@ class BatchScan(ArrowStream):
 
 
 def batch_schema(columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema of these columns; default: all.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A column does not exist, or is named twice.
-    """
+    """The schema of these columns; default: all."""
     return pa.schema([pa.field(name, _TYPES[name]) for name in check_columns(columns, BATCH_COLUMNS, BATCH_COLUMNS)])
 
 

@@ -14,11 +14,20 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.fs
 
+from kafkalog.read_methods import no_attribute
 from kafkalog.scanning.conditions.arrow_filters import columns_read
 
 if TYPE_CHECKING:
     Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 
+_OTHER_NAMES: Final = {
+    "to_pandas": "to_table().to_pandas()",
+    "to_polars": "polars.scan_pyarrow_dataset(dataset)",
+    "to_reader": "scanner().to_reader()",
+    "columns": "schema.names",
+    "num_rows": "count_rows()",
+    "scan": "scanner()",
+}
 _CHEAPEST: Final = "offset"
 _BATCH_SIZE: Final = 2**17
 _NO_FILE: Final = "no file: a dataset of kafkalog is read through its own methods, such as scanner() and to_table()"
@@ -51,13 +60,7 @@ class Source(Protocol):
 def scanner_of(
     scan: Source, columns: Columns = None, filter: pc.Expression | None = None, batch_size: int | None = None
 ) -> pa.dataset.Scanner:
-    """A scanner of the columns of the records for which a filter is true. It can be read once.
-
-    Raises
-    ------
-    ValueError
-        There is no such column.
-    """
+    """A scanner of the columns of the records for which a filter is true. It can be read once."""
     known, filter = scan.schema.names, _expression(filter)
     needed = _needed(columns, known)
     if filter is not None and scan.can_be_narrowed:
@@ -65,6 +68,7 @@ def scanner_of(
     elif filter is not None:
         read = columns_read(filter)
         needed = known if read is None else {*needed, *read}
+    # a projection may name no column, but an Arrow record batch without columns has no length: the cheapest stands in
     source = scan.narrowed([name for name in known if name in needed] or [_CHEAPEST])
     reader = pa.RecordBatchReader.from_batches(source.schema, _cut(source.to_batches(), batch_size or _BATCH_SIZE))
     # Arrow chooses and computes columns, and keeps the number of rows where there are none
@@ -205,6 +209,12 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"ScanDataset({self._scan!r})"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, with the right name where it is known."""
+            return no_attribute(self, name, _OTHER_NAMES)
 
     @property
     def files(self) -> list[str]:

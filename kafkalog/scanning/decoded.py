@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.query import Query, Target
+from kafkalog.scanning.user_functions import Extract
 from kafkalog.values.conditions import ArrowCondition, Conditions, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode
@@ -84,6 +86,22 @@ class DecodedScan(ArrowStream):
             """Raise AttributeError, with the right name where it is known."""
             return no_attribute(self, name, _OTHER_NAMES)
 
+        def __bool__(self) -> bool:
+            """True, without a count of records."""
+            return True
+
+        def __len__(self) -> int:
+            """Raise: a count is a pass over the files."""
+            raise TypeError("a scan has no len(): count_rows() reads and counts its records")
+
+        def __getitem__(self, at: object) -> Any:
+            """Raise: records are found by offset."""
+            raise TypeError("a scan has no [...]: head(n), or scan(..., start_offset=..., columns=...)")
+
+        def __iter__(self) -> Any:
+            """Raise: what it would give could be records or batches."""
+            raise TypeError("a scan is not iterated over: to_batches() gives record batches, and kafkalog.cat records")
+
     @property
     def schema(self) -> pa.Schema:
         """The schema of the record batches. With `decode`, the records are read for it unless formats say the types."""
@@ -139,13 +157,7 @@ class DecodedScan(ArrowStream):
 
 
 def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanOptions, Conditions | None]:
-    """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is decoded.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An option is invalid, or does not go with `decode`.
-    """
+    """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is decoded."""
     formats, filters = parse_decode(options.get("decode")), options.get("filters")
     if not formats:
         if options.get("schemas") is not None:
@@ -158,7 +170,9 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
         if read is None:
             raise ValueError(f"which columns {filters} reads is not known; with decode, filter by text or tuples")
         return formats, {**options, "filters": None}, ArrowCondition(filters, sorted(read))
-    before, after = split_filters(filters, formats, parse_condition)
+    functions = options.get("extract")
+    parse = partial(parse_condition, derived=Extract(functions).dtypes) if functions else parse_condition
+    before, after = split_filters(filters, formats, parse)
     return formats, {**options, "filters": before}, after
 
 
@@ -177,6 +191,7 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
     if isinstance(target, LogDir):
         path, exists = target, SCHEMAS_TOPIC in {key.topic for key in target}
     else:
+        # schemas are beside the topic, in the log dir, whichever part of it was opened
         place = target.paths[0] if isinstance(target, PartitionRanges) else target.path
         path = (place.parent if isinstance(target, Segment) else place).parent / f"{SCHEMAS_TOPIC}-0"
         exists = path.is_dir()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.errors import (
@@ -29,7 +30,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
-from kafkalog.records.batch_table import Window, lost_batch
+from kafkalog.records.batch_table import Window, hidden_records, lost_batch, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, RecordReader, decode
 from kafkalog.records.fill import Form
@@ -40,9 +41,10 @@ from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 
 _MIN_WINDOW_BYTES: Final = 2**20
-# of all windows together; with small ones, each call's work in Python is felt, and with large ones the pool of memory
-# does not hold what two windows and a part of one need: then each pass takes fresh pages
-_READ_BYTES: Final = 3 * 2**22
+# with small windows, each call's work in Python is felt, and with large ones the pool of memory does not hold what all
+# of them need: then each pass takes fresh pages
+_ALONE_BYTES: Final = 3 * 2**21
+_TOGETHER_BYTES: Final = 5 * 2**21
 _SHOWN_OFFSETS: Final = 5
 
 
@@ -64,6 +66,8 @@ class _Found(NamedTuple):
 
     partition: Partition | None
     finding: Finding
+    ends_reading: bool = True
+    """Whether damage ends the partition with ``on_corruption="stop"``."""
 
 
 _Event = Task | _Found | KafkalogError
@@ -111,13 +115,7 @@ class Pass:
             warn(finding, CorruptionWarning)
 
     def walk(self) -> None:
-        """Walk batch headers to fill the statistics; decode nothing.
-
-        Raises
-        ------
-        KafkalogError
-            See `run`.
-        """
+        """Walk batch headers to fill the statistics; decode nothing."""
         for event in self._plan(OrderedPool(0), [], "numpy"):
             if isinstance(event, KafkalogError):
                 raise event
@@ -131,11 +129,6 @@ class Pass:
             Columns to decode. Derived columns, and those that the residual reads, are added.
         form : {"numpy", "arrow", "views"}
             How byte strings are decoded; see `kafkalog.records.decode.decode`.
-
-        Raises
-        ------
-        KafkalogError
-            On damage, with `on_corruption="raise"`. The records before the damage are yielded first.
         """
         query = self.query
         self.statistics.n_records = self.statistics.n_records_selected = 0
@@ -152,7 +145,7 @@ class Pass:
         if left == 0:
             return
         try:
-            with OrderedPool(threads) as pool:
+            with OrderedPool(threads, caller_works=threads > 0) as pool:
                 for event in pool.ahead(self._plan(pool, names, form), threads, is_done=_is_done):
                     if isinstance(event, KafkalogError):
                         raise event
@@ -169,7 +162,8 @@ class Pass:
                     # the planner is ahead: what it found behind the damage at which the partition stopped does not
                     # count
                     elif id(event.partition) not in self._stopped:
-                        self.report(self._up_to_end(event.partition, event.finding))
+                        ended = event.partition if event.ends_reading else None
+                        self.report(self._up_to_end(ended, event.finding))
                     del event
         finally:
             self._report_failures()
@@ -215,10 +209,14 @@ class Pass:
                     if id(partition) in self._stopped:
                         break
                     selection, batches = by_segment[window.segment], window.batches
-                    mask = selection.batch_mask(batches)
+                    records = window.window.records
+                    # whoever decoded the records compared the checksums, those of control batches included
+                    check_crcs = query.check_crcs and records is None
+                    mask = selection.wanted_batches(window.window, check_crcs=check_crcs)
                     n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
                     counts.n_batches_decoded += n_wanted
-                    records = window.window.records
+                    for finding in _hidden_records(window, mask, check_crcs=check_crcs):
+                        yield _Found(partition, finding, ends_reading=False)
                     if n_wanted and records is not None:
                         n_records = records.n_records
                         done = partial(
@@ -272,19 +270,21 @@ class Pass:
             first = selection.start_offset
         if selection.end_offset is not None:
             stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
-        index = segment.offset_hint if query.threads > 1 else None
-        # windows that are read or wait, and the two that the consumer has while it goes from one to the next
-        n_ahead, n_windows = (query.threads, query.threads + 3) if query.threads > 1 else (0, 2)
+        n_ahead, window_bytes = 0, _ALONE_BYTES
+        if query.threads > 1:
+            n_ahead = query.threads
+            # those that are read or wait, and the one that the consumer has until it has the next
+            window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
         return RecordReader(
             names,
             form=form,
             offsets=(first, stop),
             check_crcs=query.check_crcs,
             limits=query.limits,
-            window_bytes=max(_READ_BYTES // n_windows, _MIN_WINDOW_BYTES),
+            window_bytes=window_bytes,
             submit=partial(_submit, pool) if n_ahead else None,
             n_ahead=n_ahead,
-            hints=None if index is None else index.position,
+            hints=partial(_batch_positions, segment),
         )
 
     def _leave(self, window: SegmentWindow) -> None:
@@ -354,6 +354,7 @@ class Pass:
     def _count_failures(self, task: Task, failures: Sequence[FunctionFailure]) -> None:
         """Count the failures of the user's functions, by function and segment."""
         for failure in failures:
+            # the user's functions fail on many records alike: the first offsets, the last and a number say enough
             key = (failure.function, str(task.window.segment.path))
             offsets = failure.offsets.tolist()
             known = self._failures.setdefault(key, _Failures(0, [], offsets[-1], failure.detail))
@@ -385,6 +386,18 @@ class _SilentPass(Pass):
         self.findings.add(finding)
 
 
+def _hidden_records(window: SegmentWindow, mask: npt.NDArray[np.bool_] | None, *, check_crcs: bool) -> list[Finding]:
+    """Findings about batches that hold records of which no reader gives any; `mask` has those that are wanted."""
+    batches = window.batches
+    if batches.records_count.all():
+        return []
+    empty = batches.records_count == 0
+    batches = batches[empty if mask is None else empty & mask]
+    if check_crcs:
+        batches = batches[valid_crcs(window.window, batches)]  # of the others decoding tells
+    return hidden_records(batches, str(window.segment.path))
+
+
 def _latest_of(columns: RecordColumns | None, latest: LatestOffsets | None) -> RecordColumns | None:
     """The records that are the last of their keys; None if there are none."""
     if columns is None or latest is None:
@@ -403,6 +416,11 @@ def _is_done(event: _Event) -> bool:
 def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:
     """Hand a call to the pool, and return the function that waits for its result."""
     return pool.submit(call).result
+
+
+def _batch_positions(segment: Segment) -> npt.NDArray[np.int64] | None:
+    """Where some batches begin, if the offset index is right."""
+    return None if segment.offset_hint is None else segment.offset_hint.position
 
 
 def _as_it_is(decoded: Decoded, first: int, stop: int) -> Decoded:

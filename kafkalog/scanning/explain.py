@@ -13,16 +13,10 @@ from kafkalog.log.segment_reader import ScanStatistics
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a scan rules out and reads at each level. `str` gives a table.
-
-    Attributes
-    ----------
-    conditions : dict of str to list of str
-        Conditions by the level at which they apply: partitions, segments, bytes, batches, records.
-    statistics : ScanStatistics
-    """
+    """What a scan rules out and reads at each level. `str` gives a table."""
 
     conditions: dict[str, list[str]]
+    """Conditions by the level at which they apply: partitions, segments, bytes, batches, records."""
     statistics: ScanStatistics
 
     def __str__(self) -> str:

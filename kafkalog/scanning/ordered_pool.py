@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Lock
 from types import TracebackType
-from typing import Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -36,10 +39,16 @@ class OrderedPool:
         With 0 there are no threads: a call is made when its result is requested.
     name : str
         Prefix of the names of the threads.
+    caller_works : bool
+        Whether who waits for a result makes calls meanwhile that no thread has begun, and so is one of the `threads`.
+        A thread that only waits is woken for each result, and finds its caches used by the others.
     """
 
-    def __init__(self, threads: int, name: str = "kafkalog") -> None:
-        self._executor = ThreadPoolExecutor(threads, name) if threads else None
+    def __init__(self, threads: int, name: str = "kafkalog", *, caller_works: bool = False) -> None:
+        n_others = threads - caller_works
+        self._executor = ThreadPoolExecutor(n_others, name) if n_others > 0 else None
+        self._queue: SimpleQueue[Pending[Any]] = SimpleQueue()
+        self._caller_works, self._n_unannounced = caller_works, 0
 
     def __enter__(self) -> Self:
         return self
@@ -48,11 +57,25 @@ class OrderedPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._executor is not None:
+            with suppress(Empty):
+                while True:
+                    self._queue.get_nowait().cancel()
+            # threads that still work would read files that the caller closes next
             self._executor.shutdown(wait=True, cancel_futures=True)
 
     def submit(self, call: Callable[[], Result]) -> Pending[Result]:
         """Queue a call for one of the threads."""
-        return Pending(call, None if self._executor is None else self._executor.submit(call))
+        if self._executor is None:
+            return Pending(call)
+        pending = Pending(call, self._queue, helps=self._caller_works)
+        self._queue.put(pending)
+        self._n_unannounced += 1
+        # a caller that works makes a single call itself: for a small file no thread is started
+        if not self._caller_works or self._queue.qsize() > 1:
+            for _ in range(self._n_unannounced):
+                self._executor.submit(_make_next, self._queue)
+            self._n_unannounced = 0
+        return pending
 
     def ahead(
         self, plan: Iterable[Item], n: int, is_done: Callable[[Item], bool] = lambda step: False
@@ -78,16 +101,70 @@ _IN_PLACE: Final = OrderedPool(0)
 class Pending(Generic[Result]):
     """The result of a call that a thread makes, or that is made when the result is requested."""
 
-    def __init__(self, call: Callable[[], Result], future: Future[Result] | None = None) -> None:
-        self._call, self._future = call, future
+    def __init__(
+        self, call: Callable[[], Result], queue: SimpleQueue[Pending[Any]] | None = None, *, helps: bool = False
+    ) -> None:
+        self._call: Callable[[], Result] | None = call
+        self._queue, self._helps = queue, helps
+        self._value: Result | None = None
+        self._error: BaseException | None = None
+        self._running = Lock()  # held until the call was made
+        if queue is not None:
+            self._running.acquire()
+
+    def make(self) -> None:
+        """Make the call, and keep what it returns or raises."""
+        call, self._call = self._call, None
+        try:
+            self._value = call()  # type: ignore[misc]
+        except BaseException as error:
+            self._error = error
+        finally:
+            del call
+            self._running.release()
+
+    def cancel(self) -> None:
+        """End a call that nobody has begun; `result` raises."""
+        self._error = CancelledError()
+        self._running.release()
 
     def wait(self, seconds: float) -> bool:
         """Wait for the call at most `seconds`; whether `result` does not block on a thread any more."""
-        return self._future is None or bool(wait([self._future], seconds).done)
+        if self._queue is None:
+            return True
+        is_done = self._running.acquire(timeout=seconds)
+        if is_done:
+            self._running.release()
+        return is_done
 
     def result(self) -> Result:
         """Return or raise what the call does."""
-        return self._call() if self._future is None else self._future.result()
+        if self._queue is None:
+            return self._call()  # type: ignore[misc]
+        while self._helps and self._running.locked():
+            made = _make_next(self._queue)
+            if made is None:
+                break
+            if made._error is not None and not isinstance(made._error, Exception):
+                raise made._error  # Ctrl-C, while this thread made the call
+        with self._running:
+            pass
+        try:
+            if self._error is not None:
+                raise self._error
+            return self._value  # type: ignore[return-value]
+        finally:
+            del self  # the error's traceback has this frame
+
+
+def _make_next(queue: SimpleQueue[Pending[Any]]) -> Pending[Any] | None:
+    """Make the oldest call that nobody has begun; None if there is none."""
+    try:
+        pending = queue.get_nowait()
+    except Empty:
+        return None
+    pending.make()
+    return pending
 
 
 class Worked(Protocol):

@@ -4,8 +4,10 @@ Segments are cut at batches that their offset indexes point to. An entry counts 
 batches follow each other from it; the reader of the previous part checks that it ends there. A segment without such an
 entry is not cut. Small segments are packed together, across partitions.
 
-No record is decoded. Planning reads a few pages of each file that is cut. Only `read_committed` walks the batch headers
-of its partitions, because the markers in the log are the only reliable source of transaction outcomes.
+No record is decoded. Planning reads a few pages of each file that is cut. Segments without an index, as copies often
+are, are cut at batch headers that planning walks, unless there are so many segments that these make tasks enough.
+`read_committed` walks the batch headers of its partitions, because the markers in the log are the only reliable source
+of transaction outcomes.
 
 `plan` makes `ReadTask`s, small picklable values. `Scan.plan` makes scans of them; `tasks.read_task` reads one.
 """
@@ -32,6 +34,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, log_position_of
 from kafkalog.log.segment import Segment
 from kafkalog.read_methods import Offsets
+from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
 from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.query import check_options, larger, offset_of, smaller
@@ -46,6 +49,8 @@ _SEGMENT_COST: Final = 2**17  # cost of opening a segment, as the number of byte
 _CHAIN_BYTES: Final = 2**18  # a short check is enough: the reader of the previous part checks the cut again
 _THREADS: Final = 8
 _TRIES: Final = 8
+# of all partitions; with more than that, a task for each segment keeps everybody busy
+_MOST_WALKED_BYTES: Final = 2**34
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +171,8 @@ def plan(
             if lost and on_corruption == "raise":
                 raise lost[0]
             found += [error.to_finding() for error in (lost[:1] if on_corruption == "stop" else lost)]
+    total = sum(partition.size_in_bytes for partition in wanted)
     if min_tasks is not None:
-        total = sum(partition.size_in_bytes for partition in wanted)
         task_bytes = max(min(task_bytes, total // max(min_tasks, 1)), 1)
     planner = _Planner(
         task_bytes,
@@ -177,6 +182,7 @@ def plan(
         on_corruption,
         include_deleted,
         whole_partitions,
+        total <= _MOST_WALKED_BYTES,
         outcomes or (lambda partition, end: partition.learn_outcomes(end, on_corruption=on_corruption)),
     )
 
@@ -237,10 +243,12 @@ class _Planner:
     on_corruption: OnCorruption
     include_deleted: bool
     whole_partitions: bool
+    walks_headers: bool
     outcomes: Callable[[Partition, int | None], TransactionOutcomes]
 
     def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_Part]:
         """Parts of a partition, none larger than a task if its segments can be cut."""
+        # records below the log start offset count as deleted, wherever the first segment begins
         if not self.include_deleted and partition.log_start_offset > (start or 0):
             start = partition.log_start_offset
         segments = partition.segments
@@ -352,7 +360,7 @@ class _Planner:
         between them."""
         index = segment.index_or_none(OffsetIndex)
         if index is None or not len(index):
-            return []
+            return self._walk_to_cuts(segment, size, start, end) if self.walks_headers else []
         position, offset = index.position, index.offset
         low = 0 if start is None else max(int(np.searchsorted(offset, start, side="right")) - 1, 0)
         high = len(index) if end is None else int(np.searchsorted(offset, end, side="left"))
@@ -380,6 +388,7 @@ class _Planner:
                     source.release(window.data, at)
                     del window
                     before = int(offset[near - 1]) if near else segment.base_offset - 1
+                    # a cut at a batch with a wrong offset would put records into two tasks, or into none
                     rises = before < first <= last <= int(offset[near]) and (not cuts or first > cuts[-1].offset)
                     rises = rises and _rises_to(source, int(position[near - 1]) if near else 0, at, first)
                     if rises and is_chain(source, at, _CHAIN_BYTES):
@@ -387,10 +396,49 @@ class _Planner:
                         break
         return cuts
 
+    def _walk_to_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
+        """The same for a segment without an index, by its batch headers.
+
+        Up to the first damage: its reader has to see what is before and behind it.
+        """
+        cuts: list[_Cut] = []
+        if size <= self.task_bytes:
+            return cuts
+        target, reached = self.task_bytes, 0
+        with segment.open() as source:
+            windows = walk(source, stop=size, limits=segment.limits)
+            while True:
+                try:
+                    window = next(windows, None)
+                except KafkalogError:
+                    return [one for one in cuts if one.position <= reached - _CHAIN_BYTES]
+                if window is None:
+                    return cuts
+                batches = window.batches
+                rows = set()
+                if start is not None and int(batches.last_offset[-1]) >= start:
+                    rows.add(int(np.searchsorted(batches.last_offset, start)))
+                    start = None
+                at_end = [] if end is None else np.flatnonzero(batches.base_offset >= end)[:1].tolist()
+                rows.update(at_end)
+                while (row := int(np.searchsorted(batches.position, target))) < len(batches):
+                    rows.add(row)
+                    target = int(batches.position[row]) + self.task_bytes
+                for row in sorted(rows):
+                    one = batches[row : row + 1]
+                    if one.position[0] and valid_crcs(Window(window.data, window.start, one))[0]:
+                        cuts.append(_Cut(int(one.position[0]), first_offset(one), int(one.base_offset[0]) < 0))
+                reached = int(batches.position[-1] + batches.size_in_bytes[-1])
+                source.release(window.data, window.start)
+                del window, batches
+                if at_end:
+                    return cuts
+
     def pack(self, parts: Sequence[_Part]) -> Iterator[list[PartitionRange]]:
         """Pack parts in order until they fill a task; adjacent parts of a partition become one."""
         task: list[_Part] = []
         cost = 0
+        # in order, so that what one process reads stays in the order of the log
         for part in parts:
             mine = part.range.n_bytes + self.segment_cost * len(part.range.segments)
             joined = _join(task[-1], part) if task else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack, cast, get_args
+from typing import Any, Final, Self, TypedDict, Unpack, cast, get_args
 
 import numpy as np
 
@@ -40,9 +40,6 @@ from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 
-if TYPE_CHECKING:
-    pass
-
 Opened = LogDir | Partition | Segment
 Target = Opened | PartitionRanges
 """What a query reads: an opened path, or the parts of a plan."""
@@ -62,13 +59,7 @@ class BatchOptions(TypedDict, total=False):
 
 
 def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:
-    """Divide the options of a scan into those of `plan` and those of `read_task`.
-
-    Raises
-    ------
-    TypeError
-        There is an option that tasks do not have.
-    """
+    """Divide the options of a scan into those of `plan` and those of `read_task`."""
     for name in sorted(set(options) - set(TaskOptions.__annotations__)):
         known = name in ScanOptions.__annotations__
         raise TypeError(f"a scan that is divided into tasks does not take {name!r}" if known else _unknown_option(name))
@@ -79,29 +70,7 @@ def split_options(options: TaskOptions) -> tuple[PlanOptions, RecordOptions]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to read: the options of `scan`, checked and in the types that the layers below take.
-
-    Attributes
-    ----------
-    target : LogDir, Partition, Segment or PartitionRanges
-    topics, partitions : list or None
-    start_offset, end_offset : int, dict of TopicPartition to int, or None
-    start_timestamp, end_timestamp : int or None
-        Milliseconds.
-    filter : Filter or None
-    where : Where or None
-    extract : Extract or None
-    residual : Residual or None
-        The Arrow expression, applied to decoded columns where `filter` does not say all that it says.
-    internal : bool
-        Whether internal topics of a log dir are read without being named.
-    limit : int or None
-        At most this many records.
-    latest : str or None
-        Only the last record of each key, unless its value is null; conditions apply to these records.
-    use_time_index : bool
-        Whether to begin in each segment where its time index says; see `kafkalog.indexes.time_hints`.
-    """
+    """What to read: the options of `scan`, checked and in the types that the layers below take."""
 
     target: Target
     topics: Sequence[str] | None = None
@@ -110,10 +79,12 @@ class Query:
     end_offset: int | Mapping[kf.TopicPartition, int] | None = None
     start_timestamp: int | None = None
     end_timestamp: int | None = None
+    """Both in milliseconds."""
     filter: Filter | None = None
     where: Where | None = None
     extract: Extract | None = None
     residual: Residual | None = None
+    """The Arrow expression, applied to decoded columns where `filter` does not say all that it says."""
     isolation_level: IsolationLevel = "read_uncommitted"
     include_control: bool = False
     include_deleted: bool = False
@@ -122,21 +93,17 @@ class Query:
     threads: int = 1
     limits: Limits = DEFAULT_LIMITS
     internal: bool = True
+    """Whether internal topics of a log dir are read without being named."""
     limit: int | None = None
+    """At most this many records."""
     latest: str | None = None
+    """Only the last record of each key, unless its value is null; conditions apply to these records."""
     use_time_index: bool = False
+    """Whether to begin in each segment where its time index says; see `kafkalog.indexes.time_hints`."""
 
     @classmethod
     def of(cls, path: Paths | Opened, **options: Unpack[ScanOptions]) -> Self:
-        """The query for the options of `kafkalog.scan`. `Scan` checks `columns`, `batch_size` and `binary_type`.
-
-        Raises
-        ------
-        ValueError, TypeError
-            An option is invalid.
-        NotKafkaError, ReadError
-            See `kafkalog.open`.
-        """
+        """The query for the options of `kafkalog.scan`. `Scan` checks `columns`, `batch_size` and `binary_type`."""
         if unknown := sorted(set(options) - set(ScanOptions.__annotations__)):
             raise TypeError(_unknown_option(unknown[0]))
         checked = check_options(**options)
@@ -288,6 +255,7 @@ class Query:
     def of_keys(self, partition: Partition) -> Query:
         """What tells which records of a partition are the latest: all records whose keys are wanted."""
         has_key = Term.of("key", "is not null")
+        # the last record of a key may lie outside the wanted range, and then the key has none in it
         wanted = (self.filter or Filter(((),))).about((*PLACE, "key"), has_key)
         nothing: dict[str, Any] = dict.fromkeys(
             ("topics", "partitions", "where", "extract", "residual", "limit", "latest")
@@ -400,14 +368,16 @@ def _check_partitions(name: str, partitions: Sequence[int] | int | None) -> list
 def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicPartition, int] | None:
     if value is None:
         return None
+    # offsets have 64 bits; the end is exclusive
+    least, most = -(2**63), 2**63 - (name != "end_offset")
     if isinstance(value, Mapping):
         offsets = {}
         for key, offset in value.items():
             if not isinstance(key, tuple) or len(key) != 2:
                 raise TypeError(f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is no pair")
-            offsets[kf.TopicPartition(*key)] = integer(name, offset)
+            offsets[kf.TopicPartition(*key)] = integer(name, offset, least, most)
         return offsets
-    return integer(name, value)
+    return integer(name, value, least, most)
 
 
 def _milliseconds(name: str, value: Time | None) -> int | None:

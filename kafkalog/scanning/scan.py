@@ -189,22 +189,25 @@ class Scan(DecodedScan):
     def to_numpy(self) -> RecordColumns:
         """All records as NumPy columns; see `kafkalog.RecordColumns`.
 
-        `topic` and `segment` are arrays of str, `partition` is an int32 array. For a `.log` outside a topic-partition
-        directory, `topic` is "" and `partition` is -1.
+        `topic` and `segment` are arrays of str, `partition` is an int32 array; all are read-only, and without memory of
+        their own if there is one value. For a `.log` outside a topic-partition directory, `topic` is "" and `partition`
+        is -1.
         """
         if self._decoding is not None:
             raise ValueError("decoded columns are Arrow's: use to_table(), or read without decode=")
         names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
         contexts: list[tuple[kf.TopicPartition | None, str, int]] = []
+        n_parts: list[float] = []
 
         def parts() -> Iterator[RecordColumns]:
             for task, columns in self._pass().run(names or ["offset"]):
                 key, segment = task.partition.topic_partition, task.window.segment.path.name
+                n_parts.append(task.window.source.size / max(task.window.n_bytes, 1))
                 contexts.append((key, segment, columns.n_records))
                 yield columns
                 del task, columns  # their memory can be reused for the next ones
 
-        records = gather(parts(), names or ["offset"])
+        records = gather(parts(), names or ["offset"], lambda: n_parts[0])
         columns_out: dict[str, Column] = {}
         for name in (*self.columns, *self._derived):
             if name in CONTEXT_COLUMNS:
@@ -238,10 +241,7 @@ class Scan(DecodedScan):
         return pa.Table.from_batches(batches, self.schema)
 
     def tail(self, n: int = 5) -> pa.Table:
-        """The last records of each partition, `n` of each at most.
-
-        A partition is read from ever farther before its end until there are enough.
-        """
+        """The last records of each partition, `n` of each at most."""
         integer("n", n, 0)
         if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
             return self._decoded_tail(copy(self._decoding), n)
@@ -277,6 +277,7 @@ class Scan(DecodedScan):
                 for finding in one.findings:
                     found.add(finding)
                 return table[max(len(table) - n, 0) :]
+            # from ever farther before the end: compaction and control batches leave fewer records than offsets
             reach *= 8
 
     def count_rows(self) -> int:
@@ -406,6 +407,7 @@ class Scan(DecodedScan):
             The scan has a `limit`, which counts records before the expression is applied; a name is no column.
         """
         query, one = self._query, copy(self)
+        one.progress = self.progress  # which is not copied: it cannot be pickled
         if expression is not None:
             if not self.can_be_narrowed:
                 raise ValueError("a scan with a limit cannot be narrowed: the limit counts what it takes first")
@@ -487,10 +489,11 @@ def check_columns(
 
 
 def _context_column(name: str, contexts: Sequence[tuple[kf.TopicPartition | None, str, int]]) -> Column:
-    counts = np.array([n for _, _, n in contexts], np.int64)
-    if name == "segment":
-        return np.repeat(np.array([segment for _, segment, _ in contexts], np.str_), counts)
-    keys = [key or kf.TopicPartition("", -1) for key, _, _ in contexts]
-    if name == "partition":
-        return np.repeat(np.array([key.partition for key in keys], np.int32), counts)
-    return np.repeat(np.array([key.topic for key in keys], np.str_), counts)
+    values: list[Any] = [segment for _, segment, _ in contexts]
+    if name != "segment":
+        values = [getattr(key or kf.TopicPartition("", -1), name) for key, _, _ in contexts]
+    array = np.array(values, np.int32 if name == "partition" else np.str_)
+    counts = [n for _, _, n in contexts]
+    column = np.broadcast_to(array[0], sum(counts)) if len(set(values)) == 1 else np.repeat(array, counts)
+    column.flags.writeable = False
+    return column

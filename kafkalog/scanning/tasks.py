@@ -63,6 +63,7 @@ def read_task(
         # a part without known outcomes replays transactions itself, and needs all of its segments for that
         is_free = task.isolation_level == "read_uncommitted" or part.outcomes is not None
         is_free = is_free and options.get("latest") is None
+        # a segment that retention has deleted since costs only itself, not the other segments of its part
         parts += part.segment_by_segment() if tolerates_data_loss and is_free else [part]
     for part in parts:
         try:

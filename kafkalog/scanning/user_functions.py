@@ -237,7 +237,9 @@ def _compile(
         from numba.core import errors, types
     except ImportError as error:
         raise ImportError("where= and extract= need numba: pip install numba") from error
+    # the loop takes only the columns that the function asks for: building the others costs more than the call
     columns = tuple(name for name in _COLUMNS if any(name in ARGUMENTS[one] for one in names))
+    # one at a time: `wrapping_integers` changes a global of numba
     with _compiling, wrapping_integers():
         teach_numba()
         compiled = numba.njit(function, boundscheck=True, error_model="python", nogil=True)

@@ -75,6 +75,7 @@ def parse_decoding(given: Mapping[str, str]) -> tuple[Decode | None, Any]:
         named = {what: given[f"{column}{what}"] for what in ("schema", "message") if f"{column}{what}" in given}
         if f"{column}format" in given:
             name = given[f"{column}format"]
+            # text and numbers have no frames in any case
             unframed = {"framed": False} if framed == "false" and name in WITH_SCHEMAS else {}
             wanted[column] = {"format": name, **named, **unframed}
         elif named:

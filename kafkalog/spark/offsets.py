@@ -39,13 +39,7 @@ class Ranges:
 
 
 def open_paths(paths: tuple[str, ...]) -> LogDir:
-    """Open paths of log dirs, partitions or segments as one log dir.
-
-    Raises
-    ------
-    NotKafkaError, ReadError
-        See `kafkalog.open`.
-    """
+    """Open paths of log dirs, partitions or segments as one log dir."""
     target = open_path(paths[0] if len(paths) == 1 else paths)
     return target if isinstance(target, LogDir) else LogDir(paths)
 
@@ -60,6 +54,7 @@ def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicP
     """
     found = [key for key in log_dir if options.topics.wants(key)]
     named = options.topics
+    # a pattern that matches nothing is a mistake, and an empty result would hide it
     TopicPatterns(named.patterns).check(log_dir.topics)
     missing: list[str] = []
     if named.assigned is not None:
@@ -111,6 +106,7 @@ def starting_offsets(
         if offset < 0:
             if not options.latest_without_match:
                 raise ValueError(f"No offset matched from request of topic-partition {key} and timestamp {asked}.")
+            # Spark's Kafka source begins at the end then, with startingOffsetsByTimestampStrategy=latest
             offset = partition.log_end_offset
         start[key] = offset
     return start

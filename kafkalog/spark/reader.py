@@ -47,6 +47,7 @@ class TaskReader:
         self._options = options
         decode = options.decode
         self._columns = types.check_columns(schema.names, () if decode is None else decode.formats)
+        # on the driver: executors get what was learned, so that all tasks have the same types
         self._decoding = None if decode is None else learned(options, self._columns)
         if self._decoding is None:
             ours, kinds = types.spark_schema(self._columns), types.arrow_schema(self._columns)
@@ -59,6 +60,7 @@ class TaskReader:
                     f"column {field.name} is of type {own.dataType.simpleString()}, not"
                     f" {field.dataType.simpleString()}: cast it in the query"
                 )
+        # names as the user's schema spells them: Spark compares them, and is case-insensitive
         fields = zip(schema, kinds, strict=True)
         self._schema = pa.schema([pa.field(field.name, own.type, nullable=field.nullable) for field, own in fields])
 
@@ -74,6 +76,7 @@ class TaskReader:
             batch = raw if decoding is None else decoding.decode(raw, task.parts[0].path, decoding.schema())
             n_lost += types.n_overflows(batch)
             yield from types.split(types.to_spark(batch, self._schema))
+        # an executor can only warn: its results are rows, and Spark has no other channel for a reader
         for finding in () if decoding is None else decoding.take_findings():
             warnings.warn(str(finding), DecodeWarning, stacklevel=1)
         if n_lost:

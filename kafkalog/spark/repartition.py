@@ -84,6 +84,7 @@ def prepare(
     # partitions of several topics may share a task; each is whole, as topic and partition alone determine the task
     task: Any = sf.col("partition").cast("long")
     if "topic" in names and topic is None:
+        # else partition 0 of each topic would be in the same task
         task = task + sf.pmod(sf.xxhash64("topic"), sf.lit(2**31))
     df = df.repartitionById(num_tasks, sf.pmod(task, sf.lit(num_tasks)).cast("int"))
     if df.isStreaming:
@@ -101,6 +102,7 @@ def _partition(num_partitions: int, names: set[str]) -> Any:
     from pyspark.sql import functions as sf
     from pyspark.sql.pandas.functions import arrow_udf
 
+    # not at random: a task that is retried would send its records elsewhere
     parts = [sf.col(name) for name in ("value", "timestamp", "headers") if name in names]
     spread = sf.pmod(sf.xxhash64(*parts), sf.lit(num_partitions)).cast("int")
     if "key" not in names:

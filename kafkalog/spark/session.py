@@ -26,6 +26,7 @@ _QUIET: Final = {
     "spark.sql.session.timeZone": "UTC",
 }
 _RAISED: Final = re.compile(r"^(?:\S*\.)?kafkalog\.errors\.(?P<name>\w+): (?P<text>.*)$", re.MULTILINE)
+# Python's errors reach the driver as text alone: it is taken apart again
 _TEXT: Final = re.compile(
     r"(?P<path>.*?)(?:@(?P<position>\d+))?(?: base_offset=(?P<base_offset>-?\d+))?"
     r": (?P<reason>[a-z0-9_]+)(?:: (?P<detail>.*))?"
@@ -59,6 +60,7 @@ def session(master: str, conf: Mapping[str, str], *, name: str = "kafkalog") -> 
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailableError(f"pyspark is not installed: pip install pyspark ({error})") from error
+    # inside of a notebook or of spark-submit
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
@@ -105,6 +107,7 @@ def watched(spark: SparkSession, tell: Callable[[int, int], object]) -> Iterator
         ``tell(n_done, n_tasks)``, called from a thread of its own.
     """
     ended = threading.Event()
+    # Spark's own progress bar counts stages, and breaks the lines of others
     thread = threading.Thread(target=_watch, args=(spark, tell, ended), name="kafkalog-watch", daemon=True)
     thread.start()
     try:
@@ -121,6 +124,7 @@ def _watch(spark: SparkSession, tell: Callable[[int, int], object], ended: threa
         for job in tracker.getActiveJobsIds():
             known = tracker.getJobInfo(job)
             for stage in known.stageIds if known is not None else ():
+                # kept: the tracker forgets stages that have ended
                 stages.setdefault(stage, (0, 0))
         for stage, (done, n) in stages.items():
             found = None if n and done == n else tracker.getStageInfo(stage)

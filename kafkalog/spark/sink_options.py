@@ -92,6 +92,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     for name, reason in _REFUSED.items():
         if name in given:
             raise ValueError(f"option {name!r} is not supported: {reason}")
+    # as for Spark's Kafka sink, so that a query needs few changes
     kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
     given = {**kafka, **{name: value for name, value in given.items() if not name.startswith("kafka.")}}
     known = {name.lower() for name in _SUPPORTED} | _OF_SPARK | set(_CONFIG) | {"internal.segment.bytes"}

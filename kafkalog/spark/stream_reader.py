@@ -60,6 +60,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         log_dir = open_paths(options.paths)
         keys = wanted_partitions(log_dir, options)
         ends, starts = self._ends()
+        # a partition may have been deleted since the log dir was listed
         keys = [key for key in keys if key in ends]
         # like Spark's Kafka source, a stream begins at the end by default
         if not options.given & _STARTING:
@@ -86,8 +87,10 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         begun = from_json(start)
         ends, starts = self._ends()
         if self._target is not None:
+            # with availableNow, records and partitions that come later are of the next run
             ends = {key: min(end, self._target[key]) for key, end in ends.items() if key in self._target}
         begin = {key: begun.get(key, starts[key]) for key in ends}
+        # before the ends are raised, which would hide that a log was truncated
         self._check(begun, begin, ends)
         # offsets of a query never go back: of a truncated log the batch is empty
         ends = {key: max(end, begin[key]) for key, end in ends.items()}
@@ -118,6 +121,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
                 self._lose(f"Starting offset for {key} was {first} but the log starts at {earliest}.")
         starts = {key: first for key, (first, _) in ranges.items() if first is not None}
         stops = {key: stop for key, (_, stop) in ranges.items()}
+        # by offsets alone: a batch that Spark runs again after a failure has the same records
         made = plan_tasks(log_dir, options, ranges, starts, stops, self._followed().outcomes)
         return [InputPartition(task) for task in made.tasks]
 
@@ -150,6 +154,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
 
     def _check(self, begun: Offsets, begin: Offsets, ends: Offsets) -> None:
         """Report data that has disappeared, including the first records of a partition that was added."""
+        # with a target, partitions that it does not have are left out, and not gone
         gone = [] if self._target is not None else sorted(key for key in begun if key not in ends)
         if gone:
             self._lose(f"Partitions {', '.join(map(str, gone))} have been deleted.")

@@ -39,10 +39,17 @@ class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
         """Stage the rows of a task, unless the batch was committed before."""
         record = _this_batch()
+        # the token tells attempts apart: files of one that died must not get into the commit of the next
         job = self._area.job(f"{_prefix(record['query'])}{record['batch']}-{self._token}")
+        # Spark runs a batch again if it died between the sink's commit and its own
         if self._area.commits().has(record):
             return SinkMessage(str(job), [], record)
         create_job(job, self._owner)
+        # a second attempt of a task may come after all others, and make anew what their commit removed; a commit after
+        # this line removes it
+        if self._area.commits().has(record):
+            remove_job(job)
+            return SinkMessage(str(job), [], record)
         staged = self._stage(iterator, job, sorts=self._options.preserve_offsets)
         return SinkMessage(str(job), staged, record)
 

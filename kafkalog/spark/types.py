@@ -131,6 +131,7 @@ def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
             column = pc.if_else(pa.array(fits), column, pa.scalar(None, column.type))
     elif name == "headers":
         has_some = pc.greater(pc.list_value_length(column), 0)
+        # the usual case, which needs no look at each row
         if has_some.true_count == 0:
             return pa.nulls(len(column), kind)
         if has_some.true_count < len(column):

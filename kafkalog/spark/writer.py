@@ -76,6 +76,7 @@ class SinkWriter:
         self._columns = match_columns(schema, options)
         self._ignored = [name for name in schema.names if name not in self._columns.values()]
         self._area = StagingArea.of(options.path, options.stage_in)
+        # before any task runs: the commit would be refused after all the work
         refuse_if_locked([self._area.log_dir])
         finished = recover(self._area)
         if finished:
@@ -85,7 +86,9 @@ class SinkWriter:
                 CorruptionWarning,
                 stacklevel=1,
             )
+        # the Python processes come and go within a job, and only the JVM lives as long as it
         self._owner = this_owner(driver_process())
+        # one time for all tasks, as for a producer's batch, and a task that is retried writes the same
         self._timestamp = time.time_ns() // 10**6
 
     def _stage(self, rows: Iterator[pa.RecordBatch], job: Path, *, sorts: bool = False) -> list[StagedPartition]:
@@ -95,6 +98,7 @@ class SinkWriter:
         try:
             for batch in rows:
                 if task is None and batch.num_rows:
+                    # a name of its own: Spark may run a task again, or twice at the same time (speculation)
                     directory = job / f"task-{secrets.token_hex(8)}"
                     os.mkdir(directory)
                     reader = self._reader(batch.schema)
@@ -124,6 +128,7 @@ class KafkaLogWriter(SinkWriter, DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._record = None if options.job_id is None else {"job": options.job_id}
+        # asked on the driver: the tasks of a job that is run again have nothing to do then
         self._is_done = self._area.commits().has(self._record)
         self._job = self._area.job(f"job-{secrets.token_hex(16)}")
         if self._is_done:
@@ -208,13 +213,7 @@ class _Task:
         )
 
     def take(self, batch: pa.RecordBatch, row: int) -> None:
-        """Route rows to partitions, and write full batches.
-
-        Raises
-        ------
-        UnwritableError
-            A record cannot hold a value, or offsets do not increase.
-        """
+        """Route rows to partitions, and write full batches."""
         columns = self._reader.read(batch, row)
         given = dict(columns)
         if not self._options.preserve_offsets:

@@ -52,6 +52,7 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
         text = read_file(path, max_bytes=MAX_CHECKPOINT_BYTES).decode()
     except UnicodeDecodeError as error:
         raise _bad(path, 1, f"not UTF-8 text ({error.reason})") from error
+    # a broker that died before its first write leaves an empty file, and reads it as no entries
     if not text:
         return []
     lines = _LINE_END.split(text)
@@ -66,6 +67,7 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
     for number, entry in enumerate(entries, 3):
         if len(entry) != n_fields:
             raise _bad(path, number, f"{len(entry)} fields where {n_fields} are expected")
+    # in both directions: too few lines are a write that was cut off, too many were never announced
     if len(entries) != n_entries:
         raise _bad(path, 2, f"{n_entries} entries are announced, {len(entries)} are there")
     return entries
@@ -205,6 +207,7 @@ def _integer(path: Pathish, line: int, text: str, bits: int) -> int:
 
 def java_number(text: str, bits: int) -> int | None:
     """A number as Java parses it, None if it is not one or has more bits."""
+    # Java's parser takes a sign, and digits of any script, as Python's does
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or len(digits) > _MOST_DIGITS or not -(2**bits) <= int(text) < 2**bits:
         return None

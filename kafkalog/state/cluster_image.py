@@ -35,14 +35,14 @@ class AssignedPartition:
     replicas: list[int]
     leader_epoch: int
     isr: list[int] = field(default_factory=list)
-    """Ids of the brokers that have a replica; of those that are in sync."""
+    """`replicas` and `isr` are ids of brokers: those with a replica, and those of them that are in sync."""
     removing_replicas: list[int] = field(default_factory=list)
     adding_replicas: list[int] = field(default_factory=list)
-    """Of a reassignment that is going on."""
+    """Both of a reassignment that is not finished."""
     leader: int = -1
     """-1 for none."""
     partition_epoch: int = -1
-    """The newest ones."""
+    """Rises with each change of the partition, as the leader epoch does with each change of the leader."""
     leader_recovery_state: int = 0
     """1 while a leader that was elected uncleanly recovers."""
     directories: list[str] = field(default_factory=list)
@@ -173,6 +173,7 @@ class ClusterMetadata:
         record = decode_record(kf.METADATA_TOPIC, None, value)
         fields = record.value or {}
         if record.type == "BeginTransaction":
+            # it takes effect once it has ended: of a controller that failed in between nothing counts
             self._pending = []
         elif record.type == "AbortTransaction":
             self._pending = None
@@ -186,13 +187,7 @@ class ClusterMetadata:
             self._apply(record.type, fields)
 
     def apply_control(self, kind: int, value: bytes) -> None:
-        """Apply the value of a control record of type `kind`: some are about the quorum.
-
-        Raises
-        ------
-        ValueError
-            The record cannot be decoded.
-        """
+        """Apply the value of a control record of type `kind`: some are about the quorum."""
         if kind == kf.ControlRecordType.KRAFT_VERSION:
             level = decode_message("KRaftVersionRecord", 0, value, whole=False)["kRaftVersion"]
             self._feature({"name": "kraft.version", "featureLevel": level})
@@ -220,6 +215,7 @@ class ClusterMetadata:
         name = self._names.pop(fields["topicId"], "")
         self.settings.pop((TOPIC, name), None)
         self._partitions.pop(fields["topicId"], None)
+        # a topic that was deleted and made again has the name already under its new id
         if self.topic_ids.get(name) == fields["topicId"]:
             del self.topic_ids[name]
 
@@ -240,6 +236,7 @@ class ClusterMetadata:
         for ours, theirs in _LISTS.items():
             if fields[theirs] is not None:
                 setattr(known, ours, fields[theirs])
+        # PartitionRegistration.merge: only a change of leader raises the leader epoch, any change the partition epoch
         if fields["leader"] != _NO_LEADER_CHANGE:
             known.leader = fields["leader"]
             known.leader_epoch += 1
@@ -267,6 +264,7 @@ class ClusterMetadata:
 
     def _change_broker(self, fields: Fields) -> None:
         broker = self.brokers.get(fields["brokerId"], {})
+        # 0 means no change, here and below: 1 sets, -1 clears
         if fields["fenced"]:
             broker["fenced"] = fields["fenced"] > 0
         if fields["inControlledShutdown"]:
@@ -280,6 +278,7 @@ class ClusterMetadata:
         self.controllers[fields["controllerId"]] = dict(fields)
 
     def _feature(self, fields: Fields) -> None:
+        # level 0 is how a feature is disabled
         if fields["featureLevel"]:
             self.features[fields["name"]] = fields["featureLevel"]
         else:
@@ -292,6 +291,7 @@ class ClusterMetadata:
         self.acls.pop(fields["id"], None)
 
     def _quota(self, fields: Fields) -> None:
+        # pairs in any order are the same entity
         entity = tuple(sorted(((one["entityType"], one["entityName"]) for one in fields["entity"]), key=str))
         limits = self.quotas.setdefault(entity, {})
         if fields["remove"]:

@@ -60,6 +60,7 @@ def read_cluster_metadata(
     logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
     findings: list[Finding] = []
     metadata = None
+    # newest first: after an older one more records have to be replayed
     for match in filter(None, map(_CHECKPOINT.fullmatch, reversed(names))):
         metadata = _snapshot(directory / match[0], int(match[1]), end, findings, limits)
         if metadata is not None:
@@ -74,6 +75,7 @@ def read_cluster_metadata(
     for path in (directory / name for name in logs):
         try:
             for record in _records(path, limits):
+                # the snapshot holds what lies before its offset, and segments may begin earlier
                 if record.offset >= start and end.is_behind(record):
                     _apply(metadata, record, path, limits)
         except KafkalogError as error:

@@ -91,6 +91,7 @@ class LeaderEpochs:
         """Add an epoch and its start offset; entries with the same or a later epoch or start are removed."""
         if self._entries and self._entries[-1][0] == epoch and start_offset >= self._entries[-1][1]:
             return
+        # a leader that wrote nothing leaves no trace: the epoch after it has the same start, and replaces it
         while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
             self._entries.pop()
         self._entries.append((epoch, start_offset))

@@ -56,30 +56,7 @@ def _long(default: int, *synonyms: str | tuple[str, int], at_least: int = -LONG_
 class LogConfig:
     """The settings of a topic. Fields are Kafka's topic settings with dots as underscores; defaults are Kafka's.
 
-    Writers use these:
-
-    Attributes
-    ----------
-    segment_bytes : int
-        Largest `.log`; at least 14, as in Kafka 2.8. A broker of 4.x rejects less than 1048576.
-    segment_ms, segment_jitter_ms : int
-        Milliseconds between record timestamps after which a segment ends, reduced by a random part of the jitter.
-    segment_index_bytes : int
-        Size at which an index is full. A broker accepts 4 or more, but with less than 12 each of its appends fails.
-    index_interval_bytes : int
-        Bytes of log between index entries.
-    max_message_bytes : int
-        Largest batch.
-    message_timestamp_type : str
-        "CreateTime" or "LogAppendTime".
-    compression_type : str
-        "producer" (as produced), "uncompressed", "gzip", "snappy", "lz4" or "zstd".
-    compression_gzip_level, compression_lz4_level, compression_zstd_level : int
-        -1 or 1 to 9; 1 to 17; -131072 to 22.
-    cleanup_policy : tuple of str
-        "delete", "compact" or both; a comma-separated string is accepted, too.
-    max_compaction_lag_ms : int
-        Upper bound of `segment_ms` if the policy includes "compact".
+    Writers use the settings that have a description; the others are only checked.
 
     Raises
     ------
@@ -102,28 +79,37 @@ class LogConfig:
     """
 
     cleanup_policy: tuple[str, ...] = _setting(("delete",), "log.cleanup.policy", choices=("compact", "delete"))
+    """"delete", "compact" or both; a comma-separated string is accepted, too."""
     compression_gzip_level: int = _int(-1, "compression.gzip.level", at_least=1, at_most=9, also=-1)
+    """-1 (zlib's default) or 1 to 9."""
     compression_lz4_level: int = _int(9, "compression.lz4.level", at_least=1, at_most=17)
+    """1 to 17."""
     compression_type: str = _setting(
         "producer", "compression.type", choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
     )
+    """"producer" (as produced), "uncompressed", "gzip", "snappy", "lz4" or "zstd"."""
     compression_zstd_level: int = _int(3, "compression.zstd.level", at_least=-131072, at_most=22)
+    """-131072 to 22."""
     delete_retention_ms: int = _long(24 * _HOUR, "log.cleaner.delete.retention.ms", at_least=0)
     file_delete_delay_ms: int = _long(60_000, "log.segment.delete.delay.ms", at_least=0)
     flush_messages: int = _long(LONG_MAX, "log.flush.interval.messages", at_least=1)
     flush_ms: int = _long(LONG_MAX, "log.flush.interval.ms", "log.flush.scheduler.interval.ms", at_least=0)
     follower_replication_throttled_replicas: tuple[str, ...] = _setting(())
     index_interval_bytes: int = _int(kf.INDEX_INTERVAL_BYTES, "log.index.interval.bytes", at_least=0)
+    """Bytes of log between index entries."""
     leader_replication_throttled_replicas: tuple[str, ...] = _setting(())
     local_retention_bytes: int = _long(-2, "log.local.retention.bytes", at_least=-2)
     local_retention_ms: int = _long(-2, "log.local.retention.ms", at_least=-2)
     max_compaction_lag_ms: int = _long(LONG_MAX, "log.cleaner.max.compaction.lag.ms", at_least=1)
+    """Upper bound of `segment_ms` if the policy includes "compact"."""
     max_message_bytes: int = _int(1_048_588, "message.max.bytes", at_least=0)
+    """Largest batch."""
     message_timestamp_after_max_ms: int = _long(_HOUR, "log.message.timestamp.after.max.ms", at_least=0)
     message_timestamp_before_max_ms: int = _long(LONG_MAX, "log.message.timestamp.before.max.ms", at_least=0)
     message_timestamp_type: str = _setting(
         "CreateTime", "log.message.timestamp.type", choices=("CreateTime", "LogAppendTime")
     )
+    """"CreateTime" or "LogAppendTime"."""
     min_cleanable_dirty_ratio: float = _setting(0.5, "log.cleaner.min.cleanable.ratio", at_least=0, at_most=1)
     min_compaction_lag_ms: int = _long(0, "log.cleaner.min.compaction.lag.ms", at_least=0)
     min_insync_replicas: int = _int(1, "min.insync.replicas", at_least=1)
@@ -140,9 +126,13 @@ class LogConfig:
         at_least=-1,
     )
     segment_bytes: int = _int(2**30, "log.segment.bytes", at_least=14, refused_below=2**20)
+    """Largest `.log`; at least 14, as in Kafka 2.8. A broker of 4.x rejects less than 1048576."""
     segment_index_bytes: int = _int(10 * 2**20, "log.index.size.max.bytes", at_least=12)
+    """Size at which an index is full. A broker accepts 4 or more, but with less than 12 each of its appends fails."""
     segment_jitter_ms: int = _long(0, "log.roll.jitter.ms", ("log.roll.jitter.hours", _HOUR), at_least=0)
+    """Upper bound of the random part by which a writer reduces `segment_ms`, so that not all segments end at once."""
     segment_ms: int = _long(7 * 24 * _HOUR, "log.roll.ms", ("log.roll.hours", _HOUR), at_least=1)
+    """Milliseconds between record timestamps after which a segment ends."""
     unclean_leader_election_enable: bool = _setting(False, "unclean.leader.election.enable")
 
     def __post_init__(self) -> None:
@@ -168,6 +158,7 @@ class LogConfig:
         -----
         Source: LogConfig.maxSegmentMs, Kafka 4.3.
         """
+        # a compacted topic rolls in time for the cleaner, which leaves the active segment alone
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @classmethod
@@ -176,7 +167,7 @@ class LogConfig:
 
         Parameters
         ----------
-        properties : mapping or path
+        properties : mapping or path-like
             Names and values, or a file in Java's properties format such as `server.properties`. Topic names
             (`segment.bytes`) take precedence over broker names (`log.segment.bytes`), and among these the finer unit
             does (`log.roll.ms` over `log.roll.hours`). `internal.segment.bytes` accepts any size.
@@ -424,6 +415,7 @@ def read_properties_file(path: str | os.PathLike[str]) -> dict[str, object]:
 
 
 def _continues(text: str) -> bool:
+    # an even number of backslashes at the end are backslashes
     return (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
 

@@ -31,19 +31,12 @@ PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ProducerSnapshot:
-    """One `.snapshot` file: the newest batch and the open transaction of each producer.
-
-    Attributes
-    ----------
-    end_offset : int or None
-        The offset in the file's name: the entries are the state after all batches below it.
-    entries : PRODUCER_SNAPSHOT_DTYPE[n]
-        In file order, which is the order of a Java `HashMap`.
-    path : str or None
-    """
+    """One `.snapshot` file: the newest batch and the open transaction of each producer."""
 
     end_offset: int | None
+    """The offset in the file's name: the entries are the state after all batches below it."""
     entries: npt.NDArray[np.void]
+    """PRODUCER_SNAPSHOT_DTYPE[n]. In file order, which is the order of a Java `HashMap`."""
     path: str | None = None
 
     def __len__(self) -> int:
@@ -53,8 +46,13 @@ class ProducerSnapshot:
         return f"ProducerSnapshot({len(self)} producers, end_offset={self.end_offset})"
 
 
-def read_snapshot(path: str | os.PathLike[str]) -> ProducerSnapshot:
+def read_snapshot(path: str | os.PathLike[str], *, may_go_on: bool = False) -> ProducerSnapshot:
     """Read a producer snapshot.
+
+    Parameters
+    ----------
+    may_go_on : bool
+        Whether there may be bytes behind the entries: a broker does not look at them.
 
     Raises
     ------
@@ -79,12 +77,13 @@ def read_snapshot(path: str | os.PathLike[str]) -> ProducerSnapshot:
         raise SidecarError(Reason.SNAPSHOT_CRC, detail, path=path, position=2)
     body = data[_HEADER.itemsize :]
     n = int(header["n_entries"])
-    if n * kf.PRODUCER_SNAPSHOT_DTYPE.itemsize != body.size:
+    n_bytes = n * kf.PRODUCER_SNAPSHOT_DTYPE.itemsize
+    if n_bytes != body.size and not (may_go_on and 0 <= n_bytes < body.size):
         detail = (
             f"{n} entries of {kf.PRODUCER_SNAPSHOT_DTYPE.itemsize} bytes are announced, {body.size} bytes are there"
         )
         raise SidecarError(Reason.SNAPSHOT_SIZE, detail, path=path, position=_CRC_END)
-    entries = body.view(kf.PRODUCER_SNAPSHOT_DTYPE)
+    entries = body[:n_bytes].view(kf.PRODUCER_SNAPSHOT_DTYPE)
     return ProducerSnapshot(kf.parse_base_offset(os.path.basename(path)), entries, os.fspath(path))
 
 
@@ -96,6 +95,20 @@ def encode_snapshot(entries: npt.NDArray[np.void]) -> bytes:
     body = entries.size.to_bytes(4, "big") + entries.astype(kf.PRODUCER_SNAPSHOT_DTYPE).tobytes()
     crc = checksum_crc32c(np.frombuffer(body, np.uint8))
     return (1).to_bytes(2, "big") + crc.to_bytes(4, "big") + body
+
+
+def hash_order(producer_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """int64[n]: producer ids by row number in the order in which a Java ``HashMap<Long, ...>`` gives them.
+
+    They have to be in the order of insertion. Source: Long.hashCode, HashMap.hash; its low bits are the bucket.
+    """
+    n_buckets = _FIRST_BUCKETS
+    while 4 * producer_ids.size > 3 * n_buckets:  # the load factor is 0.75
+        n_buckets *= 2
+    ids = producer_ids.astype(np.int64).view(np.uint64)
+    hashed = (ids ^ (ids >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
+    bucket = (hashed ^ (hashed >> np.uint64(16))) & np.uint64(n_buckets - 1)
+    return np.argsort(bucket, kind="stable")
 
 
 class Markers(NamedTuple):
@@ -242,7 +255,6 @@ class ProducerState:
         self.transactions = TransactionReplay(limits=limits)
         self._row_of: dict[int, int] = {}  # row by producer id, in the order of insertion
         self._entries = np.empty(_FIRST_ENTRIES, _ENTRY_DTYPE)
-        self._n_buckets = _FIRST_BUCKETS
         if snapshot is not None:
             self._load(snapshot.entries, now_ms, expiration_ms)
 
@@ -295,12 +307,7 @@ class ProducerState:
     def entries(self) -> npt.NDArray[np.void]:
         """PRODUCER_SNAPSHOT_DTYPE[n]: the entries of a snapshot taken now, in the order that a broker writes them."""
         found = self._entries[list(self._row_of.values())]
-        ids = found["producer_id"]
-        # The iteration order of a HashMap: `Long.hashCode`, spread by `HashMap.hash`; the low bits are the bucket
-        high = ids.view(np.uint64) >> np.uint64(32)
-        hashed = (ids.view(np.uint64) ^ high) & np.uint64(0xFFFFFFFF)
-        bucket = (hashed ^ (hashed >> np.uint64(16))) & np.uint64(self._n_buckets - 1)
-        found = found[np.argsort(bucket, kind="stable")]
+        found = found[hash_order(found["producer_id"])]
         snapshot = np.empty(found.size, kf.PRODUCER_SNAPSHOT_DTYPE)
         for name in _ENTRY_DTYPE.names or ():
             snapshot[name] = found[name]
@@ -337,8 +344,6 @@ class ProducerState:
                 self._entries = np.concatenate([self._entries, np.empty(max(row, _FIRST_ENTRIES), _ENTRY_DTYPE)])
             self._entries[row] = (producer_id, *_NEW_ENTRY)
             known[producer_id] = row
-            if 4 * len(known) > 3 * self._n_buckets:  # the load factor of a HashMap is 0.75
-                self._n_buckets *= 2
         rows = np.array([known[producer_id] for producer_id in ids.tolist()], np.int64)
         return rows[inverse]
 

@@ -118,11 +118,13 @@ class ReadCommitted:
         if not self._known.not_committed:
             return np.empty(0, np.int64)
         ranges = np.concatenate(self._known.not_committed)
+        # what ended before this window is of no more use to later ones
         ranges = ranges[ranges["end_position"] > begin]
         self._known.not_committed = [ranges] if ranges.size else []
         ranges = ranges[ranges["start_position"] < end]
         rows = rows_of_transactions(batches[first:stop]) + first
         rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
+        # damaged batches stay in: their header may be what is wrong, and decoding reports them
         rows = rows[~np.isin(batches.position[rows] + log_position, damaged)]
         if not ranges.size or not rows.size:
             return np.empty(0, np.int64)
@@ -143,6 +145,7 @@ class ReadCommitted:
             met = candidate[is_in & (candidate["outcome"] == Outcome.UNKNOWN)]
             _, at_first = np.unique(met["start_position"], return_index=True)
             for one in met[at_first]:
+                # each unknown outcome is reported once, where its first batch is left out
                 cause = self._known.causes.pop(int(one["start_position"]), None)
                 if cause is not None:
                     findings.append(unknown_outcome(int(one["producer_id"]), int(one["first_offset"]), cause))

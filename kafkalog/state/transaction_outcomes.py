@@ -54,33 +54,24 @@ class ReplayWindow(NamedTuple):
 class TransactionOutcomes:
     """Outcomes that a `read_committed` reader of a partition, or of a part of it, needs.
 
-    Attributes
-    ----------
-    not_committed : ENDED_DTYPE[n]
-        Transactions that were aborted, or whose outcome is unknown.
-    causes : dict of int to Finding
-        Why an outcome is unknown, by the log position where the transaction began.
-    end : OpenTransaction or None
-        Reading ends where this transaction begins.
-    findings : tuple of Finding
-        Findings to report there.
-    error : KafkalogError or None
-        Error to raise there.
-    is_by_offset : bool
-        Whether batches are matched by offset instead of position: for readers that learned the outcomes earlier, since
-        the cleaner may have rewritten segments in the meantime.
-
     Notes
     -----
     Log positions (see `TransactionReplay`) count from the first segment of the partition, or of the part.
     """
 
     not_committed: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
+    """ENDED_DTYPE[n]. Transactions that were aborted, or whose outcome is unknown."""
     causes: dict[int, Finding] = field(default_factory=dict)
+    """Why an outcome is unknown, by the log position where the transaction began."""
     end: OpenTransaction | None = None
+    """Reading ends where this transaction begins."""
     findings: tuple[Finding, ...] = ()
+    """Findings to report there."""
     error: KafkalogError | None = None
+    """Error to raise there."""
     is_by_offset: bool = False
+    """Whether batches are matched by offset instead of position: for readers that learned the outcomes earlier, since
+    the cleaner may have rewritten segments in the meantime."""
 
     def or_raise(self) -> TransactionOutcomes:
         """Return this object, or raise `error` if there is one."""
@@ -196,15 +187,7 @@ class OutcomeLearner:
             self._stream = None
 
     def learn(self, until_offset: int | None = None) -> TransactionOutcomes:
-        """Learn the outcomes of all transactions, or of those that began before an offset.
-
-        Raises
-        ------
-        LimitExceededError
-            More transactions are open at once than `Limits.max_open_transactions`.
-        ReadError
-            A file cannot be read.
-        """
+        """Learn the outcomes of all transactions, or of those that began before an offset."""
         try:
             if self._read_on(until_offset):
                 self._resolve(2**63 - 1)
@@ -287,7 +270,7 @@ class OutcomeLearner:
             self._lost_at_end = next(filter(_passes_over, replay.damage), None)
             return None
         if replay is not None:
-            self._stream_position = replay.segment_start + int(replay.window.batches.next_position[-1])
+            self._stream_position = replay.segment_start + replay.window.batches.end_position
         return replay
 
     def _is_behind(self, begin: int) -> bool:
@@ -353,6 +336,7 @@ class OutcomeLearner:
         if first:
             batches = batches[first:]
         rows = rows_of_transactions(batches)
+        # where no transaction is open and none begins, damage hides no outcome
         if rows.size or len(self._replay):
             # if the first batches were read ahead, the damage before them was handled then
             damage = [] if first else [finding for finding in replay.damage if _passes_over(finding)]
@@ -362,7 +346,7 @@ class OutcomeLearner:
                 error.path, _ = self._where(replay.segment_start)
                 raise
         self._last_offset = int(batches.last_offset[-1])
-        self._position = replay.segment_start + int(batches.next_position[-1])
+        self._position = replay.segment_start + batches.end_position
 
     def _replay_rows(
         self, replay: ReplayWindow, batches: BatchTable, rows: npt.NDArray[np.int64], damage: list[Finding]

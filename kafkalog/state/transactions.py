@@ -232,6 +232,7 @@ class TransactionReplay:
         log_position: npt.NDArray[np.int64],
     ) -> None:
         """Update the open transactions: remove those that ended, append those that began in these batches."""
+        # dicts keep their order, so what stays open stays in the order in which it began
         kept = set(still[still < len(before)].tolist())
         for number, producer_id in enumerate(before):
             if number not in kept:

@@ -48,7 +48,17 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def resolve(path: StrPath) -> Path:
-    """The absolute path, with all symbolic links resolved."""
+    """The absolute path of an output, with all symbolic links resolved.
+
+    Raises
+    ------
+    WriteError
+        It is a URL.
+    """
+    if "://" in os.fspath(path):
+        # a path of that form would end in a directory `s3:` here, or in an error about it
+        detail = "this is a URL, and kafkalog writes local files only: write one, then copy it"
+        raise WriteError(Reason.WRITE_FAILED, detail, path=path)
     return Path(os.path.realpath(path))
 
 
@@ -149,13 +159,7 @@ def take_back(there: Path, new: Path, placed: tuple[int, int, int, int], aside: 
 
 
 def truncate_file(path: StrPath, size: int) -> None:
-    """Truncate a file in place, durably.
-
-    Raises
-    ------
-    WriteError
-        The file cannot be truncated, or the change cannot be made durable.
-    """
+    """Truncate a file in place, durably."""
     target = Path(path)
     with writing(target):
         descriptor = os.open(target, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -167,13 +171,7 @@ def truncate_file(path: StrPath, size: int) -> None:
 
 
 def remove_file(path: StrPath) -> None:
-    """Remove a file if it exists; `sync_directory` makes that durable.
-
-    Raises
-    ------
-    WriteError
-        The file cannot be removed.
-    """
+    """Remove a file if it exists; `sync_directory` makes that durable."""
     target = Path(path)
     with writing(target):
         target.unlink(missing_ok=True)

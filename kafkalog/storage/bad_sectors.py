@@ -23,11 +23,6 @@ class BadSectorSource(ByteSource):
     ----------
     unreadable : list of (int, int)
         Start and end of each range that could not be read so far, in order, without overlaps.
-
-    Raises
-    ------
-    ReadError
-        The file cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -36,13 +31,7 @@ class BadSectorSource(ByteSource):
         self.unreadable: list[tuple[int, int]] = []
 
     def window(self, start: int, stop: int) -> Bytes:
-        """Bytes `start` to `stop`; zeros where the disk cannot read them.
-
-        Raises
-        ------
-        FileChangedError
-            The file shrank, or its content changed, since it was opened.
-        """
+        """Bytes `start` to `stop`; zeros where the disk cannot read them."""
         try:
             return self._file.window(start, stop)
         except FileChangedError:
@@ -52,6 +41,10 @@ class BadSectorSource(ByteSource):
             self._fill(result, start, start, stop)
             result.flags.writeable = False
             return result
+
+    def next_data(self, position: int) -> int:
+        """See `ByteSource.next_data`."""
+        return self._file.next_data(position)
 
     @property
     def identity(self) -> FileIdentity:
@@ -83,6 +76,7 @@ class BadSectorSource(ByteSource):
                 result[start - origin : stop - origin] = 0
                 self._note(start, stop)
                 return
+        # whole sectors on both sides: a disk cannot read half of one
         middle = max((start + stop) // 2 // _SECTOR, start // _SECTOR + 1) * _SECTOR
         self._fill(result, origin, start, middle)
         self._fill(result, origin, middle, stop)

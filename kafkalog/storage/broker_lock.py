@@ -97,6 +97,7 @@ def _release(descriptor: int, process: int) -> None:
 def _take(path: Path) -> None:
     with _holding:
         descriptor, n_holders = _held.get(path, (-1, 0))
+        # the lock belongs to the open file: opened again, it would conflict with this process's own
         if not n_holders:
             descriptor = _locked(path)
         _held[path] = descriptor, n_holders + 1
@@ -121,6 +122,7 @@ def _locked(path: Path) -> int:
         take_record_lock(descriptor)
     except OSError:
         os.close(descriptor)
+        # it may have been a broker that started just now: say that, if it is so
         refuse_if_locked([path.parent])
         raise UnsafePathError(Reason.UNSAFE_PATH, "its lock cannot be taken", path=path) from None
     return descriptor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,12 @@ _SMALL = 2**16
 
 def empty(n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Like `np.empty`; arrays of 64 KiB or more reuse freed memory if there is any."""
+    # below that the allocator's own caches are as fast
     size = n * np.dtype(dtype).itemsize
-    return np.empty(n, dtype) if size < _SMALL else np.frombuffer(cast(Any, Block(size)), dtype)
+    if size < _SMALL:
+        return np.empty(n, dtype)
+    block: Any = Block(size)
+    return np.frombuffer(block, dtype)
 
 
 class GrowingArray:
@@ -24,11 +28,13 @@ class GrowingArray:
     Parameters
     ----------
     dtype : numpy.dtype
+    expected : float
+        About how many elements there will be.
     """
 
-    def __init__(self, dtype: npt.DTypeLike) -> None:
+    def __init__(self, dtype: npt.DTypeLike, expected: float = 0) -> None:
         self._dtype = np.dtype(dtype)
-        self._bytes = Growing()
+        self._bytes: Any = Growing(int(expected) * self._dtype.itemsize)
 
     def __len__(self) -> int:
         return len(self._bytes) // self._dtype.itemsize
@@ -36,11 +42,11 @@ class GrowingArray:
     def extend(self, n: int) -> npt.NDArray[Any]:
         """Room for `n` more elements, not initialised; to be filled and forgotten before the next call."""
         start = self._bytes.extend(n * self._dtype.itemsize)
-        return np.frombuffer(cast(Any, self._bytes), self._dtype)[start // self._dtype.itemsize :]
+        return np.frombuffer(self._bytes, self._dtype, n, start) if n else np.empty(0, self._dtype)
 
     def finish(self) -> npt.NDArray[Any]:
         """The array; nothing may be added after that."""
         if not len(self._bytes):
             return np.empty(0, self._dtype)
         self._bytes.trim()
-        return np.frombuffer(cast(Any, self._bytes), self._dtype)
+        return np.frombuffer(self._bytes, self._dtype)

@@ -64,6 +64,7 @@ def _copy(path: Path, file: StagedFile, size: int | None, progress: Callable[[in
             file.write(window)
             source.release(window, start)
             progress(stop - start)
+        # a writer may have been at work since the first window: then the copy is neither state of the file
         source.check_unchanged()
         # a broker's retention uses the modification time of segments without timestamps
         file.set_modified(path.stat().st_mtime_ns // 10**6)
@@ -94,13 +95,7 @@ class Backup:
             raise OutputExistsError(Reason.OUTPUT_EXISTS, "a backup goes to a new directory", path=os.fspath(path))
 
     def keep(self, path: Path, name: str) -> None:
-        """Keep a file under a relative name.
-
-        Raises
-        ------
-        WriteError
-            It cannot be linked or copied.
-        """
+        """Keep a file under a relative name."""
         target = self.path / name
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -115,13 +110,8 @@ class Backup:
         self._changed |= {target.parent, self.path, self.path.parent}
 
     def sync(self) -> None:
-        """Make the files kept so far durable.
-
-        Raises
-        ------
-        WriteError
-            A directory cannot be synced.
-        """
+        """Make the files kept so far durable."""
+        # deepest first: an entry is durable before the directory that it is in
         for directory in sorted(self._changed, reverse=True):
             with writing(directory):
                 fsync_directory(directory)

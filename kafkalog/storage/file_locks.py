@@ -48,6 +48,17 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def try_share(descriptor: int) -> bool:
+    """Take a shared `flock`; returns False if somebody holds an exclusive one, True on a file system without locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 def lock(descriptor: int) -> None:
     """Take an exclusive `flock`; raises `OSError` if somebody else holds it, or if there are no locks."""
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,6 +79,7 @@ def is_locked(log_dir: str | os.PathLike[str]) -> bool:
     if fcntl is None:
         return False
     try:
+        # O_NONBLOCK: a FIFO that is named `.lock` must not hang us
         descriptor = os.open(Path(log_dir) / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False

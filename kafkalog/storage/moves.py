@@ -83,6 +83,7 @@ def staged_additions(
         try:
             move_groups(stage.path, stage.target, groups, undo)
         except BaseException:
+            # to the end, even if one fails: each file that can be put back is
             for step in reversed(undo):
                 with contextlib.suppress(OSError):
                     step()
@@ -100,15 +101,10 @@ def move_groups(
     staged, target : Path
         Directories on one file system.
     undo : list of callable
-        Gets a step that undoes each move, before the move is made.
+        Gets a step that undoes each move, before the move is made. If this raises, the caller has to call them.
     resumes : bool
         Whether a process that died may have made some of the moves already: these are skipped. With this option only
         files can be replaced, and in two steps, so the caller has to hold a lock.
-
-    Raises
-    ------
-    OutputExistsError, WriteError
-        See `staged_additions`; the caller has to call the steps in `undo`.
     """
     added = {name for group in groups for name, what in group if what != "take"} if resumes else set()
     for group in groups:

@@ -44,6 +44,7 @@ def allow_open_files(n: int, *, path: str | os.PathLike[str]) -> None:
     if soft == resource.RLIM_INFINITY or wanted <= soft:
         return
     if hard == resource.RLIM_INFINITY or wanted <= hard:
+        # another limit of the system, such as macOS's, may refuse what the hard limit allows
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             return

@@ -112,13 +112,7 @@ def check_stage_in(stage_in: StrPath) -> None:
 
 
 def check_log_dir(log_dir: StrPath) -> None:
-    """Raise if a log dir for new partitions would be a partition directory, or inside one or inside another log dir.
-
-    Raises
-    ------
-    UnsafePathError
-        It would.
-    """
+    """Raise if a log dir for new partitions would be a partition directory, or inside one or inside another log dir."""
     resolved = resolve(log_dir)
     for directory in (resolved, *resolved.parents):
         what = _kafka_directory(directory)

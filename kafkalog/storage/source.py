@@ -29,6 +29,7 @@ Bytes = npt.NDArray[np.uint8]
 NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
 NO_BYTES.flags.writeable = False
 
+_WINDOW_BYTES = 2**22  # read at a time to look for other bytes than zeros
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
 _PAGE = mmap.PAGESIZE
 _BLOCK = 512  # unit of `st_blocks`, in bytes
@@ -50,22 +51,17 @@ class FileIdentity(NamedTuple):
 
 
 class ByteSource(ABC):
-    """A sequence of bytes that is read in windows.
-
-    Attributes
-    ----------
-    path : str or None
-        The file, for messages; may be None for bytes in memory.
-    size : int
-        Size in bytes when opened; a file that grows while it is read is read up to here.
-    is_preallocated : bool
-        Whether the file was created at its full size and filled later (`preallocate=true`). A broker may write batches
-        into the zeros at its end while it is read, and cuts off the remaining zeros when it rolls the segment.
-    """
+    """A sequence of bytes that is read in windows."""
 
     path: str | None
+    """The file, for messages; may be None for bytes in memory."""
     size: int
-    is_preallocated = False
+    """Size in bytes when opened; a file that grows while it is read is read up to here."""
+    is_preallocated: bool = False
+    """Whether the file was created at its full size and filled later (`preallocate=true`). A broker may write batches
+    into the zeros at its end while it is read, and cuts off the remaining zeros when it rolls the segment."""
+    is_mapped: bool = False
+    """Whether windows are the file itself, without a copy: then they serve better than its descriptor."""
 
     @abstractmethod
     def window(self, start: int, stop: int) -> Bytes:
@@ -81,7 +77,7 @@ class ByteSource(ABC):
 
     @property
     def descriptor(self) -> int | None:
-        """File descriptor that compiled code may `pread` from instead of windows; None if windows have to be used."""
+        """File descriptor that compiled code may `pread` from; None if windows have to be used."""
         return None
 
     def next_data(self, position: int) -> int:
@@ -91,6 +87,18 @@ class ByteSource(ABC):
     def data_end(self) -> int:
         """A position from which on the file is a hole; its size if it does not end with one."""
         return self.size
+
+    def is_zero(self, start: int, stop: int) -> bool:
+        """Whether all bytes of a range are zeros. Holes of a sparse file are not read."""
+        while (start := self.next_data(start)) < stop:
+            end = min(start + _WINDOW_BYTES, stop)
+            data = self.window(start, end)
+            has_others = data.any()
+            self.release(data, start)
+            if has_others:
+                return False
+            start = end
+        return True
 
     def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
         """Release a window that is no longer needed, so that its mapped pages may leave memory."""
@@ -180,9 +188,14 @@ class _FileSource(ByteSource):
         self._lock = threading.Lock()
         self._closed = False
 
+    @property
+    def descriptor(self) -> int | None:
+        return self._descriptor if _HAS_PREAD else None
+
     def check_unchanged(self) -> None:
         if self._closed:
             raise ValueError(f"{self.path} is closed")
+        # the name of a file may lead elsewhere by now: what was opened is what is checked
         now = _identity(os.fstat(self._descriptor))
         # a file that has grown is no problem: nothing is read beyond the size it had
         if now.size < self.size:
@@ -202,6 +215,7 @@ class _FileSource(ByteSource):
         """Read bytes at a position into a buffer; returns how many, at least 1 before the end of the file."""
         if _HAS_PREAD:
             return os.preadv(self._descriptor, [room], position)
+        # without preadv, threads share the position of the descriptor
         with self._lock:
             os.lseek(self._descriptor, position, os.SEEK_SET)
             data = os.read(self._descriptor, len(room))
@@ -211,6 +225,7 @@ class _FileSource(ByteSource):
     def is_being_written(self) -> bool:
         if not self.is_preallocated:
             return False
+        # a clock that is behind gives times in the future: those count as recent, too
         modified_ns = os.fstat(self._descriptor).st_mtime_ns
         return modified_ns != self.identity.modified_ns or abs(time.time() - modified_ns / 1e9) < _RECENT_SECONDS
 
@@ -250,10 +265,6 @@ class PreadSource(_FileSource):
     speed of memory, while a mapping costs a page fault per page.
     """
 
-    @property
-    def descriptor(self) -> int | None:
-        return self._descriptor if _HAS_PREAD else None
-
     def next_data(self, position: int) -> int:
         """See `ByteSource.next_data`; the position itself where the system does not tell of holes."""
         if not hasattr(os, "SEEK_DATA"):
@@ -278,10 +289,12 @@ class PreadSource(_FileSource):
 
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)
+        # before each window: bytes of a file that was changed meanwhile must not be mixed with those read before
         self.check_unchanged()
         result: Bytes = empty(stop - start, np.uint8)
         view = memoryview(result)
         done = 0
+        # one call may return fewer bytes than asked for: more than 2 GiB, or a signal
         while done < len(view):
             try:
                 n = self._read_at(view[done:], start + done)
@@ -298,6 +311,8 @@ class PreadSource(_FileSource):
 
 class MappedSource(_FileSource):
     """A file mapped into memory, without copies: for files that are no longer written to."""
+
+    is_mapped = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)

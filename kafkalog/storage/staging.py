@@ -83,11 +83,21 @@ class StagedFile(io.RawIOBase):
         view = memoryview(data).cast("B")
         size = view.nbytes
         with writing(self._path):
+            # a write may take fewer bytes than given: a disk that fills up, or more than 2 GiB
             while view.nbytes:
                 n = os.write(self._descriptor, view)
                 self.n_bytes += n
                 view = view[n:]
         return size
+
+    def write_hole(self, size: int) -> None:
+        """Write this many zeros, as a hole where the file system has holes."""
+        if self.closed:
+            raise ValueError(f"{self._path} is closed")
+        _check_process(self._process, self._path)
+        with writing(self._path):
+            os.ftruncate(self._descriptor, self.n_bytes + size)
+            self.n_bytes = os.lseek(self._descriptor, size, os.SEEK_CUR)
 
     def tell(self) -> int:
         """Bytes written so far."""
@@ -146,7 +156,9 @@ class StagedDirectory:
         _check_process(self._process, self.target)
         path = self.path / relative
         with writing(self.target / relative):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # below the staging directory only: if it was removed, as that of an aborted job, it must not come back
+            for folder in reversed(relative.parents[:-1]):
+                (self.path / folder).mkdir(exist_ok=True)
             descriptor = os.open(path, _CREATE, 0o666)
         self._files[relative] = file = StagedFile(descriptor, self.target / relative)
         return file
@@ -159,13 +171,7 @@ class StagedDirectory:
         remove_tree(self.path / relative)
 
     def close(self) -> None:
-        """Close the open files, fsync the directories, and check that every file still exists with its full size.
-
-        Raises
-        ------
-        WriteError
-            A file could not be made durable; or somebody else removed or changed one.
-        """
+        """Close the open files, fsync the directories, and check that every file still exists with its full size."""
         _check_process(self._process, self.target)
         for file in self._files.values():
             file.close()
@@ -256,16 +262,10 @@ def staged_directory(
         stage.publish()
 
 
-def remove_abandoned(directory: StrPath) -> None:
-    """Remove all staged entries in a directory that belong to no live process.
-
-    Raises
-    ------
-    WriteError
-        The directory cannot be read.
-    """
+def remove_abandoned(directory: StrPath, of: str | None = None) -> None:
+    """Remove the staged entries in a directory that belong to no live process: those of one name, or all."""
     with writing(Path(directory)):
-        _remove_abandoned(Path(directory))
+        _remove_abandoned(Path(directory), of)
 
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -307,6 +307,7 @@ class Stage:
                 self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
         try:
             with writing(self.target):
+                # the mode of the old file, not what umask leaves: others, such as a broker, may have to read it
                 if old is not None:
                     os.fchmod(self.descriptor, stat.S_IMODE(old.st_mode))
         except BaseException:
@@ -328,7 +329,7 @@ class Stage:
                 return None
         is_kind = stat.S_ISDIR if self._is_directory else stat.S_ISREG
         if not self._overwrite:
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=self._given)
+            raise OutputExistsError.at(self._given)
         if not is_kind(old.st_mode):
             what = "a directory" if self._is_directory else "a regular file"
             raise UnsafePathError(Reason.UNSAFE_PATH, f"the path exists but is not {what}", path=self._given)
@@ -357,6 +358,7 @@ class Stage:
     def publish(self) -> None:
         """Move the output into place; it is durable when this returns (unless `is_lone` is False)."""
         _check_process(self._process, self.target)
+        # again: the target may have appeared, or changed its kind, while the output was written
         old = self._check_target()
         with writing(self.target):
             self._move(replace=old is not None)
@@ -376,6 +378,17 @@ class Stage:
         """Point of no return: nothing is rolled back after this."""
         self._is_published = True
         remove_tree(self.path)  # after an exchange, this is the old content of the destination
+
+    def move_aside(self) -> None:
+        """Give the staged output another temporary name.
+
+        Other processes that write into a directory by its path fail from now on. So they cannot come between while it
+        is removed, or while its content is moved.
+        """
+        name = os.fsdecode(os.fsencode(self.target.name)[:_MAX_NAME_BYTES])
+        aside = self.path.with_name(f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
+        os.rename(self.path, aside)
+        self.path = aside
 
     def _move(self, *, replace: bool) -> None:
         if try_move(self.path, self.target, replace=replace):
@@ -399,6 +412,8 @@ class Stage:
                     swap(self.path, self.target)
         with contextlib.suppress(OSError):
             if is_same(self.descriptor, self.path):
+                with contextlib.suppress(OSError):
+                    self.move_aside()
                 remove_tree(self.path)
         os.close(self.descriptor)
 
@@ -416,6 +431,7 @@ def _remove_abandoned(directory: Path, of: str | None = None) -> None:
         if staged is None or (of is not None and staged[1] != of):
             continue
         path = directory / name
+        # a link to somewhere else is nobody's staged output
         if path.is_symlink():
             continue
         with contextlib.suppress(OSError):

@@ -151,6 +151,7 @@ class SchemaColumn:
         for group in self._groups(payloads, headers)[0]:
             known = len(self._readers)
             reader = self._reader(group)
+            # a schema widens the common type once, however often values name it
             if len(self._readers) > known and not isinstance(reader, str):
                 self._common.add(reader.type)
 
@@ -159,6 +160,7 @@ class SchemaColumn:
 
     def narrow(self, paths: list[Path] | None) -> None:
         if paths is not None and not self._common.as_text:
+            # programs are compiled anew: they pass over what is not wanted
             self._paths, self._readers = paths, {}
             self._common.type = narrow_type(self._common.type, paths)
 
@@ -168,6 +170,7 @@ class SchemaColumn:
         for group in groups:
             reader = self._reader(group)
             if isinstance(reader, str):
+                # a schema that is missing or invalid costs its own values, not those of others
                 failures |= dict.fromkeys(group.rows.tolist(), reader)
                 continue
             decoded = reader.decode(group.payloads)
@@ -231,6 +234,7 @@ class SchemaColumn:
             key = one.name, one.subject, one.version
             if key in found:
                 continue
+            # schemas may refer to each other in a circle, or to very many
             if len(found) >= _MOST_REFERENCES:
                 raise SchemaError(f"more than {_MOST_REFERENCES} references")
             found[key] = ""
@@ -245,6 +249,7 @@ def _in_order(parts: Sequence[tuple[Rows, pa.Array]], n: int, kind: pa.DataType)
     """An array of some arrays and the rows that they stand for; null at the others."""
     if len(parts) == 1 and parts[0][0].size == n:
         return parts[0][1]
+    # one array of a null in front: rows of no group take it
     order = np.zeros(n, np.int64)
     behind = 1
     for rows, _ in parts:

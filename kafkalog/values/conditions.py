@@ -25,17 +25,11 @@ Groups = list[list[Term]]
 
 
 class ArrowCondition(NamedTuple):
-    """An expression over decoded columns and others.
-
-    Attributes
-    ----------
-    expression : pyarrow.compute.Expression
-    columns : list of str
-        The columns and fields that it reads.
-    """
+    """An expression over decoded columns and others."""
 
     expression: Any
     columns: list[str]
+    """The columns and fields that it reads."""
 
 
 Conditions = Groups | ArrowCondition
@@ -85,6 +79,7 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
     before = [[term for term in group if not _is_decoded(term, decoded)] for group in groups]
     if len(groups) == 1:
         return Split(before if before[0] else None, [[_checked(one) for one in groups[0] if _is_decoded(one, decoded)]])
+    # headers are looked at before decoding only, and there a group without its decoded terms lets too much through
     for term in (term for group in groups for term in group):
         if str(term[0]).partition(".")[0] == "headers":
             raise ValueError("headers and decoded columns are not for filters of which only one has to hold")
@@ -155,6 +150,7 @@ def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt
 
 def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
     names = dict.fromkeys(column.partition(".")[0] for column in condition.columns)
+    # Arrow filters tables, and returns rows, not a mask: so they carry their numbers
     table = pa.table({**{name: columns[name] for name in names}, _ROW: np.arange(n)})
     try:
         rows = table.filter(condition.expression).column(_ROW).to_numpy()
@@ -218,6 +214,7 @@ def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
         if not isinstance(value, (bool, np.bool_)):
             raise TypeError("it is true or false")
         return pa.scalar(bool(value))
+    # to Python a boolean is an integer, too
     if isinstance(value, (bool, np.bool_)):
         raise TypeError("it is no boolean")
     if pt.is_integer(kind):

@@ -110,6 +110,7 @@ class Decoding:
                 close = near(column, (*ALL_COLUMNS, *extra))
                 there = f"did you mean {close!r}? There are" if close else "there are"
                 raise ValueError(f"no column {column!r}; {there} {', '.join((*ALL_COLUMNS, *extra))}")
+        # Confluent's newer clients write the schema's id to a header
         if any(formats[name].has_frames for name in wanted):
             needed.append("headers")
         self.record_columns = tuple(dict.fromkeys(needed))
@@ -235,6 +236,7 @@ class Decoding:
         numbers = offsets.to_numpy()
         for row, reason in sorted(failures.items()):
             key = path, name, reason
+            # reasons may name what the bytes hold: their number has to have a bound
             if key not in self._failures and len(self._failures) >= _MOST_REASONS:
                 key = path, name, _OTHER
             known = self._failures.setdefault(key, _Failures())

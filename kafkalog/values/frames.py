@@ -64,6 +64,7 @@ def read_frames(
     start = payloads.start.copy()
     left = payloads.valid
     for row, frame in _header_frames(headers, header_name):
+        # the first header of that name counts, or the record is a tombstone
         if not left[row]:
             continue
         left[row] = False
@@ -118,6 +119,7 @@ def _by_indexes(payloads: Payloads, start: Rows, rows: Rows) -> Iterator[tuple[t
         frame = payloads.data[start[first] : payloads.stop[first]][: 10 * MOST_INDEXES].tobytes()
         found = _read_indexes(frame, 0)
         n_rounds += 1
+        # one by one: a round costs a look at all that is left, which damaged bytes would make quadratic
         if isinstance(found, str) or n_rounds > _MOST_ROUNDS:
             yield (found, rows[:1], 0) if isinstance(found, str) else (found[0], rows[:1], found[1])
             rows = rows[1:]

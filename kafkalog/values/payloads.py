@@ -66,6 +66,7 @@ class Payloads:
         sizes = self.stop - self.start
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
+        # without nulls and frames the bytes are one run already
         if len(self) and (self.start[1:] == self.stop[:-1]).all() and self.start[0] >= 0:
             return offsets, self.data[self.start[0] : self.stop[-1]]
         parts = [self.data[a:b] for a, b in zip(self.start.tolist(), self.stop.tolist(), strict=True) if b > a]

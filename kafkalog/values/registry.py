@@ -50,6 +50,7 @@ class Registry:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
+        # Spark sends it to executors, and a lock cannot be pickled
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -75,6 +76,7 @@ class Registry:
 
     def _get(self, path: str) -> Schema | None:
         with self._lock:
+            # also that there is none: a value in each record may name it
             if path not in self._known:
                 self._known[path] = self._fetch(path)
             return self._known[path]
@@ -83,6 +85,7 @@ class Registry:
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:
+                # one byte more than allowed tells a longer answer
                 data = answer.read(MOST_SCHEMA_BYTES + 1)
         except urllib.error.HTTPError as error:
             if error.code == 404:

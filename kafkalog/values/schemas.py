@@ -5,16 +5,17 @@ A registry that answers HTTP is in `kafkalog.values.registry`, its topic `_schem
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from kafkalog.internal.schemas import SchemaReference
+from kafkalog.internal.schemas import MANIFEST, SUFFIXES, SchemaReference
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import schema_text
 
-_SUFFIXES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
+_SUFFIXES: Final = {suffix: name for name, suffix in SUFFIXES.items()}
 
 
 class Schema(NamedTuple):
@@ -82,23 +83,41 @@ class DirectorySchemas:
     """Schemas in files: ``7.avsc`` has the schema of id 7, and a GUID may stand for the id.
 
     Endings are `.avsc`, `.proto` and `.json`. A schema refers to others by the names of their files, such as
-    ``common/money.proto``, or to ``SUBJECT.avsc``.
+    ``common/money.proto``, or to ``SUBJECT.avsc``. With the manifest that `Schemas.write` leaves, it refers to subjects
+    and versions, and has its GUID.
+
+    Raises
+    ------
+    ValueError
+        There is no such directory, or its manifest is none.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
         if not self._directory.is_dir():
             raise ValueError(f"schemas: {self._directory} is no directory")
+        self._files: dict[str | tuple[str, int], str] = {}
+        self._references: dict[str, Sequence[SchemaReference]] = {}
+        manifest = self._directory / MANIFEST
+        if manifest.is_file():
+            try:
+                for row in json.loads(schema_text(manifest))["schemas"]:
+                    file, references = str(row["file"]), _references(row)
+                    self._files[str(row["subject"]), int(row["version"])] = file
+                    self._files.setdefault(str(row["guid"]), file)
+                    self._references.setdefault(file, references)
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                raise ValueError(f"schemas: {manifest} is no manifest of schemas: {error!r}") from None
 
     def by_id(self, schema_id: int) -> Schema | None:
         return self.named(str(schema_id))
 
     def by_guid(self, guid: str) -> Schema | None:
-        return self.named(guid)
+        return self.named(self._files.get(guid, guid))
 
     def find(self, subject: str, version: int) -> Schema | None:
-        """See `SchemaSource`; a file has no version."""
-        return self.named(subject)
+        """See `SchemaSource`; without a manifest a file has no version."""
+        return self.named(self._files.get((subject, version), subject))
 
     def named(self, name: str) -> Schema | None:
         """The schema in a file of a name, with or without its ending."""
@@ -110,14 +129,17 @@ class DirectorySchemas:
             path = (root / name).resolve()
             # names come out of schemas: they must not lead elsewhere
             if path.suffix in _SUFFIXES and path.is_relative_to(root) and path.is_file():
-                return Schema(_SUFFIXES[path.suffix], schema_text(path))
+                return Schema(_SUFFIXES[path.suffix], schema_text(path), self._references.get(name, ()))
         return None
+
+
+def _references(found: Mapping[str, Any]) -> tuple[SchemaReference, ...]:
+    return tuple(
+        SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
+        for one in found.get("references") or ()
+    )
 
 
 def parse_schema(found: Mapping[str, Any]) -> Schema:
     """A schema in the registry's JSON."""
-    references = tuple(
-        SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
-        for one in found.get("references") or ()
-    )
-    return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), references)
+    return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), _references(found))

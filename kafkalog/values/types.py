@@ -134,6 +134,7 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one
     pair = (one, other)
     if all(map(pt.is_integer, pair)):
+        # a signed type needs a bit more than an unsigned one has
         bits = max(kind.bit_width + pt.is_unsigned_integer(kind) for kind in pair)
         if all(map(pt.is_unsigned_integer, pair)):
             return max(pair, key=lambda kind: kind.bit_width)

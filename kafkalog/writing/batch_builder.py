@@ -78,6 +78,7 @@ class BatchBuilder:
             if not piece.n_records:
                 continue
             self._check(piece, row)
+            # records that wait have offsets already, which `files` does not know yet
             next_offset = files.next_offset or 0 if records.last_offset is None else records.last_offset + 1
             filled = records.add(_numbered(piece, next_offset, row))
             row += piece.n_records
@@ -101,6 +102,8 @@ class BatchBuilder:
             files.next_offset or 0,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
+            # the lowest there is: a broker refuses a marker of a lower epoch than the last one's, and a real
+            # coordinator's must pass
             coordinator_epoch=0,
             is_commit=is_commit,
             timestamp=timestamp,
@@ -118,6 +121,7 @@ class BatchBuilder:
             detail = f"column 'offset', row {bad} is beyond 2^63 - 2: no offset would be left for the next record"
             raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
         if self.config.is_compacted and (piece.get("key") is None or piece.key.null_count):
+            # a leader refuses such records, too: the cleaner compares keys
             bad = row + (0 if piece.get("key") is None else int(np.argmin(piece.key.validity)))
             detail = f"row {bad} has no key, and compacted topics (cleanup.policy=compact) need one"
             raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
@@ -223,11 +227,6 @@ class RecordAccumulator:
         ----------
         piece : RecordColumns
             Must have the column `offset`.
-
-        Raises
-        ------
-        UnwritableError
-            See `cut_batches`; `row` counts from the first record of all pieces.
         """
         if not piece.n_records:
             return None
@@ -238,6 +237,7 @@ class RecordAccumulator:
             del self._parts[-_TOGETHER:], self._sizes[-_TOGETHER:]
             self._keep(merged, size)
         n_waiting, size = sum(part.n_records for part in self._parts), sum(self._sizes)
+        # `size` is a lower bound, so that this comes too late at worst; `cut_batches` measures exactly
         if size < self._enough and (self._max_records is None or n_waiting <= self._max_records):
             return None
         columns, boundaries = self._cut()

@@ -98,11 +98,13 @@ class StagedWriter:
     def _continue(self, options: dict[str, Any]) -> dict[str, Any]:
         if not self._path.is_dir():
             raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=self._path)
+        # taken before the end is read: `commit` then notices whatever is written later
         self._stamp = log_stamp(self._path)
         config = options.get("config")
         existing = read_log_end(
             self._path,
             index_interval_bytes=kf.INDEX_INTERVAL_BYTES if config is None else config.index_interval_bytes,
+            # tasks only read the log dir, so that none of them can cut its tail
             truncate_tail=False,
         )
         topic_id = options.pop("topic_id", None)
@@ -118,6 +120,7 @@ class StagedWriter:
             **options,
             "start_offset": existing.next_offset,
             "leader_epoch": max(existing.latest_epoch, 0),
+            # the writer makes a new partition elsewhere: it gets the state that it would find in the log dir
             "leader_epochs": [tuple(epoch) for epoch in epochs],
             "producer_snapshot": ProducerSnapshot(existing.next_offset, existing.producers.entries()),
         }
@@ -150,6 +153,7 @@ class StagedWriter:
         for base in bases:
             assert base is not None
             files = [name for name in names if kf.parse_base_offset(name) == base]
+            # a broker took this snapshot when it rolled the empty segment that is replaced
             if base == bases[0] and not self._keeps_snapshot:
                 files = [name for name in files if name not in snapshots]
             groups += segment_moves(base, files, replaces=base == self._replaced)
@@ -198,6 +202,7 @@ def commit(
     _refuse_shared(partitions)
     with area.locked():
         _finish_begun(area)
+        # read after begun commits are finished: one of them may be an earlier attempt of this job
         commits = area.commits()
         if commits.has(record):
             remove_job(job)
@@ -240,6 +245,7 @@ def recover(area: StagingArea) -> list[str]:
     """
     jobs = area.jobs()
     finished: list[str] = []
+    # without an intent no file of the log dir changes, so that no lock is needed
     if any((job / INTENT_FILE).exists() for job in jobs):
         with area.locked():
             finished = _finish_begun(area)
@@ -318,6 +324,7 @@ def _finish_begun(area: StagingArea) -> list[str]:
         if not (job / INTENT_FILE).exists():
             continue
         intent = _Intent.read(job)
+        # log dirs of the same name may share a staging directory
         if intent.log_dir != str(area.log_dir):
             continue
         with hold_partitions(area.log_dir / each.name for each in intent.partitions):
@@ -369,6 +376,7 @@ def _carry_out(area: StagingArea, job: Path, intent: _Intent) -> None:
             staged, there = job / each.staged, area.log_dir / each.name
             if not staged.exists():
                 continue  # a process that died had moved it already
+            # before the rename: a broker must not meet files that it cannot open
             copy_ownership(staged, area.log_dir if each.stamp is None else there)
             if each.stamp is None:
                 with writing(there):

@@ -94,6 +94,7 @@ class StagingArea:
         UnsafePathError
             A broker runs on it, or another job has been committing for too long.
         """
+        # the directory itself is locked: no lock file is left behind
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _lock(descriptor, self.log_dir)
@@ -149,12 +150,7 @@ class CommitLog:
         return self.queries.get(record["query"], -1) >= int(record["batch"])
 
     def add(self, record: Mapping[str, Any] | None) -> None:
-        """Add a record and write the file durably.
-
-        Raises
-        ------
-        WriteError
-        """
+        """Add a record and write the file durably."""
         if not record or self.has(record):
             return
         if "job" in record:
@@ -170,6 +166,7 @@ def create_job(path: Path, owner: Mapping[str, Any]) -> None:
     """Create the directory of a job, unless it exists, and write its owner file."""
     with writing(path):
         path.mkdir(exist_ok=True)
+        # tasks of a job may come at the same time: each replaces the owner file as a whole
         note = path / f"{OWNER_FILE}.{secrets.token_hex(4)}"
         note.write_text(json.dumps(dict(owner)))
         os.replace(note, path / OWNER_FILE)
@@ -194,6 +191,7 @@ def this_owner(process_id: int | None) -> dict[str, Any]:
 def _lock(descriptor: int, log_dir: Path) -> None:
     """Wait until no other job commits. On a file system without locks, continue without one."""
     deadline = time.monotonic() + LOCK_SECONDS
+    # polled, since waiting for the lock itself knows no deadline
     while not try_lock(descriptor):
         if time.monotonic() > deadline:
             detail = f"another job has been committing for more than {LOCK_SECONDS:.0f} s"
@@ -215,6 +213,7 @@ def is_dead(job: Path) -> bool:
         # the start time tells a process from a later one with the same id
         return bool(boot != _boot_id() or _start_time(process_id) != started)
     try:
+        # the files of a job lie at most this deep: in a partition, of a task
         newest = max(entry.stat().st_mtime for entry in (job, *job.glob("*"), *job.glob("*/*"), *job.glob("*/*/*")))
     except OSError:
         return False  # a file vanished meanwhile: a task is at work

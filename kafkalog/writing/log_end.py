@@ -35,39 +35,26 @@ from kafkalog.storage.source import file_status
 
 @dataclass(slots=True)
 class LogEnd:
-    """The end of a partition's log.
-
-    Attributes
-    ----------
-    next_offset : int
-        The log end offset: the offset of the next record.
-    producers : ProducerState
-        The producers' state at `next_offset`.
-    leader_epochs : LEADER_EPOCH_DTYPE[n] or None
-        The entries of `leader-epoch-checkpoint`; None without the file.
-    topic_id : str or None
-        The topic id in `partition.metadata`; None without the file.
-    latest_epoch : int
-        The newest leader epoch; -1 for none.
-    max_timestamp : int
-        The largest timestamp of the last segment, ms; -1 for none.
-    last : Segment or None
-        The last segment; None if the directory has none.
-    is_last_empty : bool
-        Whether the last segment holds no batch and begins at `next_offset`. A new segment replaces it.
-    tail : RecoveredSegment or None
-        The last segment, if no clean shutdown left it: its `.log` has to be cut or its indexes rewritten.
-    """
+    """The end of a partition's log."""
 
     next_offset: int
+    """The log end offset: the offset of the next record."""
     producers: ProducerState
+    """The producers' state at `next_offset`."""
     leader_epochs: npt.NDArray[np.void] | None = None
+    """LEADER_EPOCH_DTYPE[n]. The entries of `leader-epoch-checkpoint`; None without the file."""
     topic_id: str | None = None
+    """The topic id in `partition.metadata`; None without the file."""
     latest_epoch: int = kf.NO_EPOCH
+    """The newest leader epoch; -1 for none."""
     max_timestamp: int = kf.NO_TIMESTAMP
+    """The largest timestamp of the last segment, ms; -1 for none."""
     last: Segment | None = None
+    """The last segment; None if the directory has none."""
     is_last_empty: bool = False
+    """Whether the last segment holds no batch and begins at `next_offset`. A new segment replaces it."""
     tail: RecoveredSegment | None = None
+    """The last segment, if no clean shutdown left it: its `.log` has to be cut or its indexes rewritten."""
     _stamp: tuple[tuple[str, ...], int] = field(default=((), 0))
 
     @property
@@ -128,6 +115,7 @@ def read_log_end(
     # a record below the log start offset would count as deleted
     log.next_offset = max(found.next_offset, partition.log_start_offset)
     log.is_last_empty = not found.n_valid_bytes and log.next_offset == last.base_offset
+    # a crash may come between a batch of a new epoch and the checkpoint
     log.latest_epoch = max([log.latest_epoch, *(epoch for epoch, _ in found.epochs)])
     if found.time_entries.size:
         log.max_timestamp = int(found.time_entries["timestamp"][-1])
@@ -188,6 +176,7 @@ def _producers(
     for segment in partition.segments:
         is_last = segment is partition.segments[-1]
         stop = next_offset if is_last else partition.segments[partition.segments.index(segment) + 1].base_offset
+        # all its batches are in the snapshot
         if stop <= since:
             continue
         found = last if is_last else recover(segment, index_interval_bytes)
@@ -199,6 +188,7 @@ def _producers(
                 position=found.finding.position,
             )
         for batches, coordinator_epoch in found.replay:
+            # the snapshot may lie inside of the segment: the batches before it must not count twice
             rows = np.flatnonzero(batches.base_offset >= since)
             told = batches[rows]
             state.update(told, log_position=told.base_offset, coordinator_epoch=coordinator_epoch[rows])

@@ -54,6 +54,7 @@ def chosen_compression(config: LogConfig, given: str | Compression | None, level
     """The given compression, else the topic's; a codec without a level gets the topic's level."""
     if given is None:
         name = config.compression_type
+        # "producer" leaves the choice to producers, and theirs is none by default
         given = "none" if name in ("producer", "uncompressed") else name
     if isinstance(given, str) and level is None:
         level = {

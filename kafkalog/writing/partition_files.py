@@ -86,6 +86,7 @@ class PartitionFiles:
             The batches could not be written.
         """
         _check_order(window.batches, self.next_offset)
+        # the kernels take contiguous columns, and a window may be a selection
         if not window.batches.position.flags.c_contiguous:
             window = window._replace(batches=window.batches[np.arange(len(window.batches))])
         done = 0
@@ -148,6 +149,7 @@ class PartitionFiles:
             self._segment = None
 
     def _draw(self) -> int:
+        # drawn for each segment, as a broker does, so that not all partitions roll at the same time
         most = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
         return self._jitter.randrange(most) if self._jitter is not None and most else 0
 

@@ -185,6 +185,7 @@ class PartitionWriter:
         self._producer_snapshot, self._leader_epochs = producer_snapshot, list(leader_epochs or ())
 
         self._process = os.getpid()
+        # renames happen beside the directory itself, not beside a link to it
         self.path = Path(os.path.realpath(path))
         self.topic_partition = check_partition_name(self.path)
         self._builder = BatchBuilder(
@@ -196,6 +197,7 @@ class PartitionWriter:
             max_records=max_records_per_batch,
             timestamp_type=chosen_timestamp_type(config, timestamp_type),
             log_append_time=log_append_time,
+            # chosen below, when the end of the existing log is known
             leader_epoch=kf.NO_EPOCH,
             limits=limits,
         )

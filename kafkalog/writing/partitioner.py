@@ -102,6 +102,7 @@ class Partitioner:
         keys: Any = columns.get("key")
         if keys is None:
             return self._take_turns(columns, np.arange(columns.n_records))
+        # not the absolute value: Java's `toPositive` clears the sign, which gives another partition
         partitions = (hash_keys(keys) & np.int32(0x7FFFFFFF)) % np.int32(self.n_partitions)
         if keys.validity is not None:
             rows = np.flatnonzero(~keys.validity)

@@ -168,6 +168,7 @@ class Router:
             raise UnwritableError(Reason.COLUMN_VALUE, detail, row=bad)
         coded = pc.dictionary_encode(column)
         names = coded.dictionary.to_pylist()
+        # bytes that are not UTF-8 become a character that `check_topic` refuses
         topics = [each if isinstance(each, str) else each.decode("utf-8", "replace") for each in names]
         for topic in filter(self._wants, topics):
             self.register(topic)
@@ -360,6 +361,7 @@ class WaitingRecords:
         """The partition of a key; it is opened on first use."""
         partition = self.partitions.get(key)
         if partition is None:
+            # before the writer is opened: it would fail in the middle, with its lock held
             self.expect(1)
             writer = self._open_writer(key)
             partition = RoutedPartition(key, writer, sorts=self._sorts, hint=self._hint)

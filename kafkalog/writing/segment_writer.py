@@ -70,6 +70,7 @@ class SegmentWriter:
             ends = self._log.n_bytes + np.cumsum(batches.size_in_bytes, dtype=np.int64)
             for piece in _pieces(window.data, window.start, batches):
                 self._log.write(piece)
+            # index entries point into this file, and the positions of the window are of another one
             n_fed, reason = self._builder.feed(replace(batches, position=ends - batches.size_in_bytes))
             if reason is not None:
                 raise ValueError(f"batch {n_fed} (offset {batches.last_offset[n_fed]}): {reason.value}")
@@ -95,6 +96,7 @@ class SegmentWriter:
         self.names.append(kf.segment_file_name(self.base_offset))
         self._put(kf.INDEX_SUFFIX, self._builder.offset_entries())
         self._put(kf.TIME_INDEX_SUFFIX, self._builder.time_entries())
+        # a broker creates this file with its first entry, too, and not before
         aborted = np.concatenate([entries.view(np.uint8) for entries in self._aborted])
         if aborted.size:
             self._put(kf.TRANSACTION_INDEX_SUFFIX, aborted)
@@ -111,6 +113,7 @@ def _pieces(data: Bytes, start: int, batches: BatchTable) -> list[Bytes]:
     position, end = batches.position - start, batches.next_position - start
     cuts = np.flatnonzero(position[1:] != end[:-1]) + 1
     first, last = np.concatenate([[0], cuts]), np.concatenate([cuts, [len(batches)]]) - 1
+    # batches picked one by one: many short writes cost more than one copy
     if first.size > _MANY_PIECES:
         return [np.concatenate([data[a:b] for a, b in zip(position.tolist(), end.tolist(), strict=True)])]
     return [data[a:b] for a, b in zip(position[first].tolist(), end[last].tolist(), strict=True)]

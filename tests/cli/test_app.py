@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 from effort import thinned
+from files import flip
 
 import kafkalog
 from kafkalog.cli.console import Console, Progress
@@ -31,12 +33,6 @@ def process(*argv: object, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "kafkalog", *map(str, argv)], capture_output=True, text=True, timeout=60, **options
     )
-
-
-def flip(path: Path, position: int, bits: int = 0x10) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= bits
-    path.write_bytes(data)
 
 
 def unquote(text: str) -> bytes | None:
@@ -77,7 +73,12 @@ def from_json(line: str) -> dict[str, Any]:
 
 def test_help_and_version_are_quick_and_import_no_arrays() -> None:
     code = "import sys\nfrom kafkalog.cli import main\ncode = main(sys.argv[1:])\nprint(*sys.modules, file=sys.stderr)"
-    for argv, word in (["--help"], "on-disk log"), (["--version"], kafkalog.__version__), (["cat", "--help"], "PATH"):
+    for argv, word in (
+        (["--help"], "on-disk log"),
+        (["--version"], kafkalog.__version__),
+        (["cat", "--help"], "PATH"),
+        (["export", "--help"], "All or nothing"),
+    ):
         done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=60)
         assert word in done.stdout
         assert not {"numpy", "pyarrow", "tqdm"} & set(done.stderr.split())
@@ -143,6 +144,10 @@ def test_version(run_lines: Any) -> None:
         (["export", "LOG_DIR", "-o", "-", "--format", "parquet"], "to stdout goes a stream"),
         (["export", "LOG_DIR", "-o", "-", "--format", "csv", "--partition-by", "date"], "makes a directory"),
         (["export", "LOG_DIR", "-o", "x.csv", "--threads", "0"], "threads must be at least 1"),
+        (["export", "LOG_DIR", "--to", "x.csv"], "no option --to; did you mean -o/--output?"),
+        (["export", "LOG_DIR", "--to", "csv"], "no option --to; did you mean --format?"),
+        (["export", "LOG_DIR", "--to=csv"], "no option --to; did you mean --format?"),
+        (["spark", "recover", "LOG_DIR", "--in-place"], "a job recovers into a copy (-o DIR)"),
     ],
 )
 def test_wrong_usage_is_2_and_prints_nothing(run_lines: Any, log_dir: Path, argv: list[str], message: str) -> None:
@@ -496,11 +501,9 @@ def test_cat_filters_as_the_library_does(run_lines: Any, log_dir: Path, texts: l
     ("text", "message"),
     [
         ("key", "COLUMN OP VALUE is expected, such as 'key == abc'"),
-        ("key inabc", "COLUMN OP VALUE is expected"),
         ("nope == 3", "no column 'nope' to filter by; there are topic"),
         ("offset == x", "offset is a whole number, not 'x'"),
         ("offset == 1.5", "offset is a whole number"),
-        ("is_control == 1", "is_control is true or false"),
         ("offset contains 3", "no operation 'contains' for column 'offset'; there are =="),
         ("compression == gz", "no compression 'gz'; there are none, gzip"),
         ("compression < gzip", "have no order"),
@@ -508,13 +511,7 @@ def test_cat_filters_as_the_library_does(run_lines: Any, log_dir: Path, texts: l
             "timestamp_type == Create",
             "no timestamp_type 'Create'; there are NoTimestampType, CreateTime, LogAppendTime",
         ),
-        ("key == null", "write 'key is null'"),
-        ("key != null", "write 'key is not null'"),
-        ("key ==", 'a value is expected; the empty one is ""'),
-        ("key in", "a list of values is expected"),
-        ("key is null x", "takes no value"),
         ("key == 0xzz", "not hex; in quotes it is text as it stands"),
-        ("key == base64:?", "not base64"),
         ("timestamp >= 2023-11-14T22:18", "which zone? add Z"),
         ("timestamp >= noon", "milliseconds, a time such as"),
         ("headers == x", "'has'"),
@@ -785,6 +782,14 @@ def test_a_full_disk_is_7(log_dir: Path, command: str) -> None:
         )
     assert done.returncode == 7
     assert done.stderr == "kafkalog: error: the output could not be written: No space left on device\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+def test_without_stderr_the_exit_code_still_tells(stderr: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m kafkalog ls /nonexistent {stderr}"
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, timeout=60)
+    assert (done.returncode, done.stdout) == (3, b""), "nothing that is meant for stderr goes to stdout"
 
 
 def test_ctrl_c_is_130_without_a_traceback(log_dir: Path) -> None:

@@ -58,7 +58,7 @@ import org.apache.kafka.tools.DumpLogSegments;
 /** Kafka's own clients and dump tool behind a pipe: a JSON object a line in, a JSON object a line out. */
 public class Client {
     static final ObjectMapper JSON = new ObjectMapper();
-    static final long EPOCH = 1_700_000_000_000L;
+    static final long EPOCH = Long.getLong("epoch", 1_700_000_000_000L);
     static String server;
 
     public static void main(String[] args) throws Exception {

@@ -63,7 +63,7 @@ public class StateKinds {
         catch (Throwable error) { throw new IllegalStateException(what, error); }
     }
     static void until(BooleanSupplier done, Runnable each) throws Exception {
-        for (int i = 0; i < 500; i++) {
+        for (int i = 0; i < 5000; i++) {
             if (done.getAsBoolean()) {
                 return;
             }
@@ -196,12 +196,15 @@ public class StateKinds {
                     "secret"))).all().get();
             admin.alterUserScramCredentials(List.of(new UserScramCredentialDeletion("bob",
                 ScramMechanism.SCRAM_SHA_256))).all().get();
-            Thread.sleep(500);
         });
         attempt("tokens", () -> {
             Admin ann = Admin.create(config("bootstrap.servers", sasl, "security.protocol", "SASL_PLAINTEXT",
                 "sasl.mechanism", "SCRAM-SHA-256",
                 "sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"ann\" password=\"secret\";"));
+            until(() -> {
+                try { return ann.describeDelegationToken().delegationTokens().get().isEmpty(); }
+                catch (Exception error) { return false; }  // the broker may not know the new password yet
+            }, () -> { });
             var one = ann.createDelegationToken(new CreateDelegationTokenOptions()
                 .renewers(List.of(new KafkaPrincipal("User", "bob"))).maxLifetimeMs(86_400_000)).delegationToken()
                 .get();
@@ -406,8 +409,11 @@ public class StateKinds {
         List<Map<String, Object>> commits = new ArrayList<>();
         attempt("as of", () -> {
             for (int i = 0; i < 4; i++) {
-                admin.alterConsumerGroupOffsets("timed", Map.of(new TopicPartition("orders", 0),
-                    new OffsetAndMetadata(i))).all().get();
+                Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+                for (int partition = 0; partition < 3; partition++) {
+                    offsets.put(new TopicPartition("orders", partition), new OffsetAndMetadata(i + partition));
+                }
+                admin.alterConsumerGroupOffsets("timed", offsets).all().get();
                 Thread.sleep(15);
                 commits.add(Map.of("time", System.currentTimeMillis(), "offset", i));
                 Thread.sleep(15);
@@ -417,6 +423,10 @@ public class StateKinds {
         attempt("streams", () -> streams());
         System.out.println("waiting"); System.out.flush();
         new Scanner(System.in).nextLine();
+        attempt("offsets expire", () -> until(() -> {
+            try { return admin.listGroups().all().get().stream().noneMatch(o -> o.groupId().equals("kept-shortly")); }
+            catch (Exception error) { throw new IllegalStateException(error); }
+        }, () -> open.forEach(one -> one.poll(Duration.ofMillis(20)))));
         for (int i = 0; i < 40; i++) { open.forEach(one -> one.poll(Duration.ofMillis(20))); Thread.sleep(20); }
         attempt("streams again", () -> streams());
         attempt("tell", () -> tell(told));

@@ -95,7 +95,11 @@ class Stage(NamedTuple):
 
 
 class History:
-    """Boots a broker, writes, stops it, boots it again, kills it while it writes, and boots it a third time."""
+    """A broker that still runs, and what it left behind before.
+
+    The whole history boots a broker, writes, stops it, boots it again, kills it while it writes, and boots it a third
+    time; the short one has a single life, and so neither `clean` nor `crashed`.
+    """
 
     clean: Stage
     crashed: Stage
@@ -103,13 +107,24 @@ class History:
     acknowledged: dict[str, int]
     seconds: dict[str, float]
 
-    def __init__(self, broker: Broker, client: Client) -> None:
+    def __init__(self, broker: Broker, client: Client, *, whole: bool = True) -> None:
         self.broker, self.client, self.folder = broker, client, broker.folder
         self.seconds = {}
         self._clock = time.monotonic()
-        self._first_life()
-        self._second_life()
-        self._third_life()
+        if whole:
+            self._first_life()
+            self._second_life()
+            self._third_life()
+        else:
+            self._boot()
+            self._first_workload()
+            self._produce(2, 30)
+            self._last_workload()
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The last one is live."""
+        return [getattr(self, name) for name in ("clean", "crashed", "live") if hasattr(self, name)]
 
     def _took(self, what: str) -> None:
         now = time.monotonic()
@@ -126,8 +141,7 @@ class History:
         for number, (name, topic) in enumerate(TOPICS.items()):
             topic.produce(self.client, name, 100 * number + seed, records)
 
-    def _first_life(self) -> None:
-        self._boot()
+    def _first_workload(self) -> None:
         topics = [
             {
                 "name": name,
@@ -141,6 +155,10 @@ class History:
         self.client.ask("commit", topic="none", group="readers")
         self.client.ask("delete_records", topic="trimmed", partition=0, before=150)
         self._took("first workload")
+
+    def _first_life(self) -> None:
+        self._boot()
+        self._first_workload()
         self.sync()
         told = self._consume("clean")
         self._took("consumed")
@@ -153,7 +171,7 @@ class History:
         self._produce(2, 30)
         self.sync()
         self.client.ask("flood", topic="crashed", partitions=2, seed=3)
-        time.sleep(0.8)
+        wait_until(lambda: min(map(self._n_bytes, ("crashed-0", "crashed-1"))) > 200_000, "enough is written")
         self.broker.kill()
         self.acknowledged = self.client.ask("dry")["acknowledged"]
         self.crashed = self._keep("crashed", self.clean.truth, self.clean.committed, self.clean.stable)
@@ -163,6 +181,9 @@ class History:
         self._boot()
         truth, committed, stable = self._consume("crashed")
         self.crashed = self.crashed._replace(truth=truth, committed=committed, stable=stable)
+        self._last_workload()
+
+    def _last_workload(self) -> None:
         self._produce(4, 60)
         for name, before in {"trimmed-live": 222, "trimmed-backwards": 305, "trimmed-whole": -1}.items():
             self.client.ask("delete_records", topic=name, partition=0, before=before)
@@ -173,7 +194,7 @@ class History:
         wait_until(lambda: (read_offset_checkpoint(checkpoint) or {}).keys() >= {*keys}, "the starts are checkpointed")
         truth, committed, stable = self._consume("live")
         self.live = Stage(self.broker.log_dir, truth, self._is_live(), committed, stable)
-        self._took("third workload")
+        self._took("last workload")
 
     def _delete_into_an_open_transaction(self) -> None:
         """Of the first open one nothing is left to read, and still it holds back the rest."""
@@ -208,6 +229,9 @@ class History:
         wait_until(lambda: all(map(self._is_cleaned, compacted)), "everything is compacted")
         if hasattr(self, "clean"):
             wait_until(self._is_trimmed, "whole segments below the log start offset are gone")
+
+    def _n_bytes(self, partition: str) -> int:
+        return sum(path.stat().st_size for path in (self.broker.log_dir / partition).glob("*.log"))
 
     def _bases(self, topic: str) -> list[int]:
         return sorted(int(path.stem) for path in (self.broker.log_dir / f"{topic}-0").glob("*.log"))

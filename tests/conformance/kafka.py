@@ -27,7 +27,7 @@ _OVERLOADED = re.compile(r"\bcontroller event queue overloaded\. Timed out heart
 _CLIENT = Path(__file__).with_name("Client.java")
 
 
-def wait_until(reached: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def wait_until(reached: Callable[[], bool], what: str, seconds: float = 60) -> None:
     """Poll until something holds."""
     deadline = time.monotonic() + seconds
     while not reached():
@@ -39,14 +39,14 @@ def wait_until(reached: Callable[[], bool], what: str, seconds: float = 30) -> N
 class Client:
     """Kafka's Java clients in a JVM of their own; a command is answered before the next one is sent."""
 
-    def __init__(self, java: str, jars: str, folder: Path) -> None:
+    def __init__(self, java: str, jars: str, folder: Path, *options: str) -> None:
         self.server = ""
         self._log = folder / "client.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
                     *(java, "-Xmx512m", *_QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"),
-                    *("-cp", jars, str(_CLIENT)),
+                    *(*options, "-cp", jars, str(_CLIENT)),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -94,6 +94,10 @@ class Client:
     def last_stable_offsets(self) -> dict[tuple[str, int], int]:
         """What the broker lists with isolation `read_committed`."""
         return {(topic, partition): offset for topic, partition, offset in self.ask("stable")["partitions"]}
+
+    def kill(self) -> None:
+        """End the JVM at once; a command that it has not answered is an error."""
+        self._process.kill()
 
     def close(self) -> None:
         """End the JVM."""
@@ -201,7 +205,7 @@ class Broker:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                 )
-            wait_until(lambda: not self.is_running or self._said(self._started), "the broker starts", 90)
+            wait_until(lambda: not self.is_running or self._said(self._started), "the broker starts", 200)
             if self.is_running:
                 return
             # somebody else may have taken a port in the meantime
@@ -224,7 +228,7 @@ class Broker:
             return
         self._process.send_signal(how)
         try:
-            self._process.wait(30)
+            self._process.wait(90)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(30)

@@ -24,7 +24,7 @@ def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_pat
         life.client.ask("flood", topic="ahead", partitions=1, seed=1)
         directory = life.log_dir / "ahead-0"
         end, n_reads, deadline = 0, 0, time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or n_reads < 4 or not end:
             scan = kafkalog.scan(directory, columns=["offset"])
             offsets = scan.to_table().column("offset").to_pylist()
             assert not scan.n_damage, scan.findings
@@ -35,8 +35,6 @@ def test_readers_find_no_damage_in_what_a_broker_preallocates_and_writes(tmp_pat
             assert kafkalog.verify(directory).ok
             n_reads += 1
         acknowledged = life.client.ask("dry")["acknowledged"]
-        assert n_reads > 3
-        assert end
         assert acknowledged
         assert any(segment.is_preallocated for segment in kafkalog.open(directory).segments)  # type: ignore[union-attr]
     finally:

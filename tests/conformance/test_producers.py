@@ -71,6 +71,7 @@ def test_epochs_end_where_kafkas_own_cache_says(history: History, tmp_path: Path
     assert n_known > 300
 
 
+@pytest.mark.slow
 def test_epochs_of_the_batches_are_those_of_the_checkpoint(history: History) -> None:
     n_epochs = 0
     for stage in (history.clean, history.crashed):

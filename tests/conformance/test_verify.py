@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import pytest
 from conformance.history import History, Stage
 from conformance.jars import class_path, java
 from conformance.kafka import Broker
-from effort import thinned
 
 import kafkalog
 
@@ -21,10 +20,9 @@ pytestmark = pytest.mark.broker
 FACTS = {"partial_tail", "zero_fill"}
 
 
-# a plain run: the log dir of the killed broker deep, that of the running one quickly
+@pytest.mark.parametrize("deep", [True, False])
 @pytest.mark.parametrize(
-    ("name", "deep"),
-    thinned(itertools.product(("crashed", "clean", "live"), (True, False)), 5),
+    "name", ["live", *(pytest.param(name, marks=pytest.mark.slow) for name in ("clean", "crashed"))]
 )
 def test_nothing_is_said_about_a_healthy_log_dir(history: History, name: str, deep: bool) -> None:
     stage: Stage = getattr(history, name)
@@ -41,14 +39,17 @@ def test_nothing_is_said_about_a_healthy_log_dir(history: History, name: str, de
 def test_nothing_is_said_about_files_that_grow_while_they_are_read(history: History) -> None:
     history.client.ask("flood", topic="growing", partitions=2, seed=11)
     try:
-        n_batches = []
-        for _ in range(25):
+        n_batches: list[int] = []
+        # each round has more segments to read: on a busy machine the flood runs away from 25 of them
+        enough = time.monotonic() + 30
+        while (
+            len(n_batches) < 3 or n_batches[-1] <= n_batches[0] or (len(n_batches) < 25 and time.monotonic() < enough)
+        ):
             result = kafkalog.verify(history.live.log_dir, topics="growing")
             assert [str(finding) for finding in result.all_findings() if finding.damage] == []
             n_batches.append(sum(segment.n_batches for one in result.partitions for segment in one.segments))
     finally:
         history.client.ask("dry")
-    assert n_batches[-1] > n_batches[0]
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_numbers_in_csv_are_decimal_and_as_pandas_writes_them(load: Load) -> Non
         ('{"value": NaN}', "line 1: value is text in utf8, or null, not nan"),
         ('[{"value": "a"},\n{"value": "b"}]', "jq -c"),
         ('[{"value": "a"}]', "jq -c '.[]'"),
-        ('{\n  "value": "a"\n}', "an object a line is expected"),
+        ('{\n  "value": "a"\n}', "an object per line is expected"),
         ('{"value": "a", "timestamp": 1.5}', "line 1: timestamp is a whole number, not 1.5"),
         ('{"value": "a", "timestamp": NaN}', "line 1: timestamp is a whole number, not nan"),
         ('{"value": "a", "timestamp": "1"}\n{"value": "a", "timestamp": 1.5}', "line 2: timestamp is a whole number"),

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from effort import fuzz_inputs
+from effort import counted, fuzz_inputs
 from message_bytes import encoded, made_up, uvarint
 
 import kafkalog
@@ -91,7 +91,7 @@ def test_made_up_records_are_segments_or_findings(tmp_path: Path) -> None:
     rng = random.Random(18)
     known = [one for one in messages().values() if one.topic == "__remote_log_metadata"]
     values = []
-    for _ in range(fuzz_inputs(12)):
+    for _ in counted(range(fuzz_inputs(12))):
         message = rng.choice(known)
         data = bytearray(encoded(message.fields, made_up(message.fields, 0, rng), 0, True))
         if rng.random() < 0.5:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kafkalog._kernels.last_rows import LastRows
+from kafkalog._kernels.replay import LastRows
 from kafkalog.internal import replay
 from kafkalog.internal.reading import OF_TRANSACTIONS, TopicRecords
 from kafkalog.internal.replay import LastRecords
@@ -117,6 +118,20 @@ def test_many_keys_of_all_sizes() -> None:
     assert {key: one.offset for key, one in last.records()} == {row[1]: row[0] for row in rows}
 
 
+def test_keys_of_one_hash_are_told_apart_by_their_bytes() -> None:
+    # a first word like the second seed: the hash is that of what comes after 16 bytes, of which 0 changes nothing
+    other = 0x0123456789ABCDEF
+    word = other.to_bytes(8, sys.byteorder)
+    made = [word + b"middle-A\0", word + b"middle-A", word + b"middle-B"]
+    made += [word + b"middle-A" + b"the-end.", word + b"middle-B" + b"the-end."]
+    column = binary([*made, *made])
+    keys, n = LastRows(7, other), len(made)
+    numbers, rows = np.empty((2, 2 * n), np.int64)
+    assert keys.feed(column.offsets, column.data, None, numbers, rows) == keys.n_keys == n
+    assert [keys.key(number) for number in range(n)] == made
+    assert rows[:n].tolist() == list(range(n, 2 * n))
+
+
 def test_a_key_lies_within_its_data() -> None:
     keys = LastRows(1, 2)
     numbers, rows = np.empty((2, 2), np.int64)
@@ -130,3 +145,25 @@ def test_a_key_lies_within_its_data() -> None:
     assert [keys.key(0), keys.key(1)] == [b"a", b""]
     with pytest.raises(IndexError):
         keys.key(2)
+
+
+def test_keys_in_the_same_order_again_and_out_of_it_have_their_numbers() -> None:
+    rng = random.Random(18)
+    runs = [[b"%d-%d" % (group, partition) * (1 + group % 3) for partition in range(12)] for group in range(60)]
+    runs += [[b"", b"a", b"ba"], [b"aa", b"a", b"aa", b"a"]]
+    rows, known = LastRows(1, 2), dict[bytes, int]()
+    for _ in range(40):
+        keys = [key for _ in range(rng.randrange(1, 40)) for key in rng.choice(runs)[rng.randrange(3) :]]
+        if rng.random() < 0.3:
+            rng.shuffle(keys)
+        wanted = [rng.random() < 0.9 for _ in keys]
+        last = {key: row for row, key in enumerate(keys) if wanted[row]}
+        first = list(dict.fromkeys(key for key, one in zip(keys, wanted, strict=True) if one))
+        for key in first:
+            known.setdefault(key, len(known))
+        column = binary(keys)
+        numbers, found = np.empty((2, len(keys)), np.int64)
+        n = rows.feed(column.offsets, column.data, np.array(wanted, np.uint8), numbers, found)
+        assert numbers[:n].tolist() == [known[key] for key in first]
+        assert found[:n].tolist() == [last[key] for key in first]
+    assert [rows.key(number) for number in range(rows.n_keys)] == [*known]

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import fuzz_inputs
+from effort import counted, fuzz_inputs
 
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.cli import main
 from kafkalog.internal.reading import KeyedRecord
 from kafkalog.internal.schemas import SchemaReference, _Registry, read_schemas
+from kafkalog.values.schemas import DirectorySchemas
 
 AVRO = '{"type":"record","name":"A","fields":[]}'
 PROTO = 'syntax = "proto3"; message B { A a = 1; }'
@@ -212,7 +213,7 @@ def test_mutated_records_end_in_schemas_or_findings() -> None:
     rng = random.Random(180)
     registry = _Registry()
     n_refused = 0
-    for number in range(fuzz_inputs(10)):
+    for number in counted(range(fuzz_inputs(10))):
         key, value = (bytearray(json.dumps(part).encode()) for part in rng.choice(RECORDS))
         for data in (key, value):
             for _ in range(rng.randint(0, 2)):
@@ -247,3 +248,64 @@ def test_the_command_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture
         kafkalog.history(path, "_schemas", registry_topic="my-registry")
     assert main(["schemas", path, "-s", "none-such"]) == 0
     assert "no schemas" in capsys.readouterr().err
+
+
+HOSTILE = [
+    schema("../../etc/passwd", 1, 7, '"int"'),
+    schema(":.ctx:../a\0b", 1, 7, '"long"'),
+    schema(":.ctx:same", 3, 7, '"long"', guid="../../guid"),
+    schema("half \ud800", 1, -5, '"\ud800"'),
+    schema("plugin", 1, 8, "anything", schemaType="../X"),
+    schema("money", 4, 9, '{"type":"record","name":"x.Money","fields":[{"name":"cents","type":"long"}]}'),
+    schema("money", 5, 10, '{"type":"record","name":"x.Money","fields":[]}'),
+    schema(
+        "bill",
+        1,
+        11,
+        '{"type":"record","name":"Bill","fields":[{"name":"price","type":"x.Money"}]}',
+        references=[{"name": "x.Money", "subject": "money", "version": 4}],
+    ),
+    other("CONFIG", "bill", compatibilityLevel="FULL"),
+]
+
+
+def test_written_schemas_are_read_back_whatever_their_subjects_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_dir, output = tmp_path / "log", tmp_path / "schemas"
+    log_dir.mkdir()
+    written(log_dir, HOSTILE)
+    assert main(["schemas", str(log_dir), "-o", str(output)]) == 0
+    assert capsys.readouterr().err.endswith(f"8 versions of subjects, written to {output}\n")
+    names = ["-5.avsc", "10.avsc", "11.avsc", "7-2.avsc", "7.avsc", "8.txt", "9.avsc", "manifest.json"]
+    assert sorted(path.name for path in output.iterdir()) == names
+    manifest = json.loads((output / "manifest.json").read_text())
+    assert [row["subject"] for row in manifest["schemas"]] == [one.subject for one in kafkalog.schemas(log_dir)]
+    assert manifest["configs"] == {"bill": {"compatibilityLevel": "FULL"}}
+    known, source = kafkalog.schemas(log_dir), DirectorySchemas(output)
+    for one in known:
+        if "half" not in one.subject and one.subject != "plugin":
+            for found in (source.find(one.subject, one.version), source.by_guid(one.guid)):
+                assert (found.type, found.schema, [*found.references]) == (one.type, one.schema, one.references)
+    assert source.by_id(7) == ("AVRO", '"int"', ())
+    with PartitionWriter(tmp_path / "bills-0") as writer:
+        writer.append({"value": [b"\0\0\0\0\x0b\x10"]})
+    table = kafkalog.read_table(tmp_path / "bills-0", decode={"value": "avro"}, schemas=output, columns=["value"])
+    assert table.column(0).to_pylist() == [{"price": {"cents": 8}}]
+
+
+def test_schemas_are_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log_dir = tmp_path / "log"
+    log_dir.mkdir()
+    written(log_dir)
+    found = kafkalog.schemas(log_dir)
+    found.write(tmp_path / "there")
+    with pytest.raises(kafkalog.OutputExistsError):
+        found.write(tmp_path / "there")
+    with pytest.raises(kafkalog.UnsafePathError):
+        found.write(log_dir / "_schemas-0" / "inside")
+    assert main(["schemas", str(log_dir), "-o", "x", "--history"]) == 2
+    assert "--history prints records" in capsys.readouterr().err
+    (tmp_path / "there" / "manifest.json").write_text('{"schemas": [{"file": 1}]}')
+    with pytest.raises(ValueError, match="no manifest of schemas"):
+        DirectorySchemas(tmp_path / "there")

@@ -106,3 +106,7 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no __transaction_state here" in captured.err
     assert main(["transactions", path, "--history", "--end-offset", "1"]) == 0
     assert [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()] == [0, 0]
+    assert main(["transactions", path, "--history", "--end-offset", "0"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "no records: there is no __transaction_state, or none of that time" in printed.err

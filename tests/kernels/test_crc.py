@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kafkalog._kernels import crc
+from kafkalog._kernels.wire import STATUS
 
 
 @pytest.fixture(params=range(len(crc.LEVELS)), ids=crc.LEVELS)
@@ -40,3 +41,16 @@ def test_every_length_and_alignment(level: int) -> None:
             part = data[start : start + length]
             assert crc.checksum_crc32(part) == zlib.crc32(part.tobytes()), (start, length)
             assert crc.checksum_crc32c(part) == builder.crc32c(part.tobytes()), (start, length)
+
+
+def test_the_first_batch_with_a_wrong_checksum_is_named() -> None:
+    one = builder.batch_v2([builder.record_v2()])
+    sizes, magics = np.full(4, len(one), np.int32), np.full(4, 2, np.int8)
+    stored = np.full(4, int.from_bytes(one[17:21], "big"), np.uint32)
+    position, valid = 1000 + np.arange(4, dtype=np.int64) * len(one), np.empty(4, np.uint8)
+    window = np.frombuffer(one * 4, np.uint8)
+    assert crc.check_crcs(window, 1000, position, sizes, magics, stored, valid) == (STATUS["OK"], 4, 1000)
+    stored[[1, 3]] ^= 1
+    wrong = (STATUS["CRC_MISMATCH"], 4, position[1])
+    assert crc.check_crcs(window, 1000, position, sizes, magics, stored, valid) == wrong
+    assert valid.tolist() == [1, 0, 1, 0]

@@ -13,7 +13,7 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
-from effort import examples
+from effort import examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, Answer, BruteForce
@@ -60,7 +60,7 @@ def check(partition: kafkalog.Partition, questions: list[int], slowly: BruteForc
     return expected
 
 
-@pytest.mark.parametrize(("name", "archive"), GOLDEN_CASES)
+@pytest.mark.parametrize(("name", "archive"), thinned(GOLDEN_CASES, 3))
 def test_every_golden_partition_answers_as_brute_force_does(name: str, archive: str) -> None:
     opened = kafkalog.open(golden_sets.unpacked(name, archive))
     assert isinstance(opened, kafkalog.LogDir)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,6 +25,16 @@ def test_a_path_is_opened_as_what_is_there(log_dir: Path) -> None:
     assert several.topics == ["p-multi", "p-txn"]
 
 
+def test_a_directory_of_a_partition_is_listed_once(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spies = [Mock(wraps=os.listdir), Mock(wraps=os.scandir)]
+    for name, spy in zip(("listdir", "scandir"), spies, strict=True):
+        monkeypatch.setattr(os, name, spy)
+    opened = open_partition(log_dir / "p-multi-0")
+    assert sum(spy.call_count for spy in spies) == 1
+    monkeypatch.undo()
+    assert [one.path for one in opened.segments] == [one.path for one in kafkalog.Partition(opened.path).segments]
+
+
 @pytest.mark.parametrize(
     ("path", "error", "message"),
     [
@@ -31,6 +43,8 @@ def test_a_path_is_opened_as_what_is_there(log_dir: Path) -> None:
         (None, TypeError, "not NoneType"),
         ([], ValueError, "no path given"),
         ("/nonexistent/x", ReadError, "no such file or directory"),
+        ("s3://bucket/x", ReadError, "^s3://bucket/x: .*reads local files only"),
+        (["s3://bucket/x"], ReadError, "^s3://bucket/x: .*reads local files only"),
     ],
 )
 def test_what_is_no_path_is_refused(path: Any, error: type[Exception], message: str) -> None:

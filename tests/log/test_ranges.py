@@ -41,8 +41,12 @@ def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_i
         read(tasks)
 
 
-def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(tmp_path: Path) -> None:
-    log = make(tmp_path, {0: [batch(4 * i) for i in range(110)], 400: [batch(400 + 4 * i) for i in range(100)]})
+@pytest.mark.parametrize("more", [[batch(400, n=1)], [batch(400 + 4 * i) for i in range(10)]], ids=["by one", "by 40"])
+def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(
+    tmp_path: Path, more: list[bytes]
+) -> None:
+    first = [*(batch(4 * i) for i in range(100)), *more]
+    log = make(tmp_path, {0: first, 400: [batch(400 + 4 * i) for i in range(100)]})
     tasks = plan(log, task_bytes=2**14)
     with pytest.raises(CorruptionError) as whole:
         kafkalog.read_table(log)
@@ -50,6 +54,22 @@ def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_tha
         read(tasks)
     assert str(parts.value) == str(whole.value)
     assert parts.value.reason is Reason.OFFSET_ORDER
+
+
+def test_a_batch_that_says_to_reach_into_the_next_part_is_damage(log: Path) -> None:
+    tasks = plan(log, task_bytes=2**14)
+    borders = [one for task in tasks.tasks for part in task.parts for one in part.segments]
+    border = next(one for one in borders if one.start and one.is_last)
+    path = log / border.name
+    data = bytearray(path.read_bytes())
+    positions = [position for position, _ in builder.batch_positions(bytes(data))]
+    position = positions[positions.index(border.start) - 1]
+    size = int.from_bytes(data[position + 8 : position + 12], "big")
+    data[position + 8 : position + 12] = (size + 10).to_bytes(4, "big")
+    path.write_bytes(data)
+    with pytest.raises(CorruptionError, match=f"beyond position {border.start}, where an intact one begins") as raised:
+        read(tasks)
+    assert (raised.value.path, raised.value.position) == (str(path), position)
 
 
 def test_a_planned_segment_that_is_gone_is_data_loss(log: Path) -> None:
@@ -136,3 +156,10 @@ def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log: Path, si
         left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
     assert left == [one for one in range(1200) if not offset <= one < offset + 4]
     assert [(one.position, one.base_offset, one.n_records) for one in found] == [(positions[row], offset, 4)]
+
+
+def test_a_first_segment_may_begin_behind_its_base_offset(tmp_path: Path) -> None:
+    log = make(tmp_path, {0: [batch(5 + 4 * i) for i in range(100)]})
+    tasks = plan(log, task_bytes=2**14)
+    assert len(tasks.tasks) > 1
+    assert offsets(tasks) == [*range(5, 405)]

@@ -122,3 +122,16 @@ def test_skip_passes_over_many_damaged_places_and_finds_every_intact_batch(tmp_p
         offsets = scan.to_table().column(0).to_pylist()
     assert offsets == [offset for offset in range(400) if offset % 4 != 1]
     assert scan.n_damage == 100
+
+
+def test_the_directory_is_not_listed_for_each_sound_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    for base in range(20):
+        data = builder.batch_v2([builder.record_v2(0, 0, b"k", b"v")], base_offset=base)
+        (partition / f"{base:020}.log").write_bytes(data)
+    listings = []
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda *path: (listings.append(path), listdir(*path))[1])
+    assert kafkalog.verify(partition, threads=1).ok
+    assert len(listings) < 5

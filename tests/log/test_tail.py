@@ -76,11 +76,11 @@ def test_room_made_ahead_of_writing_is_no_data_and_not_looked_through(tmp_path: 
     os.truncate(path, 2**30)
     tail = follow(tmp_path)
     assert tail.ends() == {T0: 4}
-    start = time.perf_counter()
+    start = time.process_time()
     for i in range(20):
         os.utime(path, ns=(i, i))
         assert tail.ends() == {T0: 4}
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     with path.open("r+b") as file:
         file.seek(len(batch(0)))
         file.write(batch(4))
@@ -166,10 +166,11 @@ def test_asking_again_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         os.utime(one, ns=(0, 0))
     tail = follow(tmp_path)
     assert tail.ends() == {T0: 4}
-    for name in ("listdir", "scandir", "open"):
-        monkeypatch.setattr(os, name, lambda *args, name=name: pytest.fail(f"os.{name} was called"))
-    for _ in range(3):
-        assert tail.ends() == {T0: 4}
+    with monkeypatch.context() as patch:
+        for name in ("listdir", "scandir", "open"):
+            patch.setattr(os, name, lambda *args, name=name: pytest.fail(f"os.{name} was called"))
+        for _ in range(3):
+            assert tail.ends() == {T0: 4}
 
 
 def test_read_committed_ends_before_the_first_open_transaction(tmp_path: Path) -> None:

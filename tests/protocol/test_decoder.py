@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from effort import fuzz_inputs
+from effort import counted, fuzz_inputs
 from message_bytes import encoded, made_up, uvarint
 
 from kafkalog.protocol.decoder import MAX_ITEMS, MessageError, UnknownVersionError, decode_message
@@ -83,7 +83,7 @@ def test_mutated_messages_end_in_fields_or_in_an_error_of_ours() -> None:
     rng = random.Random(180)
     names = sorted(messages())
     n_refused = n_read = 0
-    for _ in range(fuzz_inputs(3)):
+    for _ in counted(range(fuzz_inputs(3))):
         message = messages()[rng.choice(names)]
         version = rng.randint(message.versions.first, message.versions.last)
         values = made_up(message.fields, version, rng)

@@ -17,9 +17,9 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS, decode_unsigned_varint, decode_varint, decode_varlong
 from kafkalog.errors import Limits, Reason
-from kafkalog.records.batch_table import table_of
+from kafkalog.records.batch_table import sequences, table_of
 from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, RecordColumns
-from kafkalog.records.decode import decode, sequences
+from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import BufferSource

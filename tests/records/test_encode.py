@@ -415,6 +415,9 @@ def test_kernels_refuse_outputs_and_boundaries_that_do_not_fit() -> None:
     for position, size in ((-1, 61), (0, 60), (out.size - 60, 61), (0, 2**31)):
         with pytest.raises(ValueError, match="outside"):
             write_heads(rest[0], 0, np.array([position]), np.array([size]), out)
+    # a header alone that ends where the output ends
+    write_heads(rest[0], 0, np.array([out.size - 61]), np.array([61]), out)
+    assert out[out.size - 61 + 16] == 2
 
 
 # --- where batches end ---------------------------------------------------------------------------------------
@@ -453,6 +456,13 @@ def test_batches_end_where_they_do_by_hand(seed: int, batch_size: int, max_recor
     several = table.records_count > 1
     # beyond a batch's size goes only what fits behind a large first record
     assert (table.size_in_bytes[several] <= max(batch_size, 21 + int(table.size_in_bytes.max()))).all()
+
+
+def test_a_batch_takes_the_record_that_fits_it_exactly() -> None:
+    rows: list[Row] = [(i, i, b"k", b"v" * 20, []) for i in range(12)]
+    for batch_size in range(61, 260):
+        found = cut_batches(columns_of(rows), batch_size=batch_size).tolist()
+        assert found == cut_by_hand(rows, batch_size, None), batch_size
 
 
 def test_cutting_takes_sizes_that_make_sense() -> None:

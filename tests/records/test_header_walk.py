@@ -15,7 +15,7 @@ from builder import batch_v2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.errors import FileChangedError, KafkalogError, Limits
+from kafkalog.errors import FileChangedError, KafkalogError, Limits, Reason
 from kafkalog.records import batch_table, header_walk
 from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import walk, walk_checked
@@ -74,6 +74,10 @@ def test_the_same_as_walk_on_damaged_files(
             found = list_until_error(
                 walk_checked(source, window_bytes=window_bytes, limits=limits, needs_control_bytes=needs_control_bytes)
             )
+            for window in found:
+                end = window.batches.end_position
+                following = int.from_bytes(content[end : end + 8], "big", signed=True)
+                assert window.next_offset is None or window.next_offset == following
             if needs_control_bytes:
                 assert all(window.data.size for window in found if window.batches.is_control.any())
         expected = outcome(walk(source, window_bytes=window_bytes, limits=limits))
@@ -109,6 +113,11 @@ def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces: pytes
         windows = list(walk_checked(source))
     assert [window.data.size for window in windows] == [0] * len(windows)
     assert np.concatenate([window.batches.base_offset for window in windows]).tolist() == list(range(len(sizes)))
+    following = [window.next_offset for window in windows]
+    assert following[-1] is None
+    known = {offset for offset in following if offset is not None}
+    assert known <= {window.batches.base_offset[0] for window in windows[1:]}
+    assert known
 
 
 def test_a_file_that_changes_is_an_error(in_small_pieces: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -143,3 +152,22 @@ def test_rare_damage_costs_few_windows(in_small_pieces: pytest.MonkeyPatch, tmp_
     assert 500 <= sum(read) <= 3000
     assert [bool(window.valid.all()) for window in windows if window.valid is not None].count(False) == 1
     assert sum(len(window.batches) for window in windows) == 300
+
+
+def reason_for(data: bytes) -> Reason | None:
+    """Why walking these bytes ended before their end."""
+    error = outcome(walk(BufferSource(data)))[2]
+    return None if error is None else error[1]
+
+
+def test_17_bytes_or_fewer_are_a_torn_batch_whatever_they_hold() -> None:
+    good = batch_v2(payload=b"x", last_offset_delta=0)
+    for tail in (b"\xff" * 17, bytes(16) + b"\x07", batch_v2(base_offset=1)[:17]):
+        assert reason_for(good + tail) is Reason.PARTIAL_TAIL
+    assert reason_for(good + b"\xff" * 18) is Reason.SIZE_NEGATIVE
+
+
+def test_a_batch_may_end_at_the_largest_offset_and_not_beyond() -> None:
+    assert reason_for(batch_v2(payload=b"x", base_offset=2**63 - 6, last_offset_delta=5)) is None
+    beyond = batch_v2(payload=b"x", base_offset=2**63 - 6, last_offset_delta=6)
+    assert reason_for(beyond) is Reason.HEADER_INCONSISTENT

@@ -62,7 +62,7 @@ def elections(rng: np.random.Generator) -> tuple[list[Entry], list[Entry], int]:
 def test_simulated_leader_changes(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     n_diverged = 0
-    for number in range(examples(300)):
+    for number in range(examples(600)):
         one, other, n_common = elections(rng)
         first = int(rng.integers(0, n_common))
         a = replica(tmp_path / f"{number}a", one, rng)

@@ -11,6 +11,7 @@ import builder
 import numpy as np
 import numpy.typing as npt
 import pytest
+from effort import counted
 from fuzzing import N_INPUTS, SEED, rows_of, tables
 
 import kafkalog
@@ -86,7 +87,7 @@ def test_a_damaged_file_costs_its_own_records_and_nothing_else(kind: str, tmp_pa
     lost = errors = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
-        for i in range(max(60, N_INPUTS // (140 if kind == "log" else 500))):
+        for i in counted(range(max(60, N_INPUTS // (140 if kind == "log" else 500)))):
             path = files[int(rng.integers(0, len(files)))]
             name = path.parent.name
             topics = {name.rsplit("-", 1)[0], "p-multi"}

@@ -15,6 +15,7 @@ import golden_sets
 import numpy as np
 import pytest
 import salvage_trials
+from effort import counted
 from fuzzing import LIMITS, N_INPUTS, SEED
 from guard import guarded
 from mutants import mutants, packed
@@ -111,7 +112,7 @@ def test_hostile_bytes_give_a_kafkalog_error_or_something_to_use(name: str, tmp_
     assert len(sources) >= 4
     reasons: Counter[str] = Counter()
     n = int(N_INPUTS * share) // len(sources)
-    for number, data in enumerate(one for source in sources for one in mutants(rng, source, n)):
+    for number, data in enumerate(counted(one for source in sources for one in mutants(rng, source, n))):
         try:
             target(data, number, tmp_path)
         except KafkalogError as error:
@@ -124,7 +125,7 @@ def test_hostile_bytes_give_a_kafkalog_error_or_something_to_use(name: str, tmp_
 
 def test_what_is_written_of_any_records_is_read_back() -> None:
     rng = np.random.default_rng((SEED, 9))
-    for number in range(max(N_INPUTS // 60, 10)):
+    for number in counted(range(max(N_INPUTS // 60, 10))):
         records = [
             one._replace(
                 offset=offset,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from effort import counted
 from fuzzing import N_INPUTS, SEED
 from guard import Guard, guarded
 from mutants import I32, I64, mutants, seeds
@@ -360,7 +361,7 @@ KERNEL_CALLS = (
 def test_a_kernel_refuses_arguments_that_lead_outside_its_arrays(call: Callable[[Arguments, int], None]) -> None:
     arguments = Arguments(np.random.default_rng([SEED, 7]))
     outcomes: Counter[str] = Counter()
-    for i in range(max(200, N_INPUTS // 80)):
+    for i in counted(range(max(200, N_INPUTS // 80))):
         try:
             call(arguments, i % 23)
             outcomes["fine"] += 1
@@ -392,7 +393,7 @@ def test_messages_and_headers_at_the_very_end_of_memory_are_walked() -> None:
     rng = np.random.default_rng([SEED, 8])
     wrappers = [seed for seed in seeds() if seed.magic < 2 and seed.plain]
     statuses: Counter[int] = Counter()
-    for i in range(max(200, N_INPUTS // 20)):
+    for i in counted(range(max(200, N_INPUTS // 20))):
         seed = wrappers[i % len(wrappers)]
         (plain,) = mutants(rng, seed.plain, 1) if i % 5 else (seed.plain[: int(rng.integers(0, len(seed.plain)))],)
         data = guarded(plain, at_start=i % 4 == 0)

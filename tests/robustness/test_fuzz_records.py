@@ -22,7 +22,7 @@ import builder
 import numpy as np
 import pytest
 import zstandard
-from effort import THOROUGH, thinned
+from effort import THOROUGH, counted, thinned
 from fuzzing import MEMORY_GROWTH, MODES, N_INPUTS, REGRESS, SEED, feed, keep, peak_rss, tables
 from guard import guarded
 from mutants import BASE, BEFORE, BEHIND, LEVELS, golden_batches, hostile_batches, repaired, seeds
@@ -48,7 +48,7 @@ def test_mutated_batches_give_records_or_kafkalog_errors_in_bounded_time_and_mem
     done = 0
     reasons: Counter[str] = Counter()
     for seed in everything:
-        for i, data in enumerate(make(rng, seed, a_seed)):
+        for i, data in enumerate(counted(make(rng, seed, a_seed))):
             done += 1
             mode = MODES[done % 3]
             at_start = done % 4 == 0

@@ -11,14 +11,14 @@ import builder
 import pyarrow as pa
 import pytest
 import zstandard
-from effort import thinned
+from effort import THOROUGH, thinned
 
 import kafkalog
 from kafkalog.errors import LimitExceededError, Limits, Reason
 from kafkalog.format import segment_file_name
 
 MIB = 2**20
-MAX_RECORDS = 300_000
+MAX_RECORDS = 300_000 if THOROUGH else 150_000
 READING, WRITING = (2, 80), (5, 120)
 """Copies of `max_decompressed_bytes` and bytes a record, beside 64 MiB and what the imports take: see `Limits`."""
 
@@ -99,14 +99,54 @@ def test_a_batch_of_very_many_tiny_records_stays_within_the_stated_bound(
     assert refused >= 8 if times > 1 else refused <= 3
 
 
+PEAK = """
+import sys, pyarrow
+import kafkalog
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
+
+before = peak()
+try:
+    {call}
+except kafkalog.KafkalogError as error:
+    assert "too_many_records" in str(error)
+print(before, peak())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    "call",
+    [
+        "for _ in kafkalog.scan(sys.argv[1], threads=1).to_batches(): pass",
+        "assert not kafkalog.verify(sys.argv[1], deep=True, threads=1).ok",
+    ],
+)
+def test_35_million_tiny_records_in_22_kb_stay_within_the_bound_of_the_default_limits(
+    call: str, tmp_path: Path
+) -> None:
+    partition = tiny_records(tmp_path / "t-0", 35_000_000, 2)
+    assert (partition / segment_file_name(0)).stat().st_size < 25_000
+    command = [sys.executable, "-c", PEAK.format(call=call), str(partition)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, peak = map(int, run.stdout.split())
+    limits = Limits()
+    bound = 64 * MIB + 2 * limits.max_decompressed_bytes + 80 * limits.max_records_per_batch
+    assert (peak - before) * MIB < bound, f"{peak} MiB, {before} of them imports"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB here")
 def test_a_large_record_stays_within_the_stated_bound(tmp_path: Path, log_dir: Path) -> None:
     partition = tmp_path / "t-0"
     partition.mkdir()
-    payload = zstandard.ZstdCompressor(level=3).compress(builder.record_v2(value=bytes(64 * MIB - 100)))
+    size = 64 * MIB if THOROUGH else 24 * MIB
+    payload = zstandard.ZstdCompressor(level=3).compress(builder.record_v2(value=bytes(size - 100)))
     batch = builder.batch_v2([], codec=4, payload=payload, records_count=1, last_offset_delta=0)
     (partition / segment_file_name(0)).write_bytes(batch)
-    assert stays_within_the_bound(partition, log_dir, 1000, 64 * MIB) == 0
+    assert stays_within_the_bound(partition, log_dir, 1000, size) == 0
 
 
 def stays_within_the_bound(partition: Path, log_dir: Path, n_records: int, decompressed: int) -> int:

@@ -1,14 +1,16 @@
 """Datasets: DuckDB, Polars and DataFusion get from one what they get from the same records in a table of their own.
 
-The last runs of the random queries (`soak`) found no difference: 6,700 of DuckDB 2.0, 6,700 of Polars 2.1, and 8,300 of
-DataFusion 55, these in hundreds with a seed each. A condition that is always or never true is refused by DataFusion
-itself where it is part of another, for any dataset.
+The last run of the random queries (`soak`) found no difference: 6,700 each of DuckDB 2.0, Polars 2.1 and DataFusion 55,
+in hundreds of the seeds 190100 to 190166; after the translation of expressions had been changed, 1,500 each of the
+seeds 191000 to 191014. `KAFKALOG_QUERIES_SEED` and `KAFKALOG_QUERIES_HUNDREDS` choose others. A condition that is
+always or never true is refused by DataFusion itself where it is part of another, for any dataset.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import multiprocessing
+import os
 import pickle
 import random
 import shutil
@@ -25,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
+from effort import THOROUGH
 from needs import missing
 
 import kafkalog
@@ -38,6 +41,8 @@ SOURCES = {
 }
 ENGINES = ("duckdb", "polars", "datafusion")
 BERLIN = timezone(timedelta(hours=1))
+SEED = int(os.environ.get("KAFKALOG_QUERIES_SEED", "22"))
+N_HUNDREDS = int(os.environ.get("KAFKALOG_QUERIES_HUNDREDS", "67"))
 
 
 @pytest.fixture(scope="module")
@@ -162,17 +167,19 @@ class Engines:
         self.fusion.register_dataset("arrow", ds.dataset(table))
 
     def run(self, engine: str, source: str, names: list[str], where: Condition) -> pa.Table:
+        """The columns of these names, ordered by them all; without names the number of rows as `n`."""
         if engine == "polars":
-            found = self.polars[source].filter(where.polars).select(names).collect().to_arrow()
+            rows = self.polars[source].filter(where.polars)
+            found = (rows.select(names) if names else rows.select(n=pl.len())).collect().to_arrow()
         else:
-            quoted = ", ".join(f'"{name}"' for name in names)
-            sql = f"select {quoted} from {source} where {where.sql}"
+            chosen = ", ".join(f'"{name}"' for name in names) or "count(*) as n"
+            sql = f"select {chosen} from {source} where {where.sql}"
             if engine == "duckdb":
                 found = self.duck.sql(sql).to_arrow_table()
             else:
                 batches = self.fusion.sql(sql.replace("timestamptz '", "timestamp '")).collect()
                 found = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in names})
-        return found.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])
+        return found.sort_by([(name, "ascending") for name in names]) if names else found
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +192,8 @@ def check(engines: Engines, engine: str, table: pa.Table, n: int, seed: int) -> 
     rng, found = random.Random(seed), 0
     for _ in range(n):
         where = predicate(rng, table)
-        names = ["topic", "partition", "offset", *rng.sample(COLUMNS[3:], rng.randrange(4))]
+        # any columns in any order; none is a count
+        names = rng.sample(COLUMNS, rng.randrange(7))
         try:
             ours, theirs = (engines.run(engine, source, names, where) for source in ("log", "copy"))
         except Exception as error:
@@ -195,9 +203,9 @@ def check(engines: Engines, engine: str, table: pa.Table, n: int, seed: int) -> 
             with pytest.raises(Exception, match="BooleanScalar"):
                 engines.run(engine, "arrow", names, where)
             continue
-        assert ours.num_rows == theirs.num_rows, (engine, where.sql)
-        assert ours.num_rows == 0 or ours.equals(theirs.cast(ours.schema)), (engine, where.sql)
-        found += ours.num_rows > 0
+        assert ours.num_rows == theirs.num_rows, (engine, names, where.sql)
+        assert ours.num_rows == 0 or ours.equals(theirs.cast(ours.schema)), (engine, names, where.sql)
+        found += ours["n"][0].as_py() > 0 if not names else ours.num_rows > 0
     return found
 
 
@@ -207,7 +215,8 @@ def test_random_queries_find_in_a_dataset_what_they_find_in_a_table(
 ) -> None:
     if engine == "datafusion":
         engines.start_fusion(table)
-    assert check(engines, engine, table, 60, seed=1) > 30
+    n_queries = 60 if THOROUGH else 24
+    assert check(engines, engine, table, n_queries, seed=1) > n_queries // 2
 
 
 def test_datafusion_sorts_and_joins_what_is_all_ruled_out(engines: Engines, table: pa.Table) -> None:
@@ -236,7 +245,8 @@ def test_many_random_queries_find_in_a_dataset_what_they_find_in_a_table(
 def test_twenty_thousand_random_queries(engines: Engines, engine: str, table: pa.Table) -> None:
     if engine == "datafusion":
         engines.start_fusion(table)
-    assert check(engines, engine, table, 6_700, seed=22) > 3000
+    # a seed a hundred, so that what differs is found again in seconds
+    assert sum(check(engines, engine, table, 100, seed) for seed in range(SEED, SEED + N_HUNDREDS)) > 35 * N_HUNDREDS
 
 
 HOUR = 3_600_000
@@ -292,7 +302,7 @@ def test_one_topic_and_one_hour_reads_no_more_than_the_same_filters(hours: Path)
     con.register("hours_log", log)
     for engine, query in queries.items():
         assert query() == n_rows, engine
-        assert bytes_read(scan, query) <= 1.05 * n_bytes, engine
+        assert 0 < bytes_read(scan, query) <= 1.05 * n_bytes, engine
 
 
 def test_a_dataset_has_what_engines_call(log: Path, table: pa.Table) -> None:

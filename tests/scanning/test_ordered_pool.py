@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from functools import partial
 from typing import NamedTuple
 
@@ -23,13 +24,14 @@ class Done(NamedTuple):
     error: KafkalogError | None = None
 
 
+@pytest.mark.parametrize("caller_works", [False, True])
 @pytest.mark.parametrize("threads", [0, 1, 4])
-def test_results_come_in_the_order_of_the_plan(threads: int) -> None:
+def test_results_come_in_the_order_of_the_plan(threads: int, caller_works: bool) -> None:
     def work(number: int) -> int:
         time.sleep(0.002 * (number % 3))
         return number
 
-    with OrderedPool(threads) as pool:
+    with OrderedPool(threads, caller_works=caller_works) as pool:
         plan: Iterator[Pending[int] | str] = (
             "met" if number % 5 == 4 else pool.submit(partial(work, number)) for number in range(20)
         )
@@ -66,20 +68,95 @@ def test_a_step_that_is_done_does_not_wait_for_others_to_be_planned() -> None:
 
 def test_what_has_not_begun_is_not_done_after_an_error() -> None:
     begun: list[int] = []
-    release = threading.Event()
+    has_begun, is_planned = threading.Event(), threading.Event()
+    steps: list[Pending[int]] = []
 
     def work(number: int) -> int:
         begun.append(number)
-        release.wait(10)
+        has_begun.set()
+        is_planned.wait(60)
+        steps[-1].wait(60)  # until it is cancelled
         return number
 
     with pytest.raises(RuntimeError), OrderedPool(1) as pool:  # noqa: PT012
-        plan = (pool.submit(partial(work, number)) for number in range(50))
-        for step in pool.ahead(plan, 40):
+        steps += [pool.submit(partial(work, number)) for number in range(41)]
+        is_planned.set()
+        for step in pool.ahead(steps, 40):
+            assert has_begun.wait(60)
             assert not step.wait(0.01)
-            threading.Timer(0.2, release.set).start()
             raise RuntimeError
     assert begun == [0]
+
+
+def test_a_caller_that_works_makes_calls_while_it_waits() -> None:
+    threads: list[str] = []
+    release = threading.Event()
+
+    def work(number: int) -> int:
+        threads.append(threading.current_thread().name)
+        if number == 0:
+            release.wait(60)
+        elif number == 2:
+            release.set()
+        return number
+
+    with OrderedPool(2, caller_works=True) as pool:
+        steps = [pool.submit(partial(work, number)) for number in range(2)]
+        while not threads:
+            time.sleep(0.001)
+        # the other thread has begun the first call, and ends it once this one has made the third
+        steps.append(pool.submit(partial(work, 2)))
+        assert [step.result() for step in steps] == [0, 1, 2]
+    assert threads[1:] == [threading.current_thread().name] * 2
+
+
+def test_a_caller_that_works_makes_a_single_call_itself() -> None:
+    with OrderedPool(3, caller_works=True) as pool:
+        assert pool.submit(threading.current_thread).result() is threading.current_thread()
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_call_that_the_caller_makes_may_raise(error: type[BaseException]) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        release.wait(60)
+
+    def fail() -> None:
+        release.set()
+        raise error
+
+    with OrderedPool(2, caller_works=True) as pool:
+        first, second = pool.submit(wait), pool.submit(fail)
+        assert begun.wait(60)
+        if error is KeyboardInterrupt:  # at once
+            with pytest.raises(error):
+                first.result()
+        else:
+            assert first.result() is None
+        with pytest.raises(error):
+            second.result()
+
+
+@pytest.mark.parametrize("caller_works", [False, True])
+def test_the_end_of_the_pool_cancels_what_has_not_begun(caller_works: bool) -> None:
+    begun, is_planned = threading.Event(), threading.Event()
+    steps: list[Pending[None]] = []
+
+    def work() -> None:
+        begun.set()
+        is_planned.wait(60)
+        steps[-1].wait(60)  # until it is cancelled
+
+    with OrderedPool(1 + caller_works, caller_works=caller_works) as pool:
+        steps += [pool.submit(work) for _ in range(3)]
+        is_planned.set()
+        assert begun.wait(60)
+    assert steps[0].result() is None
+    for step in steps[1:]:
+        with pytest.raises(CancelledError):
+            step.result()
 
 
 @pytest.mark.parametrize("threads", [0, 3])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, ReadError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.scanning import planning
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 
@@ -50,6 +53,23 @@ def test_every_byte_is_read_by_one_task_of_about_the_size_asked_for(log: Path) -
     assert sum(task.n_bytes for task in tasks) == total
     assert all(task.n_bytes <= 2**14 + 2**11 for task in tasks)
     assert total / 2**14 <= len(tasks) <= 2 * total / 2**14
+
+
+def test_a_plan_reads_no_more_than_its_offsets_need(log: Path) -> None:
+    segment = kafkalog.Partition(log).segments[1]
+    index, batches = segment.offset_index, segment.batches
+    assert index is not None
+    entry = len(index) // 2
+    row = batches.position.tolist().index(int(index.position[entry]))
+    place, end = int(batches.position[row]), int(batches.base_offset[row])
+
+    def parts(**offsets: int) -> list[tuple[str, int, int]]:
+        tasks = plan(log, task_bytes=2**14, **offsets).tasks
+        return [(one.name, one.start, one.stop) for task in tasks for part in task.parts for one in part.segments]
+
+    assert parts(start_offset=int(index.offset[entry]))[0][:2] == (segment.path.name, place)
+    assert parts(end_offset=end)[-1][::2] == (segment.path.name, place)
+    assert parts(start_offset=segment.base_offset)[0][:2] == (segment.path.name, 0)
 
 
 def test_small_segments_of_several_partitions_make_one_task(tmp_path: Path) -> None:
@@ -103,12 +123,51 @@ def test_an_index_of_another_segment_is_not_believed(log: Path) -> None:
     assert read(plan(log, task_bytes=2**14)).equals(whole)
 
 
-def test_without_an_index_a_segment_is_not_cut(log: Path) -> None:
+def test_without_an_index_a_segment_is_cut_at_batch_headers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = (0, 1), (399, 801), (401, 777), (778, 1200)
+    indexed = [plan(log, task_bytes=2**12, start_offset=start, end_offset=end).n_bytes for start, end in ranges]
     for path in log.glob("*.index"):
         path.unlink()
     tasks = plan(log, task_bytes=2**12)
-    assert len(tasks.tasks) == 3
+    assert all(task.n_bytes <= 2**12 + 2**11 for task in tasks.tasks)
     assert offsets(tasks) == list(range(1200))
+    for (start, end), n_bytes in zip(ranges, indexed, strict=True):
+        ranged = plan(log, task_bytes=2**12, start_offset=start, end_offset=end)
+        assert offsets(ranged) == list(range(start, end))
+        assert ranged.n_bytes <= n_bytes
+    monkeypatch.setattr(planning, "_MOST_WALKED_BYTES", tasks.n_bytes - 1)
+    assert len(plan(log, task_bytes=2**12).tasks) == 3
+
+
+@pytest.mark.parametrize("broker_topic", TOPICS)
+@pytest.mark.parametrize("level", LEVELS)
+def test_without_indexes_tasks_together_read_what_one_scan_reads(
+    broker_topic: tuple[str, str], level: Any, tmp_path: Path
+) -> None:
+    root, topic = tmp_path / "data", broker_topic[1]
+    shutil.copytree(golden_sets.unpacked(broker_topic[0]), root, ignore=shutil.ignore_patterns("*.index"))
+    whole = kafkalog.read_table(root, topics=topic, isolation_level=level)
+    assert read(plan(root, topics=[topic], isolation_level=level, task_bytes=2**10)).equals(whole)
+
+
+@pytest.mark.slow
+def test_without_an_index_damaged_segments_read_the_same_in_parts(tmp_path: Path) -> None:
+    chance = random.Random(19)
+    for number in range(6):
+        log = make(tmp_path / str(number), {base: [batch(base + 4 * i) for i in range(1000)] for base in (0, 4000)})
+        for path in log.glob("*.index"):
+            path.unlink()
+        path = log / kf.segment_file_name(chance.choice((0, 4000)))
+        data = bytearray(path.read_bytes())
+        for _ in range(chance.randrange(1, 4)):
+            (position, _) = chance.choice(builder.batch_positions(bytes(data)))
+            data[position + chance.randrange(70)] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+            whole = kafkalog.read_table(log, on_corruption="skip")
+            for task_bytes in (2**14, 2**17):
+                assert read(plan(log, task_bytes=task_bytes, on_corruption="skip")).equals(whole), number
 
 
 def test_damage_is_met_by_the_task_that_reads_there(log: Path) -> None:

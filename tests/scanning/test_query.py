@@ -25,6 +25,8 @@ import kafkalog
         ({"partitions": ["0"]}, "int"),
         ({"start_offset": {("nope", 0): 3}}, "p-multi-0"),
         ({"end_offset": {"p-multi": 3}}, "(topic, partition)"),
+        ({"start_offset": 2**63}, "start_offset must be"),
+        ({"end_offset": 2**63 + 1}, "end_offset must be"),
     ],
 )
 def test_what_names_nothing_is_refused_and_what_there_is_is_shown(
@@ -38,6 +40,12 @@ def test_what_names_nothing_is_refused_and_what_there_is_is_shown(
 def test_numpy_numbers_are_numbers_too(log_dir: Path) -> None:
     one = kafkalog.scan(log_dir, topics="p-multi", partitions=np.int64(1), start_offset=np.int32(3))
     assert one.count_rows() == kafkalog.scan(log_dir / "p-multi-1", start_offset=3).count_rows() > 0
+
+
+def test_the_end_behind_the_largest_offset_is_one(log_dir: Path) -> None:
+    for isolation_level in ("read_uncommitted", "read_committed"):
+        scan = kafkalog.scan(log_dir, end_offset=2**63, isolation_level=isolation_level)
+        assert scan.count_rows() == kafkalog.scan(log_dir, isolation_level=isolation_level).count_rows() > 0
 
 
 def test_a_segment_outside_the_topics_asked_for_is_refused(log_dir: Path) -> None:

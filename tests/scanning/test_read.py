@@ -78,5 +78,10 @@ def test_numpy_columns_hold_the_same_as_arrow(log_dir: Path) -> None:
     assert records.slice(5, 8).value.to_pylist() == records.value.to_pylist()[5:8]
     assert records.value[-1] == records.value.to_pylist()[-1]
     assert pickle.loads(pickle.dumps(records)).value.to_pylist() == records.value.to_pylist()
+    of_one = kafkalog.read_numpy(log_dir / "p-multi-1", columns=["topic", "partition", "segment"])
+    assert (of_one.topic == "p-multi").all()
+    assert (of_one.partition == 1).all()
+    assert of_one.n_records > 1
+    assert not any(column.flags.writeable for column in (*of_one.values(), records.topic, records.partition))
     with pytest.raises(AttributeError, match="columns="):
         _ = kafkalog.read_numpy(log_dir, columns=["offset"]).key

@@ -143,6 +143,34 @@ def test_none_is_null_in_arrow_and_masked_in_numpy(topic: Path) -> None:
     ]  # fmt: skip
 
 
+def test_filters_as_text_compare_an_extracted_column_with_numbers(topic: Path) -> None:
+    def half(offset: int) -> float:
+        return offset * 0.5
+
+    def is_even(offset: int) -> bool:
+        return offset % 2 == 0
+
+    extract = {"half": ("f8", half), "is_even": ("bool", is_even), "x": ("i4", number)}
+
+    def offsets(filters: Any, **options: Any) -> list[int]:
+        return kafkalog.read_table(
+            topic, columns=["offset"], extract=extract, filters=filters, **options
+        )["offset"].to_pylist()  # fmt: skip
+
+    as_numbers = offsets([("half", "<", 1.5), ("is_even", "==", True)])
+    assert as_numbers == [0, 2] == offsets(["half < 1.5", "is_even == true"])
+    assert offsets([["half < 1.5", "is_even == true"]], decode={"value": "utf8"}) == as_numbers
+    assert offsets(["half in 0,0.25", "value is not null"], decode={"value": "utf8"}) == offsets(
+        [("half", "in", [0, 0.25])]
+    )
+    with pytest.raises(ValueError, match=r"x is a whole number, not '1\.5'"):
+        offsets("x > 1.5")
+    with pytest.raises(ValueError, match="half is a number, not 'a'"):
+        offsets("half > a", decode={"value": "utf8"})
+    with pytest.raises(ValueError, match="is_even is true or false, not '1'"):
+        offsets("is_even == 1")
+
+
 def test_a_filter_on_an_extracted_column_derives_only_what_the_rest_of_it_leaves(topic: Path) -> None:
     def fussy(offset: int) -> int:
         if offset > 5:

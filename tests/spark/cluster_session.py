@@ -4,16 +4,46 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+N_TASKS, N_ROWS = 4, 120_000
 
 
-def main(root: str, damaged: str, scratch: str) -> None:
+def deadly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows as they are; in the middle of the first attempt, one task loses its worker, and one its executor."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    victims = {0: os.getpid(), 1: int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])}
+    n = 0
+    for batch in batches:
+        n += batch.num_rows
+        if n > N_ROWS // N_TASKS // 2 and context.attemptNumber() == 0 and context.partitionId() in victims:
+            time.sleep(1)  # until the sink has written what came before
+            os.kill(victims[context.partitionId()], signal.SIGKILL)
+        yield batch
+
+
+def main(root: str, damaged: str, scratch: str, sink: str) -> None:
     from pyspark.sql import SparkSession
 
     settings = json.loads(os.environ["KAFKALOG_TEST_SETTINGS"])
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
-    for name, value in {**settings, "spark.executor.memory": "512m", "spark.local.dir": scratch}.items():
+    # no task begins before both executors are there
+    both = {
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "200s",
+    }
+    for name, value in {**settings, **both, "spark.executor.memory": "512m", "spark.local.dir": scratch}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     answer: dict[str, object] = {}
@@ -32,6 +62,17 @@ def main(root: str, damaged: str, scratch: str) -> None:
         frame.load(damaged).count()
     except Exception as error:
         answer["error"] = str(error)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1000)
+    columns = "cast(cast(id as string) as binary) as key, cast('a value' as binary) as value"
+    rows = spark.range(0, N_ROWS, 1, N_TASKS).selectExpr(*columns.split(", "), "spark_partition_id() as partition")
+    rows.mapInArrow(deadly, rows.schema).write.format("kafkalog").mode("append").option("topic", "t").save(sink)
+    statuses = spark.sparkContext.statusTracker()
+    answer["failed"] = sum(
+        stage.numFailedTasks
+        for job in statuses.getJobIdsForGroup()
+        for number in (getattr(statuses.getJobInfo(job), "stageIds", ()) or ())
+        if (stage := statuses.getStageInfo(number)) is not None
+    )
     spark.stop()
     print(json.dumps(answer))
 

@@ -225,13 +225,23 @@ def test_errors_of_executors_become_ours() -> None:
     assert isinstance(session.error_of("Job aborted\nlost an executor"), ReadError)
 
 
-def test_progress_is_told_in_tasks(spark: SparkSession) -> None:
+def test_progress_is_told_in_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    seen = tmp_path / "two are done"
+
     def work(task: int) -> Iterator[pa.RecordBatch]:
-        time.sleep(0.4)
+        enough = time.monotonic() + 60
+        while task > 1 and not seen.exists() and time.monotonic() < enough:
+            time.sleep(0.05)
         yield pa.RecordBatch.from_pydict({"n": pa.array([task], pa.int32())})
 
     told: list[tuple[int, int]] = []
-    with session.watched(spark, lambda done, n: told.append((done, n))):
+
+    def tell(done: int, n: int) -> None:
+        told.append((done, n))
+        if done >= 2:
+            seen.touch()
+
+    with session.watched(spark, tell):
         map_tasks(spark, list(range(6)), work, pa.schema([("n", pa.int32())])).collect()
     assert all(0 <= done <= n for done, n in told)
     assert max(n for _, n in told) >= 6

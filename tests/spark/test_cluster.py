@@ -12,6 +12,9 @@ from pathlib import Path
 import builder
 import golden_sets
 import pytest
+from sink_rows import hidden
+from spark import speculation_session
+from spark.cluster_session import N_ROWS, N_TASKS
 from spark.sessions import check_java, settings
 
 import kafkalog
@@ -42,6 +45,41 @@ def spark_home(folder: Path) -> Path:
     return folder
 
 
+def run_session(script: str, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a driver in a process of its own."""
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(spark_home(folder / "home")),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(site(folder / "site")),
+        "KAFKALOG_TEST_SETTINGS": json.dumps(settings(folder)),
+        **variables,
+    }
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", str(Path(__file__).with_name(script)), *arguments],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+    )
+
+
+def keys_by_place(log: Path) -> list[tuple[int, int, bytes]]:
+    """The partition, offset and key of each record; the log is intact."""
+    assert kafkalog.verify(log, deep=True).ok
+    written = kafkalog.read_table(log, columns=["partition", "offset", "key"])
+    return sorted(zip(*(written[name].to_pylist() for name in written.column_names), strict=True))
+
+
+def keys_of(n_rows: int, n_tasks: int) -> list[tuple[int, int, bytes]]:
+    """What `keys_by_place` returns if each record was written once."""
+    in_a_task = n_rows // n_tasks
+    return [(n // in_a_task, n % in_a_task, str(n).encode()) for n in range(n_rows)]
+
+
 def test_executors_in_other_processes_read_what_the_driver_planned(tmp_path: Path) -> None:
     check_java()
     damaged = tmp_path / "damaged" / "t-0"
@@ -50,24 +88,8 @@ def test_executors_in_other_processes_read_what_the_driver_planned(tmp_path: Pat
     data[-1] ^= 1
     log = damaged / kf.segment_file_name(0)
     log.write_bytes(data)
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(spark_home(tmp_path / "home")),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(site(tmp_path / "site")),
-        "KAFKALOG_TEST_SETTINGS": json.dumps(settings(tmp_path)),
-    }
-    arguments = [str(golden_sets.LOG_DIR), str(damaged.parent), str(tmp_path / "local")]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("cluster_session.py")), *arguments],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=550,
-        check=False,
-    )
+    arguments = [str(golden_sets.LOG_DIR), str(damaged.parent), str(tmp_path / "local"), str(tmp_path / "log")]
+    done = run_session("cluster_session.py", tmp_path, *arguments)
     assert done.returncode == 0, done.stderr[-4000:]
     answer = json.loads(done.stdout.splitlines()[-1])
     table = kafkalog.read_table(golden_sets.LOG_DIR, columns=["topic"])
@@ -77,6 +99,23 @@ def test_executors_in_other_processes_read_what_the_driver_planned(tmp_path: Pat
     committed = kafkalog.scan(golden_sets.LOG_DIR, topics="p-txn", isolation_level="read_committed").count_rows()
     assert answer["committed"] == committed < expected["p-txn"]
     assert f"{log}@0 base_offset=0: crc_mismatch" in answer["error"]
+    # a worker and an executor were killed in the middle of their tasks
+    assert answer["failed"] >= 2
+    assert hidden(tmp_path) == []
+    assert keys_by_place(tmp_path / "log") == keys_of(N_ROWS, N_TASKS)
+
+
+def test_a_task_that_is_started_twice_writes_its_records_once(tmp_path: Path) -> None:
+    check_java()
+    scratch, marker = tmp_path / "scratch", tmp_path / "marker"
+    scratch.mkdir()
+    done = run_session(
+        "speculation_session.py", tmp_path, str(scratch), str(tmp_path / "log"), KAFKALOG_TEST_MARKER=str(marker)
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert marker.exists()  # the first attempt waited for it, and only the second makes it before
+    assert keys_by_place(tmp_path / "log") == keys_of(speculation_session.N_ROWS, speculation_session.N_TASKS)
+    assert hidden(tmp_path) == []
 
 
 def test_the_discovery_module_does_no_harm_where_the_package_cannot_be_imported(tmp_path: Path) -> None:

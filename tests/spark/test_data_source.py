@@ -40,7 +40,7 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in rows]
 
 
-@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("level", [pytest.param("read_uncommitted", marks=pytest.mark.slow), "read_committed"])
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=[] if one == "k28" else pytest.mark.slow) for one in golden_sets.SETS]
 )

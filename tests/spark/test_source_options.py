@@ -10,7 +10,6 @@ from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 pytestmark = pytest.mark.spark
 
 A0 = kf.TopicPartition("a", 0)
-A1 = kf.TopicPartition("a", 1)
 
 
 def parse(**options: str) -> SourceOptions:

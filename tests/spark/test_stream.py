@@ -40,7 +40,7 @@ def append(root: Path, data: bytes, *, base: int = 0, partition: int = 0) -> Non
         file.write(data)
 
 
-def wait_until(reached: Callable[[], bool], query: StreamingQuery, seconds: float = 60) -> None:
+def wait_until(reached: Callable[[], bool], query: StreamingQuery, seconds: float = 200) -> None:
     deadline = time.monotonic() + seconds
     while not reached():
         assert query.isActive, query.exception()

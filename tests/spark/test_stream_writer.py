@@ -4,18 +4,49 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 from sink_rows import frame, hidden, rows, save
 
 import kafkalog
 import kafkalog.spark
+from kafkalog.spark import stream_writer
+from kafkalog.spark.sink_options import parse_sink_options
+from kafkalog.spark.stream_writer import KafkaLogStreamWriter
+from kafkalog.writing.job_directories import create_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+
+def test_a_task_that_comes_after_the_commit_of_its_batch_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the second attempt of a task: the others are done, and the batch is committed before it has a directory
+    record = {"query": "ab-cd", "batch": 3}
+    monkeypatch.setattr(stream_writer, "_this_batch", lambda: record)
+    schema = StructType([StructField("value", BinaryType())])
+    batch = pa.record_batch({"value": pa.array([b"1", b"2"])})
+
+    def writer() -> KafkaLogStreamWriter:
+        return KafkaLogStreamWriter(parse_sink_options({"path": str(tmp_path / "log"), "topic": "t"}), schema)
+
+    first = writer()
+    message = first.write(iter([batch]))
+
+    def commit_first(job: Path, owner: dict[str, Any]) -> None:
+        writer().commit([message], 3)
+        create_job(job, owner)
+
+    monkeypatch.setattr(stream_writer, "create_job", commit_first)
+    assert first.write(iter([batch])).partitions == []
+    assert [row["value"] for row in kafkalog.scan(tmp_path / "log").to_table().to_pylist()] == [b"1", b"2"]
+    assert hidden(tmp_path) == [".log.kafkalog-commits"]
 
 
 @pytest.mark.slow

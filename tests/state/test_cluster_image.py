@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from builder import batch_v2, record_v2
-from effort import fuzz_inputs
+from effort import counted, fuzz_inputs
 from message_bytes import encoded, made_up, uvarint
 
 import kafkalog
@@ -169,7 +169,7 @@ def test_made_up_records_are_applied_or_refused() -> None:
     image = ClusterMetadata()
     names = sorted(NAMES)
     n_refused = 0
-    for _ in range(fuzz_inputs(6)):
+    for _ in counted(range(fuzz_inputs(6))):
         message = messages()[rng.choice(names)]
         version = rng.randint(message.versions.first, message.versions.last)
         fields = made_up(message.fields, version, rng)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.errors import UnsafePathError
+from kafkalog.errors import UnsafePathError, WriteError
 from kafkalog.storage.output_paths import check_outside, check_stage_in
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.job_directories import StagingArea
@@ -85,3 +85,10 @@ def test_whoever_is_told_where_to_stage_looks_first(log_dir_copy: Path, tmp_path
     ):
         with pytest.raises(UnsafePathError, match="is a log dir"):
             action()
+
+
+def test_output_to_a_url_is_refused_with_the_url_as_given() -> None:
+    with pytest.raises(WriteError, match=r"^s3://bucket/lake: write_failed: this is a URL, .* local files only"):
+        check_outside("s3://bucket/lake", [])
+    with pytest.raises(WriteError, match="this is a URL"):
+        staged_directory("s3://bucket/lake", overwrite=False).__enter__()

@@ -91,10 +91,11 @@ def test_output_appears_when_the_block_ends_and_not_before(tmp_path: Path, is_di
 
 
 @scenarios
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS])
-def test_the_nth_failure_is_told_and_leaves_what_was_there(
-    tmp_path: Path, is_directory: bool, overwrite: bool, code: int
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, None])
+def test_the_nth_failure_or_interrupt_is_told_and_leaves_what_was_there(
+    tmp_path: Path, is_directory: bool, overwrite: bool, code: int | None
 ) -> None:
+    said = "an interrupt" if code is None else os.strerror(code)
     new, old = expected(is_directory)
     n_raised = 0
     for n in range(1, 200):
@@ -104,7 +105,7 @@ def test_the_nth_failure_is_told_and_leaves_what_was_there(
             write_old(target, is_directory)
 
         def fault(name: str) -> None:
-            raise OSError(code, os.strerror(code))
+            raise KeyboardInterrupt("an interrupt") if code is None else OSError(code, said)
 
         faulty = Faulty(n, fault)
         told = None
@@ -113,10 +114,12 @@ def test_the_nth_failure_is_told_and_leaves_what_was_there(
                 write_new(target, is_directory, overwrite)
         except WriteError as error:
             told = error.detail
+        except KeyboardInterrupt as error:
+            told = str(error)
         if told is None:
             assert content(target) == new
         else:
-            assert told == os.strerror(code)
+            assert told == said
             assert content(target) == (old if overwrite else None)
             n_raised += 1
         assert os.listdir(target.parent) in ([], ["out"])
@@ -125,32 +128,6 @@ def test_the_nth_failure_is_told_and_leaves_what_was_there(
     else:
         raise AssertionError("it never came to an end")
     assert n_raised > 10
-
-
-@scenarios
-def test_the_nth_interrupt_leaves_what_was_there(tmp_path: Path, is_directory: bool, overwrite: bool) -> None:
-    new, old = expected(is_directory)
-    for n in range(1, 200):
-        target = tmp_path / str(n) / "out"
-        target.parent.mkdir()
-        if overwrite:
-            write_old(target, is_directory)
-
-        def fault(name: str) -> None:
-            raise KeyboardInterrupt
-
-        faulty = Faulty(n, fault)
-        try:
-            with faulty.installed():
-                write_new(target, is_directory, overwrite)
-        except KeyboardInterrupt:
-            assert content(target) == (old if overwrite else None)
-        else:
-            assert content(target) == new
-        assert os.listdir(target.parent) in ([], ["out"])
-        if faulty.n_calls < n:
-            break
-    assert n > 10
 
 
 KILLED = """

@@ -264,7 +264,7 @@ def _refiled(rng: np.random.Generator, path: Path) -> str:
         return f"{path.name} renamed to {offset}"
     if pick == 5:
         other = path.with_name(f"{int(rng.integers(0, 2000)):020d}{path.suffix}")
-        shutil.copy(path, other)
+        shutil.copy(path, other) if other != path else None
         return f"{path.name} copied to {other.name}"
     if pick == 6:
         path.unlink()

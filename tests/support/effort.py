@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -12,8 +12,8 @@ THOROUGH: Final = os.environ.get("KAFKALOG_THOROUGH", "") not in ("", "0")
 
 
 def examples(n: int) -> int:
-    """Examples of a property that is to be tried with `n`: a tenth in a plain run, which has others each time."""
-    return n if THOROUGH else max(10, n // 10)
+    """Examples of a property that is to be tried with `n`: a twentieth in a plain run, which has others each time."""
+    return n if THOROUGH else max(8, n // 20)
 
 
 def fuzz_inputs(part: int = 1) -> int:
@@ -21,7 +21,22 @@ def fuzz_inputs(part: int = 1) -> int:
 
     Where it says nothing, a fuzzer whose inputs take long to make has a part of the others'.
     """
-    return int(os.environ.get("KAFKALOG_FUZZ_N") or (60_000 if THOROUGH else 4_000) // part)
+    return int(os.environ.get("KAFKALOG_FUZZ_N") or (60_000 if THOROUGH else 2_000) // part)
+
+
+def counted(inputs: Iterable[Any]) -> Iterator[Any]:
+    """The inputs of a fuzzer, counted: a run says at its end how many there were."""
+    for one in inputs:
+        _taken["inputs"] += 1
+        yield one
+
+
+def n_counted() -> int:
+    """Inputs that this process has taken."""
+    return _taken["inputs"]
+
+
+_taken = {"inputs": 0}
 
 
 def thinned(values: Iterable[Any], every: int) -> list[Any]:

@@ -1,16 +1,18 @@
-"""What tests need that a machine may lack: Java, Kafka's jars, Spark.
+"""What tests need that a machine may lack: Java, Kafka's jars, Spark, packages of the extra ``test``.
 
 A test that lacks it is skipped, and the end of the run says so; with CI set it fails.
 """
 
 from __future__ import annotations
 
+import doctest
 import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -40,8 +42,28 @@ def java_program() -> str:
     return program
 
 
+def skip_without_package(report: pytest.TestReport | pytest.CollectReport, error: BaseException | None) -> None:
+    """Make a failure a skip where a package is not installed that the test, or what it calls, imports; not in CI."""
+    while isinstance(error, ImportError):
+        package = (error.name or "").partition(".")[0]
+        if package and package != "kafkalog" and find_spec(package) is None and not os.environ.get("CI"):
+            report.outcome = "skipped"
+            report.longrepr = (report.nodeid, 0, f"{_LACKING}the package {package} is not installed")
+        error = error.__cause__
+
+
+class Examples(doctest.DocTestRunner):
+    """Runs examples, and raises what they raise when a package is not installed."""
+
+    def report_unexpected_exception(self, out: Any, test: Any, example: Any, exc_info: Any) -> None:
+        """Report all but an ImportError."""
+        if isinstance(exc_info[1], ImportError):
+            raise exc_info[1]
+        super().report_unexpected_exception(out, test, example, exc_info)
+
+
 def not_tested(reports: Iterable[pytest.TestReport]) -> list[str]:
-    """A line for each thing that was missing, with the number of tests that were skipped for want of it.
+    """A line for each thing that was missing, with the number of tests, or files of tests, that were skipped for it.
 
     Parameters
     ----------

@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from staged_jobs import make_log_dir, stage
+from staged_jobs import SMALL, make_log_dir, stage
+from writing import columns_of, draw
 
-from kafkalog.errors import UnsafePathError
+from kafkalog import TopicPartition
+from kafkalog.errors import UnsafePathError, WriteError
 from kafkalog.storage.broker_lock import hold_locks
-from kafkalog.writing.job_commit import commit, recover
-from kafkalog.writing.job_directories import StagingArea, this_owner
+from kafkalog.writing.job_commit import StagedWriter, commit, recover
+from kafkalog.writing.job_directories import StagingArea, create_job, remove_job, this_owner
 
 
 @pytest.fixture
@@ -31,6 +33,25 @@ def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir:
         (job / "owner.json").write_text(json.dumps(whose))
     assert recover(area) == []
     assert area.jobs() == [area.job("job-live")]
+
+
+@pytest.mark.parametrize("has_records", [False, True])
+def test_a_task_that_outlives_its_job_fails_and_leaves_nothing(log_dir: Path, has_records: bool) -> None:
+    # as a task of Spark that is killed late: the driver has removed the job's directory by then
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    create_job(job, this_owner(os.getpid()))
+    task = job / "task-0"
+    task.mkdir()
+    staged = StagedWriter(area, task, TopicPartition("t", 5), config=SMALL)
+    if has_records:
+        staged.writer.append(columns_of(draw(10, 1)))
+    remove_job(job)
+    with pytest.raises(WriteError):
+        staged.writer.append(columns_of(draw(200, 2)))
+    staged.abandon()
+    assert list(log_dir.parent.glob(".*")) == []
+    assert area.jobs() == []
 
 
 def test_a_broker_keeps_jobs_out(log_dir: Path) -> None:

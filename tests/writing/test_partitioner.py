@@ -112,6 +112,9 @@ def test_gathering_takes_no_byte_from_outside_of_its_column() -> None:
     assert to.tobytes() == b"defa"
     for bad in ([3], [-1]):
         assert columns_kernel.gather(good, data, np.array(bad), np.array([0, 3]), to) == 0
+    # behind the offsets in memory is one more
+    more = np.array([0, 1, 3, 6, 6], np.int64)
+    assert columns_kernel.gather(more[:4], data, np.array([3]), np.array([0, 0]), to) == 0
     for offsets in ([0, 7], [-1, 2], [2, 1]):
         assert columns_kernel.gather(np.array(offsets), data, np.array([0]), np.array([0, 3]), to) == 0
     for new in ([2, 5], [-1, 2], [0, 2]):

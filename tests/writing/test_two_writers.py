@@ -45,7 +45,7 @@ try:
         writer.append({{"value": [f"{{name}} {{i}}".encode() for i in range(3)], "timestamp": [1, 2, 3]}})
         (together / name).touch()
         # closes when the other is about to, or has given up
-        for _ in range(600):
+        for _ in range(20_000):
             if len(os.listdir(together)) == 2:
                 break
             time.sleep(0.01)
@@ -71,7 +71,7 @@ def run_two(path: Path, together: Path, seed: int, locks: str) -> dict[str, Any]
         for i, name in enumerate(names)
     ]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-    said = [process.communicate(timeout=60)[0] for process in processes]
+    said = [process.communicate(timeout=240)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     return dict(zip(names, map(json.loads, said), strict=True))
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List groups of consumers, out of __consumer_offsets and __share_group_state: a line a group, its committed offsets with
-the lag of each partition, and its members with what they are assigned.
+List consumer groups, from __consumer_offsets and __share_group_state: a line per group, its committed offsets with the
+lag of each partition, and its members with their assignments.
 
 Classic, consumer (KIP-848), share and streams groups are known. What is shown is what a broker keeps after it has
 loaded these topics. The lag needs the partitions themselves in the same log dir; the names of topics that are stored by
@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="also the members and their assignments, and what a share group was delivered",
     )
-    how.add_argument("--json", action="store_true", help="an object a line for each group, members included")
+    how.add_argument("--json", action="store_true", help="a line of JSON for each group, members included")
     add_limits(parser)
 
 

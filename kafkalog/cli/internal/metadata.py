@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
     add_names(what, "-t", "--topics", what="topics", such="orders-*")
     add_as_of(what)
     how = parser.add_argument_group("how it is shown")
-    how.add_argument("--json", action="store_true", help='an object a line; "kind" says what of; times in ms')
+    how.add_argument("--json", action="store_true", help='an object per line; "kind" says what of; times in ms')
     add_limits(parser)
 
 

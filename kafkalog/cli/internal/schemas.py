@@ -1,4 +1,4 @@
-"""`kafkalog schemas`: prints the schemas of a registry out of its topic."""
+"""`kafkalog schemas`: prints the schemas of a registry from its topic."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
 from kafkalog.cli.internal.state_options import AS_OF, add_as_of, print_history
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, chosen
 from kafkalog.cli.text import iso_seconds, table
 from kafkalog.format import SCHEMAS_TOPIC
+from kafkalog.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.internal.schemas import Schema
 
 _HELP: Final = HelpText(
     description="""\
-List the schemas of a Confluent Schema Registry, out of the topic in which it keeps them (_schemas): a line a version of
-a subject, with its id, type and references.
+List the schemas of a Confluent Schema Registry, from the topic in which it keeps them (_schemas): a line per version
+of a subject, with its id, type and references.
 
 --deleted also lists deleted ones, as long as their records are in the files: 'soft' are those that the registry can
-restore, 'hard' those that are nowhere else. --text prints the schemas themselves.""",
+restore, 'hard' those that are nowhere else. --text prints the schemas themselves; --output writes them to files, which
+--schemas of other commands reads.""",
     examples="""\
   kafkalog schemas /var/lib/kafka
   kafkalog schemas /backup/kafka --deleted -s 'orders-*'
   kafkalog schemas /backup/kafka/_schemas-0 --text -s orders-value
+  kafkalog schemas /backup/kafka -o schemas  # schemas/7.avsc and so on
   kafkalog schemas /backup/kafka --json --end-timestamp 2026-11-21T08:00Z >schemas.jsonl""",
 )
 
@@ -40,7 +44,14 @@ def add_parser(commands: Any) -> None:
     add_as_of(what)
     how = parser.add_argument_group("how it is shown")
     how.add_argument("--text", action="store_true", help="the text of each schema, too")
-    how.add_argument("--json", action="store_true", help="an object a line for each version, with its text")
+    how.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="make this directory, with a file per schema (7.avsc, 7.proto, 7.json) and a manifest.json of subjects,"
+        " versions, references and settings",
+    )
+    how.add_argument("--json", action="store_true", help="a line of JSON for each version, with its text")
     add_limits(parser)
 
 
@@ -48,19 +59,24 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print the schemas."""
     from kafkalog.internal.schemas import schemas
 
+    if args.history and args.output is not None:
+        raise UsageError("--history prints records, and --output writes schemas: give one of them")
     if args.history:
         return print_history(args, console, args.topic, registry_topic=args.topic)
     found = schemas(args.paths, **chosen(args, "subjects", "deleted", "topic", *AS_OF))
     console.findings(found.findings)
     if not found:
         console.note(f"no schemas: there is no {args.topic}, or it has none that match")
+    if args.output is not None:
+        found.write(args.output)
+        console.note(f"{counted(len(found), 'version')} of subjects, written to {args.output}")
     if args.json:
         for one in found:
             console.json(one.as_dict())
     elif args.text:
         for one in found:
             console.lines([" ".join(_row(one)).rstrip(), *(f"  {line}" for line in one.schema.splitlines())])
-    elif found:
+    elif found and args.output is None:
         rows = [["SUBJECT", "VERSION", "ID", "TYPE", "REGISTERED", "REFERENCES", ""], *map(_row, found)]
         console.lines(table(rows, [False, True, True, False, False, False, False]))
     return None

@@ -24,8 +24,8 @@ def add_as_of(group: Any) -> None:
     group.add_argument(
         "--history",
         action="store_true",
-        help="instead of the state, every record that is in the files, decoded, an object a line; only --end-offset and"
-        " --end-timestamp apply",
+        help="instead of the state, every record that is in the files, decoded, a line of JSON each; only --end-offset"
+        " and --end-timestamp apply",
     )
 
 
@@ -37,6 +37,10 @@ def print_history(
 
     prepare_stdout(is_json=True)
     records = history(args.paths, topics, registry_topic=registry_topic, **chosen(args, *AS_OF))
+    n_records = 0
     for record in records:
         console.json(record.as_dict())
+        n_records += 1
     console.findings(records.findings)
+    if not n_records:
+        console.note(f"no records: there is no {' and no '.join(topics)}, or none of that time")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List transactions, a line a transactional id: what its coordinator knows of it (out of __transaction_state), and the
+List transactions, a line per transactional id: what its coordinator knows of it (from __transaction_state), and the
 partitions in which it is open.
 
 A transaction hangs if nothing was written in it for longer than a broker allows any to be open
@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
     add_transaction_ages(what)
     add_as_of(what)
     how = parser.add_argument_group("how it is shown")
-    how.add_argument("--json", action="store_true", help="an object a line for each transactional id; times in ms")
+    how.add_argument("--json", action="store_true", help="a line of JSON for each transactional id; times in ms")
     add_limits(parser)
 
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_columns, add_command, add_limit, add_limits, add_selection, chosen, names
+from kafkalog.cli.options import (
+    HelpText,
+    add_columns,
+    add_command,
+    add_limit,
+    add_limits,
+    add_selection,
+    chosen,
+    names,
+    offset,
+)
 from kafkalog.cli.scan_options import (
     ScanReporter,
     add_on_corruption,
@@ -24,8 +34,8 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List record batches, a line each, in the order of topic, partition and offset; or, with --summary, answer who sends
-small, large, uncompressed or transactional batches: a line a producer, codec and message format, the largest share of
+List record batches, a line each, in the order of topic, partition and offset; or, with --summary, show who sends
+small, large, uncompressed or transactional batches: a line per producer, codec and message format, the largest share of
 the bytes first, with the mean number of records and the mean and percentiles of the size of a batch (percentiles are
 right to 1.6 %).
 
@@ -35,8 +45,8 @@ is reported and skipped, unless --on-corruption says otherwise, and the exit cod
 Columns: topic, partition, segment (file name), position, size_in_bytes, base_offset, last_offset,
 partition_leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id, producer_epoch,
 base_sequence, records_count, control_type, codec, timestamp_type, is_transactional, is_control, delete_horizon_ms,
-compression. What there is none of is -, and -1 with --json: the base_offset and records_count of a compressed v0 or v1
-message are hidden in it. With --json timestamps are in milliseconds.""",
+compression. A missing value is -, and -1 with --json: so are the base_offset and records_count of a compressed v0 or v1
+message, which only its content has. With --json timestamps are in milliseconds.""",
     examples="""\
   kafkalog batches orders-0 -n 20
   kafkalog batches /var/lib/kafka -t orders --summary
@@ -73,11 +83,11 @@ def add_parser(commands: Any) -> None:
     add_selection(what)
     add_limit(what, "lines")
     what.add_argument(
-        "--start-offset", metavar="OFFSET", type=int, help="those that may hold this offset or one behind"
+        "--start-offset", metavar="OFFSET", type=offset, help="those that may hold this offset or one behind"
     )
-    what.add_argument("--end-offset", metavar="OFFSET", type=int, help="those that may hold an offset before this")
+    what.add_argument("--end-offset", metavar="OFFSET", type=offset, help="those that may hold an offset before this")
     how = parser.add_argument_group("how they are printed")
-    how.add_argument("--json", action="store_true", help="an object a line, with every column or those of --columns")
+    how.add_argument("--json", action="store_true", help="an object per line, with every column or those of --columns")
     add_columns(how)
     how.add_argument("--summary", action="store_true", help="sum up who sends what")
     how.add_argument(
@@ -118,6 +128,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             for rows in scan.iter_rows():
                 summary.add(rows)
     finally:
+        # also after an error: what was counted up to the damage is of use
         console.lines(summary.json_lines(args.limit) if args.json else summary.text_lines(args.limit))
     if summary.n_unlisted:
         console.note(f"{summary.n_unlisted:,} batches of groups beyond the first {len(summary):,} count as others")
@@ -162,6 +173,7 @@ class _TextTable:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
+        # lines are printed as they come: the widest value of all is not known yet
         self._widths = [max(len(name), _WIDTHS.get(name, 0)) for name in columns]
 
     def header(self) -> str:

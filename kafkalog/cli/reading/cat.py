@@ -54,10 +54,10 @@ reason why a value did not decode, and its bytes.
 --explain prints, instead of records, how many partitions, segments, bytes and batches there are and have to be read,
 and what rules out the others; it reads batch headers only.
 
-By default transactions are not looked at: records of aborted and open ones are printed too. With --isolation-level
+By default transactions are ignored: records of aborted and open ones are printed too. With --isolation-level
 read_committed, records are those that a consumer of that level gets: aborted ones are left out, and a partition ends
-where its earliest open transaction begins (a note says where). What a damaged marker leaves unknown is an error, or is
-left out and reported: see --on-corruption.""",
+where its earliest open transaction begins (a note says where). If damage hides how a transaction
+ended, that is an error, or its records are left out and reported: see --on-corruption.""",
     examples="""\
   kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
@@ -78,7 +78,7 @@ def add_parser(commands: Any) -> None:
     add_scan_selection(parser)
     parser.add_argument("--tail", metavar="N", type=count, help="only the last N records of each partition")
     how = parser.add_argument_group("how they are printed")
-    how.add_argument("--json", action="store_true", help="an object a line")
+    how.add_argument("--json", action="store_true", help="an object per line")
     how.add_argument("--explain", action="store_true", help="no records, but what has to be read for them, and why")
     add_columns(how)
     add_encoding(how, ENCODING_HELP)
@@ -100,6 +100,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.json:
         record_format = JsonFormat(columns, encoding=args.encoding or "base64")
     else:
+        # never in a pipe, where a cut value would pass for a whole one
         cut_at = _CUT_AT if sys.stdout.isatty() and not args.full else None
         record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
     shown = record_format.shown
@@ -117,6 +118,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.values.decoding import DecodeWarning
 
     warnings.simplefilter("ignore", DecodeWarning)  # the console reports the findings instead
+    # at a terminal the records themselves show the progress
     with reported(scan, console, None if sys.stdout.isatty() else "records") as reporter:
         _print(scan, record_format, args.tail, reporter, console)
 
@@ -136,4 +138,5 @@ def _print(scan: Scan, record_format: RecordFormat, tail: int | None, reporter: 
         reporter.look()
     finally:
         if tail is None:
+            # threads that read ahead would go on until the generator is collected
             cast(Any, stream).close()

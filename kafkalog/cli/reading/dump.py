@@ -34,13 +34,13 @@ same options, no JVM. A batch of a log is a line
 
   baseOffset: 5 lastOffset: 11 count: 7 ... position: 843 CreateTime: 1700000001100 size: 899 ... isvalid: true
 
-and with --deep-iteration or --print-data-log each of its records another, which begins with "|". Records are shown
+and with --deep-iteration or --print-data-log each record is a line that begins with "|". Records are shown
 even where the checksum is wrong (isvalid: false). Where the tool throws, the dump stops behind the same lines, with an
 error that says where; --keep-going goes on with the next file.
 
-stderr gets what the tool lists there in the end: index entries that do not fit the log, and gaps between offsets. The
-latter are usual in a compacted log, and in any log that does not begin at 0. Of the former some are usual, too, in
-files that older brokers wrote. Damage is reported, too, and makes the exit code 1, which the tool's never is.
+stderr gets what the tool lists there in the end: index entries that do not fit the log, and gaps between offsets. Gaps
+are usual in a compacted log, and in any log that does not begin at 0; some such index entries are usual in files that
+older brokers wrote. Damage is reported, too, and makes the exit code 1, which the tool's never is.
 
 Keys and values are printed as they are, as the tool does: control characters in records reach the terminal. --json and
 'kafkalog cat' escape them.
@@ -66,12 +66,12 @@ def add_parser(commands: Any) -> None:
     about = ("FILE", "files of segments", _FILES_HELP)
     parser = add_command(commands, "dump", _HELP, run, paths=about, needs_paths=False)
     parser.add_argument(
-        "--files", metavar="FILE,...", action=Distinct, type=names, help="files, too, as the tool's option of that name"
+        "--files", metavar="FILE,...", action=Distinct, type=names, help="more files: the tool's spelling of FILE"
     )
     what = parser.add_argument_group("what is printed")
-    what.add_argument("--deep-iteration", action="store_true", help="records, too, less their keys and values")
+    what.add_argument("--deep-iteration", action="store_true", help="also records, without their keys and values")
     what.add_argument("--print-data-log", action="store_true", help="records with their keys and values")
-    what.add_argument("--skip-record-metadata", action="store_true", help="of records nothing but keys and values")
+    what.add_argument("--skip-record-metadata", action="store_true", help="only keys and values of records")
     for name in ("key", "value"):
         what.add_argument(
             f"--{name}-decoder",
@@ -94,7 +94,7 @@ def add_parser(commands: Any) -> None:
         default="4.3",
         help="whose lines: 4.3 (default), or 2.8 for those of older tools",
     )
-    what.add_argument("--json", action="store_true", help="an object a line")
+    what.add_argument("--json", action="store_true", help="an object per line")
     add_encoding(what, ENCODING_HELP)
     indexes = parser.add_argument_group("indexes")
     indexes.add_argument(
@@ -111,8 +111,8 @@ def add_parser(commands: Any) -> None:
         help="look for a batch no further behind an indexed position (default: 5M)",
     )
     reading = parser.add_argument_group("reading")
-    reading.add_argument("--max-bytes", metavar="BYTES", type=n_bytes, help="read no more of a log")
-    reading.add_argument("--keep-going", action="store_true", help="behind an error go on with the next file")
+    reading.add_argument("--max-bytes", metavar="BYTES", type=n_bytes, help="read at most this many bytes of a log")
+    reading.add_argument("--keep-going", action="store_true", help="after an error go on with the next file")
     add_limits(reading)
 
 
@@ -124,6 +124,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if not args.paths:
         raise UsageError("no FILE is given")
     dump = _dump(args)
+    # before the first file is printed: a mistake in the last one would come late
     for path in args.paths:
         if os.path.isdir(path):
             raise UsageError(f"{path} is a directory; dump takes files, such as {os.path.join(path, '*.log')}")
@@ -144,6 +145,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         _print_notes(dump, console)
         console.flush()
         if not args.json:
+            # in the end, as the tool does: they are sums over all files
             console.list(dump.mismatches())
         console.findings(dump.findings)
         console.unkept_findings(dump.n_damage - sum(finding.damage for finding in dump.findings))

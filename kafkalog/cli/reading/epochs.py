@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
         help="where a follower truncates whose last epoch and log end offset these are",
     )
     how = parser.add_argument_group("how it is shown")
-    how.add_argument("--json", action="store_true", help="an object a line for each partition")
+    how.add_argument("--json", action="store_true", help="a line of JSON for each partition")
     add_limits(parser)
 
 

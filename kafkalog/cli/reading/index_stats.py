@@ -19,7 +19,7 @@ from kafkalog.cli.scan_options import (
     usage_errors,
 )
 from kafkalog.cli.text import counted, escape_line, human_bytes, table
-from kafkalog.errors import KafkalogError, OutputExistsError, Reason
+from kafkalog.errors import KafkalogError, OutputExistsError
 
 if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
@@ -30,29 +30,30 @@ if TYPE_CHECKING:
 _HELP: Final = HelpText(
     description="""\
 Measure the sparse indexes of partitions, a line each (or, with -s, of segments). A lookup takes the entry at or below
-its offset and passes over batches from there on: the fewer and the less even the entries, the more bytes it passes; the
-more entries, the more disk and page cache the indexes take.
+its offset and skips batches from there on. Fewer and less even entries make it skip more bytes; more entries take more
+disk and page cache.
 
   ENTRIES, TIME    entries of the offset and the time index
   /MIB             offset entries to a MiB of log
   MEAN P50 P99 MAX of the gaps between entries (segment start and end included): in bytes, or what --gaps says;
                    percentiles are right to 1.6 %
   CV               their standard deviation by their mean: 0 is even, 1 is as uneven as by chance
-  SCAN             bytes that a lookup of an offset passes over until its batch, the mean over all offsets of batches
+  SCAN             bytes that a lookup of an offset skips until its batch: the mean over all offsets of batches
   SCAN/BYTE        the same for the first offset of the batch around a byte of the log, the mean over all bytes
-  WORST            the most that a lookup of an offset passes over
-  INDEX/LOG        bytes of both indexes by bytes of log; what is allocated ahead does not count
+  WORST            the most bytes that a lookup of an offset skips
+  INDEX/LOG        bytes of both indexes by bytes of log; preallocated zeros do not count
   LATE, MAX LAG    batches whose largest timestamp lies below an earlier one's in the segment, and by how much at most:
                    the time index goes by the largest timestamp so far, and never leads to these
   NEAREST ROLL     the limit that the (last) segment is nearest to, and how near: segment.bytes, segment.ms (by record
                    time), a full offset or time index, an offset that is no int32 beyond the segment's base
 
 --what-if measures the indexes that a rebuild with other values of index.interval.bytes would give, without writing
-anything. --recommend names the knee of index size against SCAN: of the values of --what-if (else 256, 512 ... 65536),
-both scaled to 0..1, the one farthest below the line from the smallest index to the one with the least to scan.
+anything. --recommend names the knee of the curve of index size against SCAN. Of the values of --what-if (default: 256,
+512 ... 65536), it is the one farthest below the line from the smallest index to the one with the least to scan, both
+scaled to 0..1.
 
 Only headers of batches are read, and no checksum is checked. An index that leads a lookup behind its batch is damage
-and not measured; 'kafkalog lookup' shows where it leads.""",
+and is not measured; 'kafkalog lookup' shows where it leads.""",
     examples="""\
   kafkalog index-stats /var/lib/kafka -t orders
   kafkalog index-stats -s orders-0 --gaps ms
@@ -79,11 +80,11 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--segment-ms", metavar="N", type=n_bytes, help="its segment.ms (default: 604800000, a week)")
     what.add_argument("--segment-index-bytes", metavar="N", type=n_bytes, help="its segment.index.bytes (default: 10M)")
     how = parser.add_argument_group("how it is shown")
-    how.add_argument("-s", "--segments", action="store_true", help="a line a segment")
+    how.add_argument("-s", "--segments", action="store_true", help="a line per segment")
     how.add_argument(
         "--gaps", choices=("bytes", "offsets", "ms"), default="bytes", help="what gaps are shown in (default: bytes)"
     )
-    how.add_argument("--json", action="store_true", help="an object a line, with all figures")
+    how.add_argument("--json", action="store_true", help="an object per line, with all figures")
     how.add_argument(
         "--plot",
         metavar="FILE",
@@ -189,8 +190,8 @@ class _Picture:
             raise UsageError(f"--plot: {error}") from None
         check_outside(args.plot, args.paths)
         if not self._overwrite and os.path.lexists(self._path):
-            exists = OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=self._path)
-            exists.add_note("--overwrite replaces it")
+            exists = OutputExistsError.at(self._path)
+            exists.advise("--overwrite replaces it")
             raise exists
 
     def write(self, statistics: IndexStatistics, name: str, n_partitions: int) -> None:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Find the record at an offset, or the first one at or after a time, and show each step: the segment and why it, the
-entries of its indexes, the position where the scan begins, how many batches were scanned, the batch, the record.
+Find the record at an offset, or the first one at or after a time, and show each step: the segment and why it was
+chosen, the entries of its indexes, the position where the scan begins, how many batches were scanned, the batch, the
+record.
 
   orders-0: first record at or after 1700000250000 (2023-11-14T22:17:30.000Z)
     segment       00000000000000000000.log (1 of 2), whose batches reach 1700000363523 (2023-11-14T22:19:23.523Z)
@@ -35,15 +36,15 @@ entries of its indexes, the position where the scan begins, how many batches wer
     record        orders-0@250  2023-11-14T22:17:30.467Z  key="key-19" value="golf november34946"
     answer        250
 
-Times are answered as a broker's ListOffsets answers: the first segment whose largest timestamp is late enough is asked,
-and no other; so there may be no answer though a later record would do, and the answer says why. An offset without a
-record leads to the next one. Transaction markers count as records. Long keys and values are cut, and their sizes said;
---json shows them whole.
+Times are answered as a broker's ListOffsets answers: only the first segment whose largest timestamp is late enough is
+searched. So there may be no answer although a later segment has such a record; then the reason is shown. An offset
+without a record leads to the next one. Transaction markers count as records. Long keys and values are cut, and their
+sizes shown; --json has them whole.
 
 A partition without any segment is answered as an empty one, with a note.
 
 Answers do not depend on index files: they come from the batches. Where an index leads elsewhere, a broker that trusts
-it answers something else: that is reported as damage.""",
+it gives another answer: that is reported as damage.""",
     examples="""\
   kafkalog lookup orders-0 --offset 12345
   kafkalog lookup /var/lib/kafka -t orders --timestamp 2026-11-21T08:00:00Z
@@ -74,7 +75,7 @@ def add_parser(commands: Any) -> None:
     add_selection(parser.add_argument_group("in which partitions"))
     how = parser.add_argument_group("how it is shown")
     how.add_argument(
-        "--json", action="store_true", help="an object a line for each partition and question; key and value in base64"
+        "--json", action="store_true", help="a line of JSON for each partition and question; key and value in base64"
     )
     add_limits(parser)
 
@@ -154,6 +155,7 @@ def _record(partition: Partition, trace: Trace, record_format: RecordFormat) -> 
         start_offset=trace.offset,
         end_offset=trace.offset + 1,
         include_control=True,
+        # whatever the trace found is shown, deleted or not
         include_deleted=True,
         threads=1,
     )

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List what is in log dirs, a line a partition: segments, bytes of the .log files, offsets (from the log start offset to
+List what is in log dirs, a line per partition: segments, bytes of the .log files, offsets (from the log start offset to
 the log end offset, which is not included), records, first and last timestamp (UTC), format versions, codecs.
 
-Only the headers of batches are read, and no checksum is checked: 'kafkalog cat PATH >/dev/null' does that. Damage that
-is met is passed over: the line says so, and its numbers are those of the other batches. RECORDS is marked >= there, and
+Only the headers of batches are read, and no checksum is checked: 'kafkalog cat PATH >/dev/null' does that. Damage is
+skipped: the line says so, and its numbers are those of the other batches. RECORDS is marked >= there, and
 where compressed v0 or v1 messages hide how many they hold. It counts what is in the files: transaction markers do not
 count, records below the log start offset do. FIRST is the earliest
 first timestamp that a batch header names, LAST the latest of all, markers aside. Directories that a broker has set
@@ -44,8 +44,8 @@ _RIGHT: Final = [False, True, True, True, True, True, False, False, False, False
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "ls", _HELP, run)
     add_selection(parser)
-    parser.add_argument("-s", "--segments", action="store_true", help="a line a segment")
-    parser.add_argument("--json", action="store_true", help="an object a line, with exact numbers; timestamps in ms")
+    parser.add_argument("-s", "--segments", action="store_true", help="a line per segment")
+    parser.add_argument("--json", action="store_true", help="an object per line, with exact numbers; timestamps in ms")
     add_limits(parser)
 
 
@@ -102,6 +102,7 @@ def _open(paths: list[str], limits: Limits, console: Console) -> LogDir | None:
     good = []
     for path in dict.fromkeys(paths):
         try:
+            # each path alone: one that cannot be read must not hide the others
             log_dir = LogDir([path], limits=limits)
             good.append(path)
         except KafkalogError as error:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _HELP: Final = HelpText(
     description="""\
 List the idempotent and transactional producers of partitions, as their batches and markers show them: epoch, last
-sequence and offset, the time of the last batch or marker, and the transaction that is open, if one is.
+sequence and offset, the time of the last batch or marker, and the open transaction, if there is one.
 
-Of open transactions the age is told by the clock (--now for another one: files may be old). One in which nothing was
-written for longer than a broker allows any to be open (--transaction-max-timeout-ms) is hanging: nobody will end it,
-and read_committed consumers wait for ever. The one that the last stable offset waits for is marked as blocking.
+The age of an open transaction is counted up to now (or --now: files may be old). A transaction is hanging if nothing
+was written in it for longer than a broker lets one stay open (--transaction-max-timeout-ms): nobody will end it, and
+read_committed consumers wait for ever. The one that the last stable offset waits for is marked as blocking.
 
-Only headers and transaction markers are read. Damage is reported and skipped; after it a transaction may look open
-whose marker was hit.""",
+Only headers and transaction markers are read. Damage is reported and skipped; after it a transaction whose marker
+is lost may look open.""",
     examples="""\
   kafkalog producers orders-0
   kafkalog producers --open /var/lib/kafka
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--open", action="store_true", help="only producers with an open transaction")
     add_transaction_ages(what)
     how = parser.add_argument_group("how it is shown")
-    how.add_argument("--json", action="store_true", help="an object a line for each partition; times in ms")
+    how.add_argument("--json", action="store_true", help="a line of JSON for each partition; times in ms")
     add_limits(parser)
 
 

@@ -35,17 +35,17 @@ the batches, producer snapshots, leader epochs, checkpoints. A line a segment: O
 would do with it. The exit code is 0 if nothing is damaged, else 1. With -q only damaged partitions are shown: nothing
 if all is well, as a job at night wants it.
 
-A broker itself hardly looks at index files: one that is in the wrong order, points to the wrong place, lacks most of
-its entries or ends in zeros is taken as it is, and lookups fail, slow down, or silently pass records over. Such are
-found here, and so are files that keep a broker from starting, as one that ends in .log or .index and is not named
-after an offset. What healthy brokers of any version leave is accepted: the larger steps of followers and the log
+A broker itself hardly checks index files. It uses one that is in the wrong order, points to the wrong place, lacks most
+of its entries or ends in zeros: lookups then fail, slow down, or silently skip records. verify finds such files, and
+those that keep a broker from starting, such as one that ends in .log or .index and is not named after an offset. What
+healthy brokers of any version leave is accepted: the larger steps of followers and the log
 cleaner, segments that were opened again, files preallocated by a broker that runs or crashed, truncated epochs.
 
-Facts that are normal, such as a torn tail in the last segment after a crash, are shown, and change no exit code. After
+What is normal, such as a torn tail in the last segment after a crash, is shown and does not change the exit code. After
 a clean shutdown such a tail is damage: no broker will cut it off.
 
-Whether an offset index lacks entries can only be judged by the topic's index.interval.bytes. Without
---index-interval-bytes it is taken for the default, 4096, unless the entries agree with another usual setting.""",
+Whether an offset index lacks entries depends on the topic's index.interval.bytes. Without --index-interval-bytes the
+default, 4096, is assumed, unless the entries agree with another usual setting.""",
     examples="""\
   kafkalog verify /var/lib/kafka
   kafkalog verify --indexes-only /var/lib/kafka -t orders
@@ -69,7 +69,7 @@ def add_parser(commands: Any) -> None:
     add_threads(what, "segments read at the same time (default: up to 4)")
     how = parser.add_argument_group("how it is shown")
     how.add_argument(
-        "--json", action="store_true", help="an object a line: each segment, partition and log dir with its findings"
+        "--json", action="store_true", help="an object per line: each segment, partition and log dir with its findings"
     )
     add_limits(parser)
 
@@ -82,6 +82,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.operations.verifying.report import Verification
     from kafkalog.operations.verifying.verify import iter_verify
 
+    # opened here and not by `iter_verify`: the bar has to know how much there is
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
     if log_dir.is_live:
         console.note("a broker runs on this log dir: the files may change while they are read")
@@ -106,6 +107,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     totals.n_damage += sum(finding.damage for finding in result.findings)
     console.count_findings(result.findings)
     console.progress.close()
+    # a job of cron mails whatever is printed
     if args.quiet and not args.json and not totals.n_damage:
         return
     not_checked = what_was_not_checked(args)

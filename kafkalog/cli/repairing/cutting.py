@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """Add the options after the place of the cut."""
     add_output_options(parser)
-    parser.add_argument("--json", action="store_true", help="an object a line for each partition")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each partition")
     add_limits(parser)
 
 

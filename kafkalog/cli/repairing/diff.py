@@ -35,12 +35,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError("diff compares two DIRs")
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.diff import diff
+    from kafkalog.text import counted
 
     found = diff(*args.paths, limits=args.limits)
     if args.json:
         console.json(found.as_dict())
     elif found.ok:
-        console.line(f"the same: {found.n_batches:,} batches from offset {found.start_offset} on")
+        console.line(f"the same: {counted(found.n_batches, 'batch')} from offset {found.start_offset} on")
     else:
         for batch in (found.batch_a, found.batch_b):
             assert batch is not None

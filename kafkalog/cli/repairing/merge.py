@@ -23,7 +23,7 @@ cut where they would truncate before they fetched from it. What the leader's cop
 known to be the same log: both have the same later batch, or the epochs agree. Damaged copies are searched as by
 kafkalog salvage.
 
--o DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew, and merge.json,
+-o DIR gets a directory per partition, with indexes, producer snapshots and leader epochs built anew, and merge.json,
 which names the source of each range of offsets. So does the report on stdout. The exit code is 1 if offsets are
 missing that no copy has, or if copies differ although their leader epochs agree.""",
     examples="""\

@@ -20,8 +20,8 @@ Say what a broker would do with a log dir on its next start, before it does: whi
 would cut them and what it would delete, which indexes it would build anew, which exception would end it, and how long
 recovery would take. Nothing is written.
 
-After a clean shutdown (there is a .kafka_cleanshutdown) a broker checks hardly anything: damaged batches are served as
-they are, and zeros or garbage at the end of the last segment end the start. After an unclean one it recovers what lies
+After a clean shutdown (there is a .kafka_cleanshutdown) a broker checks hardly anything: it serves damaged batches as
+they are, and does not start if the last segment ends in zeros or garbage. After an unclean one it recovers what lies
 behind the recovery point, and deletes all that follows the first damage. --clean and --unclean ask about either.
 
   starts    nothing happens
@@ -81,6 +81,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.count_findings(result.findings.rows)
     _sum_up(result, console)
     if result.verdict in ("loses", "dies"):
+        # the exit code is 1 for all that is lost, also where no file is damaged, such as a stray
         console.count_findings([Finding(Reason.UNKNOWN_FILE, f"the broker {result.verdict}", path=args.paths[0])])
 
 
@@ -91,7 +92,8 @@ def _lines(row: PartitionForecast) -> list[str]:
     if row.n_records_lost:
         lost += f", at most {row.n_records_lost:,} records"
     lines = [f"{row.verdict:<8} {row.path}  {offsets}{lost}"]
-    lines += [f"  dies: {one.name}: {one.path}: {one.detail}" for one in row.exceptions]
+    within = f"{row.path}/"
+    lines += [f"  dies: {one.name}: {one.path.removeprefix(within)}: {one.detail}" for one in row.exceptions]
     if row.stray is not None:
         lines.append(f"  set apart as a stray, to be deleted: {row.stray}")
     for segment in row.segments:

@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> None:
         help="drop producers from snapshots that were idle for a day at that time: ms, or ISO 8601 with Z or an offset"
         " (default: none, so that a result does not depend on the day)",
     )
-    parser.add_argument("--json", action="store_true", help="an object a line for each partition")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each partition")
     add_limits(parser)
 
 
@@ -70,6 +70,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     def show(row: RecoveredPartition) -> None:
         show_partition(row, args, console)
 
+    # a closed pipe must not end a recovery half done
     on_partition = UntilBroken(show)
     report = recover(
         args.paths[0],
@@ -113,7 +114,9 @@ def sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -
     """Print a total of what was done, and what could not be."""
     for row in report.partitions:
         if row.error is not None:
-            console.note(f"{row.path} is not recovered: {row.error}")
+            # most errors are findings, too, which have been printed
+            is_said = any(one.damage and one.detail and one.detail in row.error for one in report.findings.rows)
+            console.note(f"{row.path} is not recovered" + ("" if is_said else f": {row.error}"))
     n_cut = sum(segment.n_bytes != segment.n_bytes_before for row in report.partitions for segment in row.segments)
     verb = "would be" if args.dry_run else "are"
     console.note(

@@ -27,13 +27,14 @@ Save every intact record batch of a damaged log, v0, v1 and v2, with its offsets
 on. Run it before a broker touches the disk, or a copy of it: a broker cuts a log at the first damage, and deletes what
 is behind.
 
--o DIR gets a directory a partition, with indexes, producer snapshots and leader epochs built anew; salvage.json,
+-o DIR gets a directory per partition, with indexes, producer snapshots and leader epochs built anew; salvage.json,
 which says exactly what was lost; and TOPIC-N.quarantine, all bytes that were not kept. Sectors that the disk cannot
 read are stepped over.
 
 A right checksum is not enough: offsets and leader epochs have to agree, too. Batches in a record's value, copies and
 batches in a wrong place are suspects, which are not kept; their bytes are in the quarantine file. For each segment,
-bytes kept, lost, suspect and of padding add up to its size.
+bytes kept, lost, suspect and of padding add up to its size. A batch with a right checksum that no reader can decode is
+kept, and named.
 
 On stdout is the report. The exit code is 1 if something is lost.""",
     examples="""\
@@ -54,7 +55,7 @@ def add_parser(commands: Any) -> None:
         "--records",
         action="store_true",
         help="also try the single records of damaged batches, into TOPIC-N.unverified.jsonl: no checksum vouches for"
-        " them",
+        " them; and look into compressed batches that are kept",
     )
     add_threads(parser, "segments read at a time (default: 1)", default=1)
     parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in salvage.json")

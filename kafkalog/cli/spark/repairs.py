@@ -63,6 +63,8 @@ def add_recover(jobs: Any) -> None:
     """Register the arguments of ``spark recover``."""
     parser = add_job(jobs, "recover", _RECOVER, _run_recover, paths=PATH)
     _add_destination(parser)
+    in_place = "a job recovers into a copy (-o DIR); on the machine that has the disk, kafkalog recover has this option"
+    parser.instead = {"--in-place": in_place, "--backup": in_place}
     parser.add_argument("--all", action="store_true", help="recover all segments, as without a recovery point")
     add_index_interval(parser, " (default: from the cluster's metadata, else from existing indexes)")
     parser.add_argument(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, assignment, n_bytes
+from kafkalog.cli.parser import Parser
 from kafkalog.cli.scan_options import usage_errors
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ nodes need kafkalog and these paths. --conf gives Spark's settings, such as spar
 _task_size = functools.partial(n_bytes, least=1)
 
 
-def add_job(
-    jobs: Any, name: str, words: HelpText, run: Any, *, takes_bytes: bool = True, **options: Any
-) -> argparse.ArgumentParser:
+def add_job(jobs: Any, name: str, words: HelpText, run: Any, *, takes_bytes: bool = True, **options: Any) -> Parser:
     """Add a command with the options of all jobs.
 
     Parameters
@@ -55,7 +54,7 @@ def add_job(
             type=_task_size,
             help="bytes of .log files a task (K, M, G understood)",
         )
-    parser.add_argument("--json", action="store_true", help="an object a line")
+    parser.add_argument("--json", action="store_true", help="an object per line")
     return parser
 
 
@@ -73,6 +72,7 @@ def running(args: argparse.Namespace, console: Console) -> Iterator[SparkSession
         console.progress.resize(n)
         console.progress.reach(done)
 
+    # PySpark warns of much that a user of the command line cannot change
     warnings.simplefilter("ignore")
     try:
         with session(args.master, conf, name=f"kafkalog {args.job}") as spark, contextlib.ExitStack() as stack:

@@ -58,10 +58,10 @@ examples:
 'kafkalog spark COMMAND --help' says more about a command."""
 
 _SCAN: Final = HelpText(
-    summary="count records by partition, or ask a question in SQL",
+    summary="count records by partition, or query them with SQL",
     description="""\
-Read records, and say for each partition how many there are, from which offset and time to which, and how many bytes of
-keys and values. With --sql any question: the records are the table 'records', with the columns of Spark's Kafka source
+Count the records of each partition, with their first and last offset and time, and the bytes of keys and values. With
+--sql any query: the records are the table 'records', with the columns of Spark's Kafka source
 (key, value, topic, partition, offset, timestamp, timestampType) or those of --columns.
 """
     + MASTERS,
@@ -71,10 +71,10 @@ keys and values. With --sql any question: the records are the table 'records', w
   kafkalog spark scan /backup/kafka --sql "select key, count(*) from records group by key" """,
 )
 _BATCHES: Final = HelpText(
-    summary="who sends what, out of batch headers, or a question in SQL",
+    summary="who sends what, from batch headers, or a query in SQL",
     description="""\
-Walk the headers of all record batches, and say for each topic and codec how many batches, records and bytes there are.
-Nothing is decoded. With --sql any question: the table is 'batches', with the columns of 'kafkalog batches --json'.
+Walk the headers of all record batches, and count batches, records and bytes by topic and codec. Nothing is decoded.
+With --sql any query: the table is 'batches', with the columns of 'kafkalog batches --json'.
 """
     + MASTERS,
     examples="""\
@@ -84,9 +84,9 @@ Nothing is decoded. With --sql any question: the table is 'batches', with the co
 _VERIFY: Final = HelpText(
     summary="check checksums, indexes, producer snapshots and checkpoints",
     description="""\
-What 'kafkalog verify' checks, with the same findings and exit codes, segments side by side: a line a segment with
-damage (with -v also where anything else was found), and a total of all. With --json every segment and partition. With
---work-dir a run that was killed goes on from where it was."""
+Check what 'kafkalog verify' checks, with the same findings and exit codes, many segments at a time: a line per segment
+with damage (with -v also where anything else was found), and a total. With --json every segment and partition. With
+--work-dir a run that was killed resumes."""
     + MASTERS,
     examples="""\
   kafkalog spark verify /backup/kafka
@@ -95,9 +95,9 @@ damage (with -v also where anything else was found), and a total of all. With --
 _REBUILD: Final = HelpText(
     summary="rebuild indexes from .log files",
     description="""\
-What 'kafkalog reindex' makes, byte for byte, segments side by side. Say where to: -o DIR, --in-place or --dry-run.
-A run that failed or was killed goes on from where it was: what is done is kept in a hidden directory beside DIR or the
-log dir (--work-dir for another place that all nodes share) until all is done."""
+Write what 'kafkalog reindex' writes, byte for byte, many segments at a time. Say where to: -o DIR, --in-place or
+--dry-run. A run that failed or was killed resumes: results of finished tasks are kept in a hidden directory beside DIR
+or the log dir (--work-dir for another place that all nodes share) until the job is done."""
     + MASTERS,
     examples="""\
   kafkalog spark reindex /backup/kafka --dry-run
@@ -107,8 +107,8 @@ _EXPORT: Final = HelpText(
     summary="write records to a directory of Parquet, Arrow, CSV or JSON lines files",
     description="""\
 Write records into a directory that appears when everything is written. Each task writes files of its own; with
---partition-by they are in topic=.../partition=.../date=... directories. A run that failed or was killed goes on from
-where it was: what is done is kept in a hidden directory beside the output until all is done."""
+--partition-by they are in topic=.../partition=.../date=... directories. A run that failed or was killed resumes:
+the files of finished tasks are kept in a hidden directory beside the output until the job is done."""
     + MASTERS,
     examples="""\
   kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
@@ -147,7 +147,7 @@ def add_parser(commands: Any) -> None:
 
 def _add_scan(jobs: Any) -> None:
     parser = add_job(jobs, "scan", _SCAN, _run_scan)
-    parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'records'")
+    parser.add_argument("--sql", metavar="QUERY", help="a query on the table 'records'")
     add_columns(parser, "of the table")
     add_scan_selection(parser)
     add_scan_reading(parser, threads=False)
@@ -155,7 +155,7 @@ def _add_scan(jobs: Any) -> None:
 
 def _add_batches(jobs: Any) -> None:
     parser = add_job(jobs, "batches", _BATCHES, _run_batches)
-    parser.add_argument("--sql", metavar="QUERY", help="a question about the table 'batches'")
+    parser.add_argument("--sql", metavar="QUERY", help="a query on the table 'batches'")
     add_selection(parser)
     add_on_corruption(parser, default="skip")
     add_limits(parser)
@@ -168,21 +168,25 @@ def _add_verify(jobs: Any) -> None:
     depth.add_argument("--indexes-only", action="store_true", help="only the indexes, against batch headers")
     depth.add_argument("--deep", action="store_true", help="also decode every record")
     add_index_interval(parser, "")
-    parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
+    parser.add_argument(
+        "--work-dir", metavar="DIR", help="directory for the results of finished tasks, until the job is done"
+    )
     add_limits(parser, max_findings=100)  # all of them come to the driver
 
 
 def _add_rebuild(jobs: Any) -> None:
     parser = add_job(jobs, "reindex", _REBUILD, _run_rebuild, writes=True)
     reindex.add_options(parser)
-    parser.add_argument("--work-dir", metavar="DIR", help="where what is done is kept until all is done")
+    parser.add_argument(
+        "--work-dir", metavar="DIR", help="directory for the results of finished tasks, until the job is done"
+    )
     add_limits(parser)
 
 
 def _add_export(jobs: Any) -> None:
     parser = add_job(jobs, "export", _EXPORT, _run_export)
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="directory to make")
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there, if an export made it")
+    parser.add_argument("--overwrite", action="store_true", help="replace a directory that only exports made")
     parser.add_argument(
         "--format", choices=("parquet", "arrow", "arrows", "csv", "jsonl"), default="parquet", help="default: parquet"
     )
@@ -344,7 +348,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
                 frame = export(spark, open_records(args, console), args.output, report=unopened.append, **options)
         except OutputExistsError as error:
             if not args.overwrite:
-                error.add_note("--overwrite replaces it")
+                error.advise("--overwrite replaces it")
             raise
         console.findings(unopened)
         for row in _rows(frame):

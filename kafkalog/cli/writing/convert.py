@@ -35,13 +35,13 @@ Rewrite a log in format v2, in a new place. Offsets, timestamps, their types, ke
 are transactions, producers and the log end offset. With no option, what is v2 already is copied byte for byte, and v0
 and v1 messages become v2 batches. A v0 message, which has no timestamp, gets -1.
 
-DST is made: a directory with a directory a partition. Where SRC is one partition, DST may be a partition's directory
-itself, such as copy/orders-0. SRC is only read, and DST may not lie in it or in a log dir. It appears when everything
-is written and durable; when something fails, damage included, or on Ctrl-C, nothing of it is there.
+DST is created: a directory with one directory per partition. Where SRC is one partition, DST may be a partition's
+directory itself, such as copy/orders-0. SRC is only read, and DST may not lie in it or in a log dir. It appears when
+everything is written and durable; after a failure, damage included, or Ctrl-C, nothing of it is there.
 
   drop     records go, and their offsets stay free, as after compaction. Batches that lose nothing are copied as they
            are; transaction markers always stay. A batch that loses everything goes as well, or stays as an empty one
-           where a producer, a transaction or the end of the log is known by it.
+           where Kafka recognises a producer, a transaction or the end of the log by it.
   redact   a part of records is made null or hashed: 'value=null' makes tombstones, 'headers=null' removes headers.
            In a compacted topic hash keys, do not make them null: a broker's cleaner drops records without a key.
 
@@ -50,8 +50,8 @@ To erase a person, drop by key, or make the values null and let compaction do th
   kafkalog convert SRC -o DST --redact value=null --redact-where 'key == user-42'
 
 {FILTER_HELP}
---drop and --redact-where are written the same way. Null compares with nothing: it is neither kept nor dropped for what
-it is not.""",
+--drop and --redact-where are written the same way. A comparison with null never holds: 'key != abc' does not match a
+record without a key.""",
     examples="""\
   kafkalog convert /backup/kafka -o /new/kafka -t orders          old formats to v2
   kafkalog convert orders-0 -o copy/orders-0 --compression zstd --compression-level 5 --batch-size 256K
@@ -71,8 +71,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-o", "--output", metavar="DST", required=True, help="directory to make")
     what = parser.add_argument_group("which records")
     add_selection(what)
-    add_filters(what, help="keep only records of which this holds; may be repeated: then all must hold")
-    help = "drop the records of which this holds; may be repeated: then those of which all hold"
+    add_filters(what, help="keep only records for which this holds; may be repeated: then all must hold")
+    help = "drop the records for which this holds; may be repeated: then those for which all hold"
     add_filters(what, "--drop", "drop", help=help)
     what.add_argument(
         "--redact",
@@ -83,13 +83,13 @@ def add_parser(commands: Any) -> None:
         help="of records that stay: key, value, headers or headers.NAME, each null or hash (SHA-256 in hex); a"
         " compacted topic cannot have null keys",
     )
-    help = "redact only records of which this holds; may be repeated: then all must hold"
+    help = "redact only records for which this holds; may be repeated: then all must hold"
     add_filters(what, "--redact-where", "redact_where", help=help)
     what.add_argument(
         "--redact-secret-file",
         metavar="FILE",
         help="hash with HMAC-SHA-256 and the secret in this file; without one,"
-        " who guesses a value can tell that it is the one that was hashed",
+        " anybody who guesses a value can check the guess by its hash",
     )
     add_internal(what)
     how = parser.add_argument_group("how they are written")
@@ -104,7 +104,7 @@ def add_parser(commands: Any) -> None:
         help="join and cut batches to this size before compression (K and M are understood; default: they stay, and"
         " single v0 and v1 messages are put together to 16K)",
     )
-    how.add_argument("--segment-bytes", metavar="BYTES", type=n_bytes, help="cut segments anew at this size")
+    how.add_argument("--segment-bytes", metavar="BYTES", type=n_bytes, help="roll segments again, at this size")
     add_config(
         how,
         help="cut segments anew by a topic's settings, such as segment.ms=3600000 or index.interval.bytes=1024; may be"
@@ -114,7 +114,7 @@ def add_parser(commands: Any) -> None:
     add_on_corruption(reading, default="raise")
     reading.add_argument("--threads", metavar="N", type=int, help="threads that work (default: one a CPU)")
     reading.add_argument("--dry-run", action="store_true", help="write nothing: say what would come out")
-    reading.add_argument("--json", action="store_true", help="an object a line for each partition")
+    reading.add_argument("--json", action="store_true", help="a line of JSON for each partition")
     add_limits(reading)
 
 
@@ -140,6 +140,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     config = _config(args)
     secret = None
     if args.redact_secret_file is not None:
+        # editors and `echo` end a file with a newline, which is not meant
         secret = Path(args.redact_secret_file).read_bytes().rstrip(b"\r\n")
         if not secret:
             raise UsageError(f"{args.redact_secret_file} holds no secret")

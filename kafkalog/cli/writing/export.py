@@ -81,7 +81,9 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "export", _HELP, run)
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="TO", required=True, help="file or directory to make; - for stdout")
-    where.add_argument("--overwrite", action="store_true", help="replace what is there, if an export can have made it")
+    where.add_argument(
+        "--overwrite", action="store_true", help="replace an existing file, or a directory that only exports made"
+    )
     where.add_argument(
         "--resume",
         action="store_true",
@@ -116,7 +118,7 @@ def add_parser(commands: Any) -> None:
         help="of bytes in CSV and JSON lines (default: base64); with utf8, bytes that are not valid become"
         ' {"base64": ...} in JSON, and end an export to CSV',
     )
-    where.add_argument("--null", metavar="TEXT", help="what stands for null in CSV (default: nothing)")
+    where.add_argument("--null", metavar="TEXT", help="the text for null in CSV (default: empty)")
     where.add_argument(
         "--escape-formulas",
         action="store_true",
@@ -139,6 +141,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning
 
+    # before the run: an empty file alone would not say why
     note_if_nothing_matches(args, exporter.scan, console)
     warnings.simplefilter("ignore", DecodeWarning)  # the console reports the findings instead
     with reported(exporter.scan, console, "records", skip="export what is intact"):
@@ -146,7 +149,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             result = exporter.run()
         except OutputExistsError as error:
             if not (args.overwrite or args.resume):
-                error.add_note("--overwrite replaces it")
+                error.advise("--overwrite replaces it")
             raise
         except NotTextError as error:
             raise UsageError(str(error)) from error

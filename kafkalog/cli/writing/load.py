@@ -34,11 +34,11 @@ _INPUTS: Final = (
     "INPUT",
     "Parquet, Arrow, CSV or JSON lines file, or a directory of such files; - is stdin",
     """\
-INPUTs are read one after the other; their names say the format, as those of an export do:
+INPUTs are read one after the other. The format follows from their names, as in an export:
 .parquet .arrow .arrows .csv .jsonl .csv.gz .jsonl.zst ... '-' is stdin, for csv, jsonl and arrows (say --format).
-A directory stands for all files of such names in and below it, in the order of their names, hidden ones and those that
-begin with _ left out; topic=T and partition=N in the path of a file are the columns that it lacks, as 'kafkalog export
---partition-by topic,partition' leaves them.""",
+A directory stands for all files of such names in and below it, in the order of their names, without hidden ones and
+those that begin with _. topic=T and partition=N in the path of a file stand for columns that it lacks, as 'kafkalog
+export --partition-by topic,partition' writes them.""",
 )
 
 _HELP: Final = HelpText(
@@ -47,23 +47,23 @@ Write records as partition directories of a log dir, with all that a broker expe
 producer snapshots, leader epochs.
 
 Columns: value, and any of key, timestamp, headers, offset, partition, topic, under these names or under those that
---value-column and so on give. What a record does not have is refused: --ignore-columns leaves it out. What 'kafkalog
-export' adds besides (timestamp_type, ...) is passed over, so an export can be loaded as it is.
+--value-column and so on give. Other columns are refused; --ignore-columns leaves them out. Columns that 'kafkalog
+export' adds (timestamp_type, ...) are ignored, so an export can be loaded as it is.
 
-Partitions: the column says, or, with --partitions N, Kafka's default partitioner (murmur2 of the key; records without
-a key fill one partition after the other). Without either, all go to partition 0. Offsets are kept if there are any, and
-counted from 0 otherwise; with --partitions they are counted anew.
+Partitions: those of the column, or, with --partitions N, those that Kafka's default partitioner chooses (murmur2 of the
+key; records without a key fill one partition after the other). Without either, all records go to partition 0. Offsets
+are kept if there are any; without them, and with --partitions, they are counted from 0.
 
-Timestamps: with a time zone, or milliseconds; without a zone --timezone has to say which. What is finer than a
-millisecond is refused unless --truncate-timestamps cuts it off. Null is no timestamp. A broker deletes what lies
-further back than the topic's retention.ms soon after it starts: a note says so beforehand, also with --dry-run.
+Timestamps: with a time zone, or milliseconds; --timezone is for those without a zone. Finer ones than a millisecond are
+refused, unless --truncate-timestamps cuts them off. Null is no timestamp. Soon after its start a broker deletes records
+older than the topic's retention.ms: a note warns of that, also with --dry-run.
 
 CSV and JSON lines: keys, values and header values are base64 as in an export; --encoding utf8 takes text as it is.
 
-All or nothing: everything is written beside LOG_DIR and moved into it when it is complete and durable. When something
-fails, or on Ctrl-C, nothing is there. A crash between the renames of a LOG_DIR that was there leaves some partitions,
-each complete. A partition that is there is never touched, and a log dir on which a broker runs is refused.
-With --install LOG_DIR is a stopped broker's: the partitions get the topic ids that it knows and replace empty ones.""",
+All or nothing: everything is written beside LOG_DIR and moved into it when it is complete and durable. After a
+failure or Ctrl-C nothing is there. A crash between the renames into an existing LOG_DIR leaves some partitions, each
+complete. An existing partition is never touched, and a log dir on which a broker runs is refused.
+With --install LOG_DIR is that of a stopped broker: the partitions get its topic ids, and replace empty ones.""",
     examples="""\
   kafkalog load orders.parquet -o /tmp/log --topic orders --partitions 12 --compression zstd
   kafkalog load a.csv -o log --topic t --encoding utf8 --value-column body --timestamp-column created_at
@@ -88,8 +88,8 @@ _batch_size = functools.partial(n_bytes, least=1, most=2**31 - 1)
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "load", _HELP, run, paths=_INPUTS)
     where = parser.add_argument_group("where to")
-    where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; made if it is not there")
-    where.add_argument("--topic", metavar="T", help="default: the column says")
+    where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; created if it does not exist")
+    where.add_argument("--topic", metavar="T", help="topic of all records (default: the column topic)")
     where.add_argument("--partitions", metavar="N", type=int, help="spread records over N partitions by key")
     where.add_argument("--topic-id", metavar="ID", help="for partition.metadata: 22 characters, as Kafka shows them")
     where.add_argument("--install", action="store_true", help="LOG_DIR is a stopped broker's, and has the topics")
@@ -99,7 +99,7 @@ def add_parser(commands: Any) -> None:
     )
     where.add_argument("--dry-run", action="store_true", help="read everything and write nothing")
     where.add_argument(
-        "--stage-in", metavar="DIR", help="write in DIR meanwhile, on the same file system (default: beside LOG_DIR)"
+        "--stage-in", metavar="DIR", help="stage files in DIR, on the same file system (default: beside LOG_DIR)"
     )
     what = parser.add_argument_group("what")
     what.add_argument(
@@ -117,7 +117,7 @@ def add_parser(commands: Any) -> None:
     what.add_argument(
         "--format",
         choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
-        help="of the INPUTs (default: what their names end in)",
+        help="format of the INPUTs (default: by their names)",
     )
     for role in _ROLES:
         what.add_argument(f"--{role}-column", metavar="C", help=f"the {role}'s column (default: {role})")
@@ -134,7 +134,7 @@ def add_parser(commands: Any) -> None:
         help="whether the column offset counts (default: unless there is --partitions)",
     )
     add_encoding(what, "of keys, values and header values in CSV and JSON lines (default: base64)", "base64")
-    what.add_argument("--null", metavar="TEXT", default="", help="what stands for null in CSV (default: nothing)")
+    what.add_argument("--null", metavar="TEXT", default="", help="the text for null in CSV (default: empty)")
     how = parser.add_argument_group("how")
     how.add_argument(
         "--compression",
@@ -156,7 +156,7 @@ def add_parser(commands: Any) -> None:
         "--timestamp-type", choices=("CreateTime", "LogAppendTime"), help="default: the topic's, else CreateTime"
     )
     how.add_argument("--leader-epoch", metavar="N", type=int, default=0, help="of the batches (default: 0)")
-    how.add_argument("--json", action="store_true", help="on stdout an object a line for each partition")
+    how.add_argument("--json", action="store_true", help="on stdout a line of JSON for each partition")
     add_limits(parser)
 
 
@@ -196,6 +196,7 @@ def _config(args: argparse.Namespace) -> LogConfig | None:
     with usage_errors():
         given: dict[str, object] = {} if args.config_file is None else read_properties_file(args.config_file)
     named = dict(args.config)
+    # those of a file are not checked: it may have a broker's own settings
     check_names(named)
     return settings_of({**given, **named})
 

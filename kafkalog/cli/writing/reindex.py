@@ -31,7 +31,7 @@ _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 
 _HELP: Final = HelpText(
     description="""\
-Rebuild a log's indexes out of its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
+Rebuild a log's indexes from its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
 -o DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
 
   offset    .index                   where batches are
@@ -65,14 +65,14 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "reindex", _HELP, run, writes=True)
     add_options(parser)
     add_threads(parser, "segments to read at a time (default: 1)", default=1)
-    parser.add_argument("--json", action="store_true", help="an object a line for each file, those that stay too")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each file, those that stay too")
     add_limits(parser)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `kafkalog spark reindex` shares."""
     where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, with a directory a partition")
+    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, with a directory per partition")
     where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change in place")
     what = parser.add_argument_group("what")
@@ -101,7 +101,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--index-interval-bytes",
         metavar="N",
         type=_interval,
-        help="the topics' index.interval.bytes (K and M are understood); auto, the default, finds it out",
+        help="the topics' index.interval.bytes (K and M are understood); auto, the default: see above",
     )
     how.add_argument(
         "--now",
@@ -159,6 +159,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     def show(file: RebuiltFile) -> None:
         if args.json:
             console.json(file.as_dict())
+        # in place only what changes is news
         elif args.output is not None or file.change != "same":
             console.line(f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}")
 
@@ -175,6 +176,7 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
         console.note("no partition matches")
     for name, interval in report.intervals.items():
         console.detail(f"{name}: index.interval.bytes {interval.n_bytes} ({interval.origin})")
+    # one damaged segment makes many others be skipped, for one reason
     for why, same in itertools.groupby(report.skipped, lambda one: one.why):
         every = list(same)
         paths = list(dict.fromkeys(skipped.path for skipped in every))

@@ -35,22 +35,15 @@ _MAX_SPLITS: Final = 4096  # runs that are taken apart to look at each batch
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Choice:
-    """What is kept of the runs of a segment.
-
-    Attributes
-    ----------
-    kept : Found
-        In the order of their offsets.
-    places : int64[n]
-        Where in the segment each of them belongs, rising: the start of the run, or a position in the damage that a run
-        of a second copy fills.
-    suspects : Found
-        In the order of their positions.
-    """
+    """What is kept of the runs of a segment."""
 
     kept: Found
+    """In the order of their offsets."""
     places: npt.NDArray[np.int64]
+    """Where in the segment each of them belongs, rising: the start of the run, or a position in the damage that a run
+    of a second copy fills."""
     suspects: Found
+    """In the order of their positions."""
 
 
 def choose(
@@ -259,7 +252,9 @@ def _rising_epochs(runs: Found, found: npt.NDArray[np.int32]) -> Mask:
     known, n_found = np.unique(found, return_counts=True)
     is_shared = n_found[np.searchsorted(known, epoch)] > 1
     n_zero_bits = 32 - np.frexp(epoch)[1]
+    # batches come first: all zero bits of a segment together weigh less than one batch
     weight = (2 * runs.n_batches[rows] + is_shared) * (32 * rows.size + 1) + n_zero_bits
+    # as ranges that end right below where they begin, so that equal epochs count as rising
     keep[rows] = heaviest_rising(2 * epoch + 1, 2 * epoch, weight)
     return keep
 
@@ -279,6 +274,7 @@ def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
     is_wrong = (epoch >= 0) & (is_inside & (epoch != said) | (row >= 0) & (epoch < said))
     is_wrong |= (epoch > known[-1]) & _is_suspicious(epoch, known[-1]) & (runs.n_batches == 1)
     n_wrong = int(runs.n_batches[is_wrong].sum())
+    # what few contradict is damage; a file that most contradict is old, or of another log
     if 2 * n_wrong < int(runs.n_batches[epoch >= 0].sum()):
         keep &= ~is_wrong
     return keep

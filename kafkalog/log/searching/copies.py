@@ -1,8 +1,8 @@
 """Finds batches that are left only in a second copy of a piece of the log, which stands elsewhere in the same file.
 
-A piece of a log may be in its file twice, as after a write that was repeated, with damage in both. `choosing` keeps the
-batches of one copy, and those of the other contradict it. A batch of which only the other copy is intact is not lost:
-it belongs where the damage in the first copy is. Batches that both copies have prove that they are copies.
+A piece of a log may be in its file twice, as after a repeated write, with damage in both copies. `choosing` keeps the
+batches of one copy, since those of the other contradict it. If only the other copy of a batch is intact, the batch is
+not lost: it is put where the first copy is damaged. Batches that are intact in both copies prove that they are copies.
 """
 
 from __future__ import annotations
@@ -21,18 +21,12 @@ _MOST_ROWS: Final = 4096  # batches of which a copy is looked for
 
 @dataclass(slots=True)
 class Copies:
-    """Batches of second copies that fill holes of the first.
-
-    Attributes
-    ----------
-    rows : list of int
-        Which of the rows that are not kept.
-    places : list of int
-        For each, a position in the hole that it fills.
-    """
+    """Batches of second copies that fill holes of the first."""
 
     rows: list[int] = field(default_factory=list)
+    """Which of the rows that are not kept."""
     places: list[int] = field(default_factory=list)
+    """For each, a position in the hole that it fills."""
 
 
 def find_copies(source: ByteSource, kept: Found, others: Found, is_wanted: npt.NDArray[np.bool_]) -> Copies:
@@ -61,6 +55,7 @@ def find_copies(source: ByteSource, kept: Found, others: Found, is_wanted: npt.N
     taken: dict[int, tuple[int, int]] = {}  # for the hole before a row: last offset and place of what is taken last
     for row in np.flatnonzero(is_wanted & (twin < 0)).tolist():
         hole = int(np.searchsorted(kept.first_offset, int(others.first_offset[row]), side="right"))
+        # the hole before the first batch and after the last has one neighbour only: nothing says where it ends
         if not 0 < hole < len(kept):
             continue
         taken_to, lowest = taken.get(hole, (int(kept.last_offset[hole - 1]), int(kept.end[hole - 1])))
@@ -113,6 +108,7 @@ def _twins(source: ByteSource, kept: Found, others: Found) -> npt.NDArray[np.int
 def are_same(source: ByteSource, one: Found, other: Found) -> npt.NDArray[np.bool_]:
     """Which rows of two that are as long have the same bytes."""
     same: npt.NDArray[np.bool_] = (one.first_offset == other.first_offset) & (one.last_offset == other.last_offset)
+    # sizes differ more often than bytes, and cost no read
     same &= one.end - one.start == other.end - other.start
     for row in np.flatnonzero(same).tolist():
         a, b = int(one.start[row]), int(other.start[row])

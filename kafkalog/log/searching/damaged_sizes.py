@@ -1,11 +1,12 @@
-"""Finds intact batches behind the head of a damaged one whose size field leads over them to the next batch.
+"""Finds intact batches inside a damaged one whose size field leads past them to a later batch.
 
-What lies inside of a damaged batch is not searched, since its records may hold whole batches. But where bytes are lost
-or new, the size field may lead to an intact batch by chance, over others. Then offsets are missing between the two: a
-batch that has just these is the log's own. Where no offset is missing, nothing is searched.
+A damaged batch is not searched as a rule, since its records may hold whole batches. But where bytes were lost or
+inserted, its size field may lead to a later batch by chance, past intact ones. Then offsets are missing between the
+two, and an intact batch inside that has just these offsets belongs to the log. Without missing offsets, nothing is
+searched.
 
-A size field that leads to the end of the file by chance is known by a batch that ends there, too: behind the last value
-of a v2 batch there is one byte at least.
+If the size field leads to the end of the file by chance, an intact batch inside ends there as well. The value of a
+record never does: at least one byte follows the last value of a v2 batch.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, 
         start, end = int(found.start[row]), int(found.end[row])
         inside = Found.concatenate(list(find_batches(source, start=start + 1, stop=end, limits=limits)))
         inside = inside[(inside.kind != LINKED) & (inside.kind != INSIDE)]
+        # the last ones of those found: damage may have left others before them, which lead nowhere
         inside = inside[_leading_to(inside, lowest, end_offset, int(epoch_after[number]))]
         if not len(inside):
             continue
@@ -113,6 +115,7 @@ def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDA
     intact batch.
     """
     first, epoch = np.where(is_link, -1, found.first_offset), found.leader_epoch.copy()
+    # from the end on, so that what a damaged batch leads to is known before the batch itself
     for row in np.flatnonzero(is_link)[:-_MOST_LINKS:-1].tolist():
         begin, end = int(found.first_offset[row]), int(found.last_offset[row])
         if row + 1 < len(found):

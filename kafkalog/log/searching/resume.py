@@ -1,8 +1,8 @@
-"""Says where reading can go on behind damage: at the next batch that salvage would keep of the same file.
+"""Finds where reading can continue after damage: at the next batch that salvage would keep of the same file.
 
 The segment is searched once, from where its reading began, at the first damage; every damage after it is looked up. So
-the work is linear in the size of the segment, and the batches are chosen by all of them: where some contradict each
-other, the most that agree are right.
+the work is linear in the size of the segment, and all of its batches decide which of them count: where some contradict
+each other, the largest set that agrees is right.
 """
 
 from __future__ import annotations
@@ -89,14 +89,12 @@ class Resynchroniser:
         Only rows behind which offsets are missing are looked at; all, if no batch begins behind the last.
         """
         batches = window.batches
-        if window.valid is not None and window.valid.all():
-            return None
         rows = np.flatnonzero(batches.base_offset[1:] > batches.last_offset[:-1] + 1)
         if self._leads_nowhere(batches):
             rows = np.arange(len(batches))  # one before it may have led here
         if not rows.size:
             return None
-        valid = valid_crcs(window, batches[rows]) if window.valid is None else window.valid[rows]
+        valid = self._valid(window, batches[rows]) if window.valid is None else window.valid[rows]
         for row in rows[~valid].tolist():
             position = self.after(int(batches.position[row]))
             if position is None:
@@ -104,6 +102,17 @@ class Resynchroniser:
             if position < batches.next_position[row] or self._first_offset(position) <= batches.last_offset[row]:
                 return int(row)
         return None
+
+    def _valid(self, window: Window, batches: BatchTable) -> npt.NDArray[np.bool_]:
+        """Which of a window's batches have the right checksum."""
+        if len(window.data):
+            return valid_crcs(window, batches)
+        # a kernel read them without comparing checksums, and left no bytes
+        start = int(batches.position[0])
+        data = window_of(self._source, start, batches.end_position)
+        valid = valid_crcs(Window(data, start, batches))
+        self._source.release(data, start)
+        return valid
 
     def _first_offset(self, position: int) -> int:
         """Of the intact batch at a position."""
@@ -115,7 +124,7 @@ class Resynchroniser:
 
     def _leads_nowhere(self, batches: BatchTable) -> bool:
         """Whether the file goes on behind the last of some batches, but with no batch."""
-        source, position, last = self._source, int(batches.next_position[-1]), int(batches.last_offset[-1])
+        source, position, last = self._source, batches.end_position, int(batches.last_offset[-1])
         left = source.size - position
         if left < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:
             return left > 0
@@ -140,7 +149,7 @@ class Resynchroniser:
                 n_runs += len(parts[-1])
                 if n_runs >= MOST_RUNS:
                     break
-        except ReadError:  # the walk will say so, where it gets there
+        except ReadError:  # the walk raises it when it gets there
             self._parts = iter(())
         if not n_runs:
             return False

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels import resync as kernels
-from kafkalog._kernels.rising import choose_rising
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.records.header_walk import LINKED as LINKED
 from kafkalog.records.header_walk import search_batches
@@ -30,30 +29,21 @@ _FEW_GAPS: Final = 8
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Found:
-    """Batches, or runs of them, in the order of their positions.
-
-    Attributes
-    ----------
-    start, end : int64[n]
-        Positions of the first byte and after the last.
-    first_offset, last_offset : int64[n]
-        For a compressed v0 or v1 message, both are its last offset. For a damaged batch, both are what its first bytes
-        say.
-    leader_epoch : int32[n]
-        -1 for v0 and v1.
-    kind : int8[n]
-        `CHAINED`: begins where an intact batch ends, or at the start. `SEARCHED`: found behind damage. `INSIDE`: found
-        behind damage, in the value of a record that is seen around it. `LINKED`: a damaged batch whose size field leads
-        to an intact one, or to the end of the file.
-    n_batches : int64[n]
-    """
+    """Batches, or runs of them, in the order of their positions."""
 
     start: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
+    """Positions of its first byte and after its last."""
     first_offset: npt.NDArray[np.int64]
     last_offset: npt.NDArray[np.int64]
+    """For a compressed v0 or v1 message, both are its last offset. For a damaged batch, both are what its first bytes
+    say."""
     leader_epoch: npt.NDArray[np.int32]
+    """-1 for v0 and v1."""
     kind: npt.NDArray[np.int8]
+    """`CHAINED`: begins where an intact batch ends, or at the start. `SEARCHED`: found behind damage. `INSIDE`: found
+    behind damage, in the value of a record that is seen around it. `LINKED`: a damaged batch whose size field leads to
+    an intact one, or to the end of the file."""
     n_batches: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -92,6 +82,7 @@ class Found:
             | (self.kind[1:] != self.kind[:-1])
             | (self.kind[1:] == LINKED)
         )
+        # in a compacted log nearly every batch is followed by a gap: as many runs as batches would serve nobody
         if has_gap.sum() <= _FEW_GAPS + len(self) // 32:
             is_new[1:] |= has_gap
         first = np.flatnonzero(is_new)
@@ -144,7 +135,7 @@ def heaviest_rising(
     ordered = np.sort(last)
     n = first.size
     chosen = np.empty(n, np.uint8)
-    choose_rising(
+    kernels.choose_rising(
         np.ascontiguousarray(weight, np.int64),
         np.searchsorted(ordered, first, side="left").astype(np.int64),
         np.searchsorted(ordered, last, side="right").astype(np.int64),

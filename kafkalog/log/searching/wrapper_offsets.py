@@ -39,6 +39,7 @@ def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Foun
             offsets = _offsets_inside(data, limits)
             if offsets.size and int(offsets[-1]) == int(runs.last_offset[row]):
                 first[row] = offsets[0]
+            # of v1 the offsets inside are relative: they prove nothing about the wrapper's own
             elif offsets.size and data[_MAGIC] == 0:
                 is_wrong[row] = True
         source.release(data, start)

@@ -64,6 +64,7 @@ def empty_batches(batches: BatchTable) -> Window:
     headers["magic"] = 2
     headers["attributes"] = batches.attributes & np.where(is_v2, bits, 0)
     headers["last_offset_delta"] = last - base
+    # an empty batch keeps its largest timestamp only, as the cleaner's does
     headers["base_timestamp"] = kf.NO_TIMESTAMP
     headers["max_timestamp"] = batches.max_timestamp
     headers["producer_id"] = np.where(is_v2, batches.producer_id, -1)
@@ -102,6 +103,7 @@ def assemble(parts: Sequence[Part]) -> Window | None:
     parts = [part for part in parts if part.order.size]
     if not parts:
         return None
+    # the common case, where nothing was dropped in between: no copy
     if len(parts) == 1 and (only := _run(parts[0].window)) is not None:
         return only
     order = np.argsort(np.concatenate([part.order for part in parts]), kind="stable")
@@ -129,5 +131,5 @@ def _run(window: Window) -> Window | None:
     batches = window.batches
     if (batches.position[1:] != batches.next_position[:-1]).any():
         return None
-    first, stop = int(batches.position[0]), int(batches.next_position[-1])
+    first, stop = int(batches.position[0]), batches.end_position
     return Window(window.data[first - window.start : stop - window.start], first, batches)

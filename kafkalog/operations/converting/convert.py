@@ -190,11 +190,13 @@ def convert(
     if not chosen and (topics is not None or partitions is not None):
         raise ValueError("no partition here matches the topics and the partition numbers")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
-    check_outside(target, [*sources, *(partition.path for partition in chosen)])
+    # checked before anything is read: a conversion may take hours
+    check_outside(output, [*sources, *(partition.path for partition in chosen)])
     if not dry_run and os.path.lexists(target):  # also a dangling symbolic link
-        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
+        raise OutputExistsError.at(target)
     name = kf.parse_partition_directory(target.absolute().name)
     is_one = len(chosen) == 1 and not isinstance(opened, LogDir) and name is not None and name.kind is None
+    # the new name counts, not that of the source: a copy may be of another topic
     named = [(name.topic_partition, chosen[0])] if is_one and name is not None else list(_named(chosen))
     targets = ConvertedPartitions(config, limits, note)
     if rules.redaction is not None and rules.redaction.removes_keys:

@@ -40,13 +40,7 @@ class NeededBatches:
 
 
 def find_needed_batches(partition: Partition, start_offset: int | None, on_corruption: OnCorruption) -> NeededBatches:
-    """Walk the headers of a partition from `start_offset` on; None walks all of it.
-
-    Raises
-    ------
-    KafkalogError
-        A header is damaged, with `on_corruption="raise"`.
-    """
+    """Walk the headers of a partition from `start_offset` on; None walks all of it."""
     state = ProducerState(limits=partition.limits)
     begun: list[npt.NDArray[np.int64]] = []
     n_seen = 0
@@ -55,10 +49,12 @@ def find_needed_batches(partition: Partition, start_offset: int | None, on_corru
         batches = window.batches
         window.release()
         if start_offset is not None:
+            # what lies below is not converted, so no producer may depend on it
             batches = batches[batches.last_offset >= start_offset]
         ended = state.update(batches, log_position=np.arange(n_seen, n_seen + len(batches)))
         begun.append(ended["first_offset"].astype(np.int64))
         n_seen += len(batches)
     begun.append(np.array([one.first_offset for one in state.transactions.open_transactions()], np.int64))
+    # a producer of which only a marker is left has no last batch
     last = state.entries()["last_offset"].astype(np.int64)
     return NeededBatches(np.unique(np.concatenate(begun)), np.unique(last[last >= 0]))

@@ -113,13 +113,7 @@ class Conversion:
         self._needed: NeededBatches | None = None
 
     def run(self, sink: Sink, pool: OrderedPool, ahead: int) -> None:
-        """Convert the partition into a sink whose first segment begins at `start_offset`.
-
-        Raises
-        ------
-        KafkalogError
-            The source is damaged, with `on_corruption="raise"`.
-        """
+        """Convert the partition into a sink whose first segment begins at `start_offset`."""
         for event in pool.ahead(self._plan(pool), ahead):
             if isinstance(event, KafkalogError):
                 raise event
@@ -170,6 +164,7 @@ class Conversion:
                     self._release(piece)
                     continue
                 rewrite_rows = partial(self._rewrite, piece, known, bound[1])
+                # cut by bytes, not by threads: the output must not depend on their number
                 for first, stop in shares(batches, wanted[0]):
                     work = BatchTask(pool, rewrite_rows, first, stop)
                     yield _Task(piece, work, stop == len(batches))
@@ -244,6 +239,7 @@ class Conversion:
         window_in_order = self._in_order(number, window)
         if window_in_order is None:
             return
+        # before the batches: a segment without any has to be there, too, so that the log end offset stays
         self._begin_segments(number, sink)
         sink.append(window_in_order, self.partition.segments[number])
         self.counts.add_output(window_in_order.batches)
@@ -262,6 +258,7 @@ class Conversion:
     def _in_order(self, number: int, window: Window) -> Window | None:
         """The batches whose offsets increase within the segment; others are handled as damage and dropped."""
         batches = window.batches
+        # a batch below its segment's base would be found in another segment by a broker
         least = max(self.end_offset, self._bases[number])
         # no checksum covers a batch's offset: it is checked against the base offset in the next segment's file name
         end = next((base for base in self._bases[number + 1 :] if base > self._bases[number]), _MAX_OFFSET)
@@ -327,6 +324,7 @@ class _Epochs:
             at = np.searchsorted(self._known["start_offset"], batches.last_offset, side="right") - 1
             said = np.where(at >= 0, self._known["epoch"][np.maximum(at, 0)], -1)
             own = np.where(batches.magic >= 2, own, said)
+        # epochs never fall in a log that a broker serves
         epochs: npt.NDArray[np.int32] = np.maximum.accumulate(np.concatenate([[self._last], own]))[1:].astype(np.int32)
         self._last = int(epochs[-1])
         return epochs

@@ -138,6 +138,7 @@ def _joins(batches: BatchTable, rules: JoinRules, batch_size: int | None) -> npt
     next_sequence = (batches.base_sequence.astype(np.int64) + delta + 1) & _MAX_DELTA
     in_step = batches.base_sequence[1:] == next_sequence[:-1]
     in_step &= batches.base_offset[1:] == batches.last_offset[:-1] + 1
+    # a broker checks that a producer's sequence numbers follow each other, batch by batch
     joins[1:] &= (batches.producer_id[1:] < 0) | in_step
     return joins
 
@@ -151,6 +152,7 @@ def _cut_runs(
     batch_size: int | None,
 ) -> npt.NDArray[np.int64]:
     """Boundaries of batches: those of the runs, and more inside runs that exceed a batch."""
+    # single messages become batches of a producer's usual size
     limit = kf.BATCH_SIZE if batch_size is None else batch_size
     first, stop = runs[:-1], runs[1:]
     is_one = row[first] == row[stop - 1]
@@ -158,6 +160,7 @@ def _cut_runs(
     if batch_size is None:
         whole |= is_one
     upto = _most_bytes(records)
+    # an upper bound: what surely fits is not measured exactly
     whole |= (upto[stop] - upto[first] + kf.RECORD_BATCH_OVERHEAD <= limit) & (
         records.offset[stop - 1] - records.offset[first] <= _MAX_DELTA
     )

@@ -113,6 +113,7 @@ _HASH_SIZE = 64
 
 def _nulled(column: BinaryColumn, rows: Mask) -> BinaryColumn:
     size = np.diff(column.offsets)
+    # the bytes go, too: a null may still point at them, and whoever reads the column's data would see them
     data = column.data[: column.offsets[-1]][np.repeat(~rows, size)]
     size[rows] = 0
     validity = ~rows if column.validity is None else column.validity & ~rows

@@ -138,6 +138,7 @@ def rewrite(
 def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, KafkalogError | None]:
     """Count the batches before the first one whose checksum, codec or record count is none; also return its error."""
     valid = valid_crcs(window, batches)
+    # a valid checksum does not make a count right: it covers what the producer wrote
     is_counted = (batches.magic < 2) | (batches.records_count >= 0)
     bad = np.flatnonzero(~valid | (batches.codec > kf.Codec.ZSTD) | ~is_counted)
     if not bad.size:
@@ -191,6 +192,7 @@ class _Job:
             affected = is_data if self.rules.redacts_all else self._count(is_data, self.rules.redacted, affected) > 0
         n = len(self.batches)
         rewritten = (is_data & (must | affected | (n_kept < n_before)))[:n] & (n_kept[:n] > 0)
+        # counted before they are decoded, since decoding may end early and shorten all of these
         is_gone = is_data[:n] & (n_kept[:n] == 0)
         records, row = self._decode(rewritten)
         n = len(self.batches)
@@ -283,6 +285,7 @@ class _Job:
         if not self.rules.redacts_all:
             found = decode(part, ("offset",), stop=decoded.n_batches, selection=self.rules.redacted, **options)  # type: ignore[arg-type]
             chosen = np.empty(0, np.int64) if found.columns is None else found.columns.offset
+            # matched by offset: both passes skip records, but not the same ones
             mask = np.isin(records.offset, chosen)
         self.is_redacted = mask
         return self.rules.redaction.apply(records, mask), row
@@ -348,6 +351,7 @@ class _Job:
             codec = np.full(rows.size, int(settings.compression.codec), np.int8)
         is_needed = np.zeros(rows.size, np.bool_)
         if self.needed_batches is not None and settings.batch_size is not None:
+            # a producer that retries its last batch is recognised by its boundaries alone
             is_needed = self.needed_batches.are_last(sources)
         made = cut(
             records,
@@ -361,6 +365,7 @@ class _Job:
         if settings.compression is not None:
             compression = settings.compression
         else:
+            # the level of a producer is in no header, so that each codec has its default one
             known = {one: Compression(kf.Codec(one)) for one in np.unique(made.codec).tolist()}
             compression = [known[one] for one in made.codec.tolist()]
         window = encode_batches(

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError, Reason
+from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
@@ -49,9 +49,15 @@ class ConvertedPartitions:
         self._cluster: dict[Path, ClusterMetadata | None] = {}
 
     def open(
-        self, directory: Path, partition: Partition, start_offset: int, *, leader_epochs: Epochs | None = None
+        self,
+        directory: Path,
+        partition: Partition,
+        start_offset: int,
+        *,
+        leader_epochs: Epochs | None = None,
+        topic_id: str | None = None,
     ) -> PartitionSink:
-        """Open the writer of a new partition; `leader_epochs` are those of the source unless given.
+        """Open the writer of a new partition; `leader_epochs` and `topic_id` are those of the source unless given.
 
         Raises
         ------
@@ -59,14 +65,14 @@ class ConvertedPartitions:
             The directory exists.
         """
         if os.path.lexists(directory):
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=directory)
+            raise OutputExistsError.at(directory)
         name = kf.parse_partition_directory(directory.name)
         is_same_topic = name is not None and name.topic_partition == partition.topic_partition
         writer = PartitionWriter(
             directory,
             config=self._config or self._config_of(partition),
             start_offset=start_offset,
-            topic_id=_topic_id(partition) if is_same_topic else None,
+            topic_id=(topic_id or _topic_id(partition)) if is_same_topic else None,
             producer_snapshot=self._snapshot(partition, start_offset),
             leader_epochs=_epochs(partition, start_offset) if leader_epochs is None else leader_epochs,
             limits=self._limits,

@@ -32,11 +32,6 @@ def describe(control_type: int, value: bytes | None, *, is_2_8: bool = False) ->
         The type in the record's key.
     is_2_8 : bool
         Use the format of 2.8, which has only the name of the type.
-
-    Raises
-    ------
-    CorruptionError
-        `control_record`: the value does not match the type.
     """
     if is_2_8:
         name = "LEADER_CHANGE" if control_type == ControlRecordType.LEADER_CHANGE else "UNKNOWN"

@@ -74,6 +74,7 @@ class Chain:
     def __iter__(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
         log, window_bytes = self._log, self._window_bytes
         room = np.empty((2, _ROWS), np.int64)
+        # windows grow: most entries lie close to their batch, and only some chains are followed far
         self._status = _NEED_MORE
         while self._status == _NEED_MORE:
             begin = self.position

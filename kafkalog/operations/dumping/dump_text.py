@@ -1,8 +1,7 @@
 """Turns what a dump reads into the lines that Kafka's tool prints.
 
 The kernel prints batches and records. This module names files, completes the lines of Raft's control records and of
-records of internal topics, and makes
-room for long lines.
+records of internal topics, and makes room for long lines.
 
 Mirrors `DumpLogSegments`.
 """

@@ -365,6 +365,7 @@ def error_at(status: int, path: str | None, position: int, base_offset: int) -> 
     detail = _DETAILS.get(status)
     if detail is not None:
         return CorruptionError(*detail, path=path, position=position, base_offset=base_offset)
+    # the kernels tell them apart, since Kafka prints a part of the line first; to a reader they are one
     if status == kernels.STATUSES["VALUE_CUT"]:
         status = STATUS["VALUE_LENGTH"]
     return error_from_status(status, path=path, position=position, base_offset=base_offset)

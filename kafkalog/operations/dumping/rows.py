@@ -137,15 +137,7 @@ def _is_control(batches: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 
 def _record_rows(step: Step, options: DumpOptions) -> Iterator[Row]:
-    """Yield the records of a step.
-
-    Raises
-    ------
-    CorruptionError
-        The record cannot be shown.
-    ValueError
-        The key or the value is shorter than its decoder needs.
-    """
+    """Yield the records of a step; raise ValueError for a key or value that is shorter than its decoder needs."""
     records, batches = step.records, step.batches
     if not records.size:
         return
@@ -246,13 +238,7 @@ def _internal(topic: str, key: bytes | None, value: bytes | None) -> Row:
 
 
 def _decoded(value: bytes | None, decoder: str | None, offset: int) -> Any:
-    """Decode bytes; without a decoder return them as they are.
-
-    Raises
-    ------
-    ValueError
-        There are fewer bytes than the decoder needs.
-    """
+    """Decode bytes; without a decoder return them as they are."""
     if value is None or decoder is None:
         return value
     name = DECODERS[decoder]

@@ -114,6 +114,7 @@ class _TimeChecker:
             return
         largest = self._largest.get(position)
         if largest is None:
+            # entries come in order, so that old answers are hardly asked for again
             if len(self._largest) == _KEPT:
                 self._largest.clear()
             largest = self._largest[position] = self._largest_timestamp(position)
@@ -195,13 +196,7 @@ class _TimeChecker:
         return None
 
     def _largest_timestamp(self, position: int) -> int:
-        """Return the largest timestamp of the records of a batch, -1 for none.
-
-        Raises
-        ------
-        CorruptionError
-            The records cannot be read.
-        """
+        """Return the largest timestamp of the records of a batch, -1 for none."""
         path = self._log.path
         batch = _batch_at(self._log, position, self._options)
         header = walk_one(batch, position)

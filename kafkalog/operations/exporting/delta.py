@@ -114,6 +114,7 @@ class ResumedDelta(ResumedTable):
                     self._table = DeltaTable.create(
                         self._target, rows.schema, partition_by=list(keys), configuration=self._property(), **options
                     )
+                # a commit of its own, before the rows: without them it does no harm
                 elif self._property()[PROPERTY] != self._table.metadata().configuration.get(PROPERTY):
                     self._check_columns(rows.schema)
                     self._table.alter.set_table_properties(
@@ -121,6 +122,7 @@ class ResumedDelta(ResumedTable):
                         raise_if_not_exists=False,
                         commit_properties=CommitProperties(max_commit_retries=0),
                     )
+                # listed before the rows are added: Delta's writer does not say which files it made
                 before = set() if is_new else set(_files(self._table))
                 write_deltalake(
                     self._table,
@@ -132,6 +134,7 @@ class ResumedDelta(ResumedTable):
                     ),
                 )
         except WriteError:
+            # the error of the log, not that of the writer which it ended
             if source.error is not None:
                 raise source.error from None
             raise

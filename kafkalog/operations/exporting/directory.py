@@ -56,6 +56,7 @@ class ResumedDirectory(Resumption):
             if not try_lock(self._lock):
                 raise UnsafePathError(Reason.UNSAFE_PATH, "another process exports into it", path=self.target)
             self._finish()
+            # without an intent they belong to no run
             remove_tree(self._work / _STAGED)
             manifest = _read(self.target / MANIFEST)
             if manifest is None and self.target.exists() and (not self.target.is_dir() or os.listdir(self.target)):
@@ -86,6 +87,7 @@ class ResumedDirectory(Resumption):
     def commit(self, staged: StagedDirectory) -> None:
         """Make the new files durable, and move them into the directory."""
         staged.close()
+        # the files are durable before the intent that names them
         files = sorted(str(path.relative_to(staged.path)) for path in staged.path.rglob("*") if path.is_file())
         with staged_file(self._work / _INTENT) as file:
             file.write(json.dumps({"files": files, "manifest": self.new}).encode())
@@ -104,15 +106,18 @@ class ResumedDirectory(Resumption):
             source, target = staged / name, self.target / name
             with writing(target):
                 target.parent.mkdir(parents=True, exist_ok=True)
+                # moved already, if an earlier run was killed in the middle
                 if source.exists():
                     rename_new(source, target)
             directories.update(one for one in target.parents if self.target in one.parents)
         with writing(self.target):
             for directory in directories:
                 fsync_directory(directory)
+        # after the files: who reads the manifest finds all that it counts
         with staged_file(self.target / MANIFEST, overwrite=True) as file:
             file.write((json.dumps(intent["manifest"], indent=1) + "\n").encode())
         with writing(self._work):
+            # last: until the manifest is durable, the intent is what counts
             os.unlink(self._work / _INTENT)
             fsync_directory(self._work)
         remove_tree(staged)

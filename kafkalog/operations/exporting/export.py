@@ -20,6 +20,7 @@ import pyarrow as pa
 from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
 from kafkalog.interchange.record_writers import OutputFormat
+from kafkalog.interchange.text_output import NotTextError
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -127,6 +128,7 @@ class Exporter:
         self._resumed = resumed = _resumption(format, to)
         try:
             output = {"format": format, "partition_by": list(self._keys)}
+            # the ends are fixed here: what a running broker appends meanwhile is of the next run
             ranges = resumed.begin(self.scan, options, output)
             # limits and memory_map are those of the target, which is open
             options = {name: value for name, value in options.items() if name not in ("limits", "memory_map")} | ranges
@@ -158,7 +160,21 @@ class Exporter:
         ------
         KafkalogError
             See `kafkalog.export`.
+        NotTextError
+            A key or a value is not UTF-8, and the format and encoding hold nothing else.
         """
+        try:
+            return self._run()
+        except OutputExistsError as error:
+            if not self._overwrite:
+                error.advise("overwrite=True replaces it")
+            raise
+        except NotTextError as error:
+            # a record batch knows offsets, and perhaps a topic, but no path
+            first, *more = _sources(self.scan)
+            raise NotTextError(f"{first}{f' and {len(more)} more' if more else ''}: {error}") from error
+
+    def _run(self) -> ExportResult:
         to = self._to
         if isinstance(self._resumed, ResumedTable):
             return self._append(self._resumed)

@@ -92,6 +92,7 @@ class ResumedIceberg(ResumedTable):
         with writing_table(self.where, CommitFailedException):
             table = self._table or self._create(rows.schema, keys)
             check_columns(rows.schema, {field.name for field in table.schema().fields}, self.where)
+            # a retry would commit on top of what another run added, and double its records
             transaction = self._write(_without_retries(table), batches, rows)
             transaction.commit_transaction()
         self.findings += rows.findings()

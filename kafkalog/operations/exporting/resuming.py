@@ -104,6 +104,7 @@ class Resumption(ABC):
         FileChangedError
             A log ends before what was exported of it, or its topic is another one.
         """
+        # options that change the rows have to stay; a later run may have more threads
         kept = {name: repr(value) for name, value in options.items() if name not in _NOT_RESULT and value is not None}
         settings = {"schema": str(scan.schema), **output, **kept}
         before = self.old.get("settings", settings)
@@ -118,6 +119,7 @@ class Resumption(ABC):
         for key, partition in scan.partitions():
             if key is None:
                 raise ValueError(f"resume needs directories that are named after a partition, not {partition.path}")
+            # offsets behind may still be aborted: they are of a later run
             end = partition.last_stable_offset if is_committed else partition.log_end_offset
             starts[key] = self._start(partition, self.known(str(key)), end)
             ends[key] = end
@@ -130,6 +132,7 @@ class Resumption(ABC):
             return partition.log_start_offset
         start, known = int(done["next_offset"]), done.get("topic_id")
         where: dict[str, Any] = {"path": str(partition.path), "base_offset": start}
+        # its offsets begin at 0 again, so that they say nothing of what was exported
         if known and partition.topic_id and known != partition.topic_id:
             detail = f"its topic was made anew since it was exported: its id is {partition.topic_id}, and was {known}"
             raise FileChangedError(Reason.FILE_CHANGED, detail, **where)

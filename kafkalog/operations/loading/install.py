@@ -155,6 +155,7 @@ def install(
     given = None if topic_id is None else parse_topic_id(topic_id)
     if source == target:
         raise UnsafePathError(Reason.UNSAFE_PATH, "it is in the log dir already", path=source)
+    # the source may be of a running broker, too: its files would change while they are copied
     refuse_if_locked([source.parent])
     with (
         hold_locks([root]),
@@ -251,14 +252,10 @@ class BrokerLogDir:
         -------
         (str or None, bool)
             The topic id that the broker expects, and whether the partition's directory exists.
-
-        Raises
-        ------
-        UnsafePathError, OutputExistsError
-            See `install`.
         """
         known_id = self._expected_id(key)
         self._locks.enter_context(hold_partitions([self._root / str(key)]))
+        # locked before it is looked at, so that nobody adds records in between
         is_there = _check_target(self._root / str(key), self._replace, self._limits)
         self._checked[str(key)] = known_id
         return known_id, is_there

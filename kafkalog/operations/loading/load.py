@@ -42,6 +42,7 @@ from kafkalog.records.columns import RecordColumns
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.output_paths import check_log_dir
+from kafkalog.text import counted
 from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
 from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
@@ -406,6 +407,7 @@ class _Load:
     def _n_partitions(self, topic: str) -> int | None:
         """Open all partitions of a topic, also those that get no records, and return their number."""
         n = self._options.partitions
+        # all at once: the limit of open files should fail a load at its start
         self._waiting.expect(n or 0)
         for number in range(n or 0):
             self._waiting.partition(kf.TopicPartition(topic, number))
@@ -416,6 +418,7 @@ class _Load:
             detail = f"more than {len(self._waiting.partitions)} partitions (max_directories)"
             raise LimitExceededError(Reason.TOO_MANY_DIRECTORIES, detail, path=self._log_dir)
         target = self._log_dir / str(key)
+        # at the first record of a partition, not when its files are moved
         check_partition_name(target)
         if self._targets is not None:
             self._targets.check(key)
@@ -456,6 +459,7 @@ class _Load:
             config = self._config_of(key.topic) or LogConfig()
             if (options.timestamp_type or config.message_timestamp_type) in _STAMPED:
                 if partition.n_records:
+                    # with LogAppendTime the timestamps of the input are not those that are written
                     newest[key] = stamp
                 else:
                     del newest[key]
@@ -476,6 +480,6 @@ class _Load:
         counts = self._router.left_out
         if not counts:
             return []
-        which = ", ".join(f"{topic} ({counts[topic]:,} records)" for topic in sorted(counts))
+        which = ", ".join(f"{topic} ({counted(counts[topic], 'record')})" for topic in sorted(counts))
         how = "only_topics (--only-topics) names them, internal=True (--internal) takes all"
         return [f"internal topics are left out: {which}; {how}"]

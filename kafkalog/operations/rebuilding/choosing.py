@@ -38,6 +38,7 @@ def choose(
     that cannot be opened. Without `report` the first partition that cannot be opened raises.
     """
     if isinstance(opened, Segment):
+        # through its partition: snapshots and epochs depend on the segments before it
         yield _named(opened.path.parent, [opened])
         return
     if isinstance(opened, Partition):

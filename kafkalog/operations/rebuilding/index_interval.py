@@ -46,7 +46,10 @@ def index_interval(partition: Partition, configs: ClusterMetadata | None) -> Ind
 def max_index_bytes(partition: Partition, configs: ClusterMetadata | None) -> int:
     """A topic's `segment.index.bytes`: the size to which a broker preallocates an index."""
     said = _said(partition, configs, "segment.index.bytes", "log.index.size.max.bytes")
-    return LogConfig().segment_index_bytes if said is None else said
+    return _DEFAULT_INDEX_BYTES if said is None else said
+
+
+_DEFAULT_INDEX_BYTES: Final = LogConfig().segment_index_bytes
 
 
 def _said(partition: Partition, configs: ClusterMetadata | None, of_topic: str, of_broker: str) -> int | None:
@@ -56,6 +59,7 @@ def _said(partition: Partition, configs: ClusterMetadata | None, of_topic: str, 
     topic = partition.topic_partition.topic if partition.topic_partition else ""
     for resource, name in (((TOPIC, topic), of_topic), ((BROKER, ""), of_broker)):
         text = configs.settings.get(resource, {}).get(name, "")
+        # a broker refuses other values, so they are damage of the metadata
         if text.isdecimal() and int(text) <= MAX_INDEX_INTERVAL_BYTES:
             return int(text)
     return None
@@ -72,6 +76,7 @@ def _agreed(segments: list[Segment]) -> int | None:
             break
         try:
             bounds = interval_bounds(segment)
+        # an index that cannot be read tells nothing of the setting
         except (KafkalogError, OSError):
             continue
         if bounds is not None:
@@ -79,7 +84,10 @@ def _agreed(segments: list[Segment]) -> int | None:
             least, most = max(least, bounds[0]), min(most, bounds[1])
     if not n_heard or least > most:
         return None
-    return next((number for number in _ROUND if least <= number <= most), _roundest(least, most))
+    found = next((number for number in _ROUND if least <= number <= most), _roundest(least, most))
+    # a broker counts anew when it starts, and so leaves out an entry: then what is left is a number that nobody sets
+    is_odd = found not in _ROUND and found % 100 != 0
+    return None if is_odd and least > kf.INDEX_INTERVAL_BYTES else found
 
 
 def _roundest(least: int, most: int) -> int:

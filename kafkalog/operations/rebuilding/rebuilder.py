@@ -61,6 +61,8 @@ class Work:
     """Base offset of the first damaged segment that keeps its files: producers cannot be replayed from there on."""
     passes: frozenset[int] = frozenset()
     """Base offsets of segments behind which the work goes on although they are cut."""
+    passed_snapshots: frozenset[int] = frozenset()
+    """Offsets of snapshots that are written, too, if the replay on the way to the first segment takes them."""
 
     def file(self, base_offset: int, suffix: str) -> Path:
         return self.partition.path / kf.segment_file_name(base_offset, suffix)
@@ -176,6 +178,7 @@ class Rebuilder:
             else:
                 self._receive(work, segment, pending)
         except (WriteError, OutputExistsError, UnsafePathError) as error:
+            # an output appears whole or not at all; in place, each partition that can be done counts
             if not self._is_in_place:
                 raise
             self._failed.append(error)
@@ -184,6 +187,7 @@ class Rebuilder:
                 self._stop(work, segment, f"{Path(error.path or segment.path).name} before it could not be written")
 
     def _receive(self, work: Work, segment: Segment, pending: Pending[RecoveredSegment]) -> None:
+        # read ahead, before the damage in an earlier segment was known
         if work.is_stopped:
             return
         try:
@@ -217,6 +221,7 @@ class Rebuilder:
         else:
             kinds -= _REPLAYED
         aborted = work.replay.feed(found) if kinds & _REPLAYED else np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+        # freed at once: a long log has many segments, and each replay may be large
         found.replay = []
         if work.only is None or base in work.only:
             if "offset" in kinds:
@@ -313,10 +318,13 @@ class Rebuilder:
         """Offsets of the snapshots at the start and at the end of the named segments."""
         all_bases = [one.base_offset for one in work.partition.segments]
         ends = [*all_bases[1:], work.found[-1].next_offset]
-        return set(only) | {end for base, end in zip(all_bases, ends, strict=True) if base in only}
+        return (
+            set(only) | work.passed_snapshots | {end for base, end in zip(all_bases, ends, strict=True) if base in only}
+        )
 
     def _remove_strays(self, work: Work, kept: Iterable[int]) -> None:
         names = {kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in kept}
+        # left there, an old snapshot behind the last rebuilt one would be the newest, and a broker would start from it
         for path in sorted(work.partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
             if path.name not in names and kf.parse_base_offset(path.name) is not None:
                 backup = self._target.remove(path) if self._is_in_place else None

@@ -59,6 +59,7 @@ class ProducerReplay:
             The entries of its `.txnindex`.
         """
         base = found.segment.base_offset
+        # loaded anew for each segment, as a broker does: it forgets producers that have expired by then
         state, last_snapshot = self._load(base)
         if base > last_snapshot:
             last_snapshot = self._take(base, state)

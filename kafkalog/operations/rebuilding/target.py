@@ -46,21 +46,14 @@ class DryRun(Target):
 
 
 class OutputDirectory(Target):
-    """Writes to a staged output directory, with one subdirectory per partition.
+    """Writes to a staged output directory, with one subdirectory per partition."""
 
-    Parameters
-    ----------
-    is_partition : bool
-        Whether the output directory is that of a single partition, without subdirectories.
-    """
-
-    def __init__(self, staged: StagedDirectory, *, is_partition: bool = False) -> None:
-        self._staged, self._is_partition = staged, is_partition
+    def __init__(self, staged: StagedDirectory) -> None:
+        self._staged = staged
 
     def put(self, path: Path, data: bytes) -> None:
         """Write the file."""
-        name = path.name if self._is_partition else f"{path.absolute().parent.name}/{path.name}"
-        with self._staged.create(name) as file:
+        with self._staged.create(f"{path.absolute().parent.name}/{path.name}") as file:
             file.write(data)
 
     keep = put
@@ -93,6 +86,7 @@ class InPlace(Target):
         """
         _check_path(path)
         self._enter(path.parent)
+        # the backup first: a crash in between leaves both
         backup, is_new = self._keep_old(path)
         try:
             with staged_file(path, overwrite=True, is_lone=False) as file:
@@ -102,6 +96,7 @@ class InPlace(Target):
                 with contextlib.suppress(KafkalogError):
                     remove_file(backup)  # the old file is still in place: its backup is not needed
             raise
+        # a file of root's would take the log dir of a broker that runs as another user offline
         copy_ownership(path, path.parent)
         return backup
 

@@ -98,7 +98,7 @@ def check_partition(
         name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names
     ):
         gaps = check_losses(partition, segments, around, names, add)
-        _check_epochs(partition, segments, add)
+        _check_epochs(partition, segments, around, add)
     for name in names:
         path = partition.path / name
         if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not kf.is_fatal_name(name):
@@ -234,7 +234,7 @@ def _feed(check: TransactionIndexCheck, segment: Segment) -> bool:
             if int(batches.position[0]) != end:
                 check.skip_to(int(batches.last_offset[0]))
                 is_whole = False
-            end = int(batches.next_position[-1])
+            end = batches.end_position
             check.feed(_until(batches, segment.size_in_bytes))
             del window, batches
         if end < source.size:
@@ -256,7 +256,7 @@ def _state_at(partition: Partition) -> ProducerState | None:
     return None if snapshot is None else ProducerState(snapshot, limits=partition.limits)
 
 
-def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], add: Add) -> None:
+def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState, add: Add) -> None:
     """Check that the leader epoch checkpoint is in order, and agrees with the batches that it covers."""
     path = partition.path / kf.LEADER_EPOCH_CHECKPOINT
     entries = _try(add, partial(read_leader_epochs, path), "a broker does not start on it")
@@ -269,6 +269,16 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], add
         detail = f"epochs and offsets do not rise at line {int(np.argmax(bad)) + 3}: a broker answers followers wrongly"
         add(Finding(Reason.EPOCH_ORDER, detail, path=str(path)))
         return
+    if segments and not around.is_live and not any(one.damage for one in segments[-1].findings):
+        # no proof that records are lost: truncating a log flushes this file later, and a crash may come before
+        end = segments[-1].last_offset + 1
+        row = int(np.searchsorted(start, end, side="right"))
+        if row < len(start):
+            detail = (
+                f"epoch {epoch[row]} begins at offset {start[row]}, and the log ends at {end}: a broker drops it when"
+                " it starts"
+            )
+            add(Finding(Reason.EPOCH_CHECKPOINT, detail, path=str(path), base_offset=int(start[row]), damage=False))
     changes = np.concatenate([np.empty((0, 2), np.int64), *(segment.epochs for segment in segments)])
     changes = changes[(changes[:, 0] >= 0) & (changes[:, 1] >= start[0])]
     said = epoch[np.searchsorted(start, changes[:, 1], side="right") - 1]

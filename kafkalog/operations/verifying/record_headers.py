@@ -13,7 +13,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Finding, Reason
-from kafkalog.records.batch_table import BatchTable, lost_batch
+from kafkalog.records.batch_table import BatchTable, hidden_records, lost_batch
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.spans import batch_error
 
@@ -21,36 +21,15 @@ COLUMNS: Final = ("offset", "timestamp", "batch_position")
 """The record columns that `incoherent` needs."""
 
 
-_MOST_BYTES_OF_NOTHING: Final = 64
-"""No codec's frame around nothing is as long."""
-
-
 def miscounted(batches: BatchTable, path: str) -> Iterator[Finding]:
-    """Yield findings about v2 batches that cannot hold as many records as their headers say.
-
-    Of a batch of no records with bytes behind its header, a reader gives nothing, as Kafka's consumers: they are lost
-    without a word.
-    """
+    """Yield findings about v2 batches that cannot hold as many records as their headers say."""
     n_bytes = batches.size_in_bytes - kf.RECORD_BATCH_OVERHEAD
     most = np.where(batches.codec == 0, n_bytes // kf.MIN_RECORD_BYTES, np.iinfo(np.int32).max)
     n = batches.records_count
-    is_hidden = (n == 0) & (n_bytes > np.where(batches.codec == 0, 0, _MOST_BYTES_OF_NOTHING))
-    for row in np.flatnonzero((batches.magic >= 2) & (is_hidden | (n < 0) | (n > most))).tolist():
-        if not is_hidden[row]:
-            yield lost_batch(batch_error(STATUS["RECORD_COUNT"], batches, row, path), batches)
-            continue
-        base, last = int(batches.base_offset[row]), int(batches.last_offset[row])
-        yield Finding(
-            Reason.RECORD_TRAILING_BYTES,
-            f"the batch says that it holds no records, and {n_bytes[row]} bytes of them follow: no reader gives them",
-            path=path,
-            position=int(batches.position[row]),
-            length=int(batches.size_in_bytes[row]),
-            base_offset=base,
-            last_offset=last,
-            n_records=last - base + 1,
-            certainty="at_most",
-        )
+    found = hidden_records(batches, path)
+    for row in np.flatnonzero((batches.magic >= 2) & ((n < 0) | (n > most))).tolist():
+        found.append(lost_batch(batch_error(STATUS["RECORD_COUNT"], batches, row, path), batches))
+    yield from sorted(found, key=lambda finding: finding.position or 0)
 
 
 def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterator[Finding]:

@@ -30,40 +30,27 @@ class OffsetGap:
 
 @dataclass(slots=True)
 class VerifiedSegment:
-    """The result of checking one segment.
-
-    Attributes
-    ----------
-    path : str
-        Path of the `.log`.
-    base_offset, last_offset : int
-        If there is no batch, `last_offset` is `base_offset - 1`.
-    size_in_bytes, n_batches : int
-    findings : list of Finding
-        Issues of the `.log` and its indexes.
-    n_more_findings : int
-        Number of findings beyond `Limits.max_findings`, which are counted but not kept.
-    has_aborted : bool
-        Whether there is an abort marker, or a control batch whose type cannot be read.
-    has_gaps : bool
-        Whether offsets are missing inside v2 batches, or between two adjacent batches.
-    spacing : Spacing or None
-        Distances between the entries of the offset index, in bytes of the `.log`; None if not measured.
-    epochs : int64[n, 2]
-        Leader epoch and first offset, one row for each change of the epoch.
-    """
+    """The result of checking one segment."""
 
     path: str
+    """Path of the `.log`."""
     base_offset: int
     last_offset: int
+    """If there is no batch, `last_offset` is `base_offset - 1`."""
     size_in_bytes: int
     n_batches: int = 0
     findings: list[Finding] = field(default_factory=list)
+    """Issues of the `.log` and its indexes."""
     n_more_findings: int = 0
+    """Number of findings beyond `Limits.max_findings`, which are counted but not kept."""
     has_aborted: bool = False
+    """Whether there is an abort marker, or a control batch whose type cannot be read."""
     has_gaps: bool = False
+    """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
     spacing: Spacing | None = None
+    """Distances between the entries of the offset index, in bytes of the `.log`; None if not measured."""
     epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    """int64[n, 2]. Leader epoch and first offset, one row for each change of the epoch."""
 
     @property
     def ok(self) -> bool:
@@ -73,30 +60,19 @@ class VerifiedSegment:
 
 @dataclass(slots=True)
 class VerifiedPartition:
-    """The result of checking one partition.
-
-    Attributes
-    ----------
-    path : str
-    topic_partition : TopicPartition or None
-    kind : str or None
-        `"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix.
-    segments : list of VerifiedSegment
-    findings : list of Finding
-        Issues of the directory, its snapshots and checkpoints. Issues of a segment and its indexes are in `segments`.
-    n_more_findings : int
-        Number of findings beyond `Limits.max_findings`, segments included, which are counted but not kept.
-    gaps : list of OffsetGap
-        Gaps between segments, including those that compaction left.
-    """
+    """The result of checking one partition."""
 
     path: str
     topic_partition: kf.TopicPartition | None
     kind: str | None
+    """`"delete"`, `"future"` or `"stray"` for a directory that a broker has renamed with such a suffix."""
     segments: list[VerifiedSegment]
     findings: list[Finding] = field(default_factory=list)
+    """Issues of the directory, its snapshots and checkpoints. Issues of a segment and its indexes are in `segments`."""
     n_more_findings: int = 0
+    """Number of findings beyond `Limits.max_findings`, segments included, which are counted but not kept."""
     gaps: list[OffsetGap] = field(default_factory=list)
+    """Gaps between segments, including those that compaction left."""
 
     def all_findings(self) -> Iterator[Finding]:
         """Yield the findings about the segments, then those about the directory."""
@@ -120,17 +96,11 @@ class VerifiedPartition:
 
 @dataclass(slots=True)
 class Verification(HtmlReport):
-    """The result of `verify`.
-
-    Attributes
-    ----------
-    partitions : list of VerifiedPartition
-    findings : list of Finding
-        Issues of the log dirs themselves.
-    """
+    """The result of `verify`."""
 
     partitions: list[VerifiedPartition] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    """Issues of the log dirs themselves."""
 
     def all_findings(self) -> Iterator[Finding]:
         """Yield the findings of all partitions, then those of the log dirs."""

@@ -33,7 +33,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
 from kafkalog.operations.verifying.report import VerifiedSegment
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
-from kafkalog.records.decode import decode
+from kafkalog.records.decode import decode_all
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error
 from kafkalog.storage.file_locks import is_locked
@@ -99,6 +99,7 @@ class SegmentCheck:
         """Check a segment; errors in reading it become findings."""
         result = self._check(segment, around, self._progress)
         for _ in range(_ATTEMPTS if around.is_live else 0):
+            # only findings are looked at again: what a running broker left half written is whole by then
             if result.ok or self._stopped:
                 break
             # a running broker may have rolled, cleaned or deleted the segment meanwhile; only real damage is still
@@ -118,6 +119,7 @@ class SegmentCheck:
             with segment.open() as source:
                 done = self._walk(segment, source, offset_index, time_index, around, result, findings, progress)
         except KafkalogError as error:
+            # retention deleted it: nothing is damaged
             is_gone = isinstance(error, ReadError) and around.is_live and not os.path.exists(segment.path)
             findings.add(error.to_finding(damage=not is_gone))
         progress(max(segment.size_in_bytes - done, 0))
@@ -162,8 +164,8 @@ class SegmentCheck:
             if is_far and result.last_offset - segment.base_offset <= kf.MAX_RELATIVE_OFFSET:
                 findings.add(_too_far(segment, batches))
             result.last_offset = int(batches.last_offset[-1])
-            progress(int(batches.next_position[-1]) - end)
-            end = int(batches.next_position[-1])
+            progress(batches.end_position - end)
+            end = batches.end_position
             source.release(window.data, window.start)
             del window, batches
             if self._stopped:
@@ -179,6 +181,7 @@ class SegmentCheck:
             )
             rows += [*offset_index.findings(), *offset_index.padding_findings(is_last=is_normal)]
             rows += offset_check.finish(source.size)
+            # what a wrong index looks like must not be held against its neighbours
             result.spacing = offset_check.spacing if not rows and self._interval_bytes is None else None
         elif end and segment.has_base_offset and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
             what = "a broker makes all indexes of the segment anew"
@@ -204,29 +207,21 @@ class SegmentCheck:
             error = batch_error(STATUS["CRC_MISMATCH"], batches, row, str(segment.path), detail=detail)
             add(lost_batch(error, batches))
         for finding in coherence.miscounted(batches[np.flatnonzero(valid)], str(segment.path)):
+            # said once
             if not self._deep or finding.reason is not Reason.RECORD_COUNT:  # which decoding finds, too
                 add(finding)
         if not self._deep:
             return
         good = window if valid.all() else Window(window.data, window.start, batches[np.flatnonzero(valid)])
-        done = 0
-        while done < len(good.batches) and not self._stopped:
-            decoded = decode(
-                good,
-                coherence.COLUMNS,
-                first=done,
-                selection=_EVERYTHING,
-                check_crcs=False,
-                limits=self._limits,
-                path=str(segment.path),
-            )
-            done += decoded.n_batches
+        options = {"selection": _EVERYTHING, "check_crcs": False, "limits": self._limits, "path": str(segment.path)}
+        for decoded in decode_all(good, coherence.COLUMNS, **options):
             if decoded.columns is not None:
                 for finding in coherence.incoherent(decoded.columns, good.batches, str(segment.path)):
                     add(finding)
             if decoded.error is not None:
                 add(lost_batch(decoded.error, good.batches))
-                done += 1
+            if self._stopped:
+                return
 
 
 _EVERYTHING: Final = Selection(include_control=True)
@@ -286,6 +281,7 @@ class _Epochs:
         if not rows.size:
             return
         before = np.concatenate([[self._last], epoch[:-1]])
+        # one wrong epoch makes every later one look wrong
         for row in np.flatnonzero(epoch < before)[:1].tolist():
             at = rows[row]
             detail = (

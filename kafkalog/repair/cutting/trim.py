@@ -15,6 +15,7 @@ from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
+from kafkalog.repair.startup.file_names import ORPHAN
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
@@ -131,6 +132,11 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
             if file in there:
                 output.remove(file)
     if is_trimmed:
+        for name, why in plan.files.removed.items():
+            # a run before that was killed removed its .log: a broker deletes it, too
+            if why == ORPHAN:
+                row.removed[name] = why
+                output.remove(name)
         for name in plan.files.names:
             offset = kf.parse_base_offset(name)
             # that at the log end stays: the producers are in it

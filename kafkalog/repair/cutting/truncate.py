@@ -138,7 +138,7 @@ class _Truncation(Target):
         limits: Limits,
     ) -> None:
         self._plan, self._interval, self._limits = plan, index_interval_bytes, limits
-        self._one = PartitionRecovery(plan, output)
+        self._one = PartitionRecovery(plan, output, replays=False)
         self._rebuilt = RebuildReport(findings=report.findings)
 
     def run(self, end: int | None) -> RecoveredPartition:

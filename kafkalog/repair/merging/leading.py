@@ -87,6 +87,7 @@ class MergedLog:
         """Take what is missing from another replica."""
         rows = replica.rows
         end = truncate(replica.epochs, replica.end_offset, self._epochs, self._leader.end_offset)
+        # a follower that has truncated never reaches beyond its leader
         end = min(end, self._leader.end_offset)
         resent = rows["first_offset"][self._same(rows, _CONTENT) & ~self._same(rows)]
         rows = rows[rows["last_offset"] < end]
@@ -101,6 +102,7 @@ class MergedLog:
                     conflict = offset
                 else:
                     end = offset  # the leader's history does not show it, as without its checkpoint
+                # only a batch that both have vouches for what comes before it, so behind it nothing is trusted
                 same_before = np.flatnonzero(is_same[: differs[0]])
                 trusted = int(same_before[-1]) + 1 if same_before.size else 0
         same = np.flatnonzero(is_same[:trusted])

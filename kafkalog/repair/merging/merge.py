@@ -22,6 +22,7 @@ from kafkalog.errors import (
     NotKafkaError,
     OutputExistsError,
     Reason,
+    SidecarError,
 )
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
@@ -34,6 +35,8 @@ from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
 from kafkalog.repair.salvaging.plan import gather
 from kafkalog.repair.salvaging.salvage import write_report
+from kafkalog.repair.salvaging.undecodable import undecodable
+from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.staging import staged_directory
 
@@ -58,7 +61,7 @@ def merge(
     replicas : sequence of path-like, or of what `kafkalog.open` returned
         Partition directories or log dirs, of several brokers. They are never modified.
     output : path-like, optional
-        The directory to create: a subdirectory a partition, and ``merge.json``. A broker may use it as a log dir. Not
+        The directory to create: a subdirectory per partition, and ``merge.json``. A broker may use it as a log dir. Not
         needed for a dry run.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
@@ -99,6 +102,9 @@ def merge(
     a single batch that no file and no other copy has, and where a copy has a batch of the leader with another epoch.
     Look at such copies with `diff`, and leave one of them out if it is wrong.
 
+    A batch with a right checksum is taken whether or not its records can be decoded. Those that cannot are counted and
+    named, unless they are compressed: ``kafkalog verify --deep`` of the output names all of them.
+
     The output has the segments of the leader, with indexes, producer snapshots and leader epochs rebuilt, and the
     largest log start offset that a checkpoint of the copies has. Batches that are not taken are in no file of the
     output: keep the copies, or `salvage` them, too. A crash leaves `output` absent or complete.
@@ -127,14 +133,15 @@ def merge(
         check_paths(opened, chosen, output=output, dry_run=dry_run)
         for one in chosen:
             groups.setdefault(one.partition.topic_partition or _NAMELESS, []).append(one.partition)
-    for group in groups.values():
-        _check_copies(group)
+    topic_ids = {name: _common_topic_id(group, report.findings.add) for name, group in groups.items()}
     if are_partitions and len(groups) > 1:
         names = " and ".join(sorted(map(str, groups)))
-        raise NotKafkaError(Reason.NOT_KAFKA, f"these are no copies of one partition: {names}", path=group[0].path)
+        raise NotKafkaError(
+            Reason.NOT_KAFKA, f"these are no copies of one partition: {names}", path=[*groups.values()][-1][0].path
+        )
     target = Path("" if output is None else output)
     if not dry_run and os.path.lexists(target):
-        raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
+        raise OutputExistsError.at(target)
     if not groups:
         return report
     with contextlib.ExitStack() as stack:
@@ -146,12 +153,10 @@ def merge(
             ]
             merged = _PartitionMerge(copies, str(target / str(name)), report.findings.add)
             report.partitions.append(merged.report)
-            if staged is None:
-                continue
-            merged.write(staged.path / str(name), limits)
+            merged.write(None if staged is None else staged.path / str(name), topic_ids[name], limits)
             # a start behind the end would hide all that was merged
             end = merged.report.end_offset
-            start = max((one.log_start_offset for one in group if one.log_start_offset <= end), default=0)
+            start = max((given for one in group if (given := _checkpointed_start(one)) <= end), default=0)
             if start > merged.report.start_offset:
                 starts[name] = start
         if staged is not None:
@@ -159,16 +164,31 @@ def merge(
     return report
 
 
-def _check_copies(group: list[Partition]) -> None:
-    """Raise if the copies are of topics that have had the name one after the other."""
+def _checkpointed_start(partition: Partition) -> int:
+    """Log start offset of the log dir's checkpoint; 0 if there is none.
+
+    The first segment's base offset is no such: it may be what is left of a damaged log, and another copy has the rest.
+    """
+    if partition.topic_partition is None or partition.kind is not None:
+        return 0
+    path = partition.path.absolute().parent / kf.LOG_START_OFFSET_CHECKPOINT
+    return checkpointed_offset(path, partition.topic_partition) or 0
+
+
+def _common_topic_id(group: list[Partition], note: Callable[[Finding], object]) -> str | None:
+    """The topic id of the copies; raises if they are of topics that have had the name one after the other."""
     topic_ids: dict[str, Partition] = {}
     for one in group:
-        if one.topic_id is not None:
-            topic_ids.setdefault(one.topic_id, one)
+        try:
+            if one.topic_id is not None:
+                topic_ids.setdefault(one.topic_id, one)
+        except SidecarError as error:
+            note(error.to_finding())  # the others still tell
     if len(topic_ids) > 1:
         (first, a), (second, b) = list(topic_ids.items())[:2]
         detail = f"its topic id is {second}, that of {a.path} is {first}: they are no copies of one partition"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=b.path)
+    return next(iter(topic_ids), None)
 
 
 class _PartitionMerge:
@@ -203,19 +223,25 @@ class _PartitionMerge:
             self.report.replicas[number].n_batches_taken = n_taken
         self._find_ranges(rows)
 
-    def write(self, directory: Path, limits: Limits) -> None:
-        """Write the partition."""
+    def write(self, directory: Path | None, topic_id: str | None, limits: Limits) -> None:
+        """Write the partition; with None it is only read, to tell of batches that cannot be decoded."""
         rows, leader = self.log.rows, self._replicas[self._leader]
         first = self._replicas[int(rows["replica"][0])] if rows.size else leader
         targets = ConvertedPartitions(None, limits, lambda finding: None)
         start = self.report.start_offset
-        with targets.open(directory, first.partition, start, leader_epochs=leader.epochs) as sink:
+        with contextlib.ExitStack() as stack:
+            sink: PartitionSink | None = None
+            if directory is not None:
+                sink = stack.enter_context(
+                    targets.open(directory, first.partition, start, leader_epochs=leader.epochs, topic_id=topic_id)
+                )
             done = 0
             for base_offset, row in self._boundaries:
-                self._copy(rows[done:row], sink)
-                sink.roll(base_offset)
+                self._copy(rows[done:row], sink, limits)
+                if sink is not None:
+                    sink.roll(base_offset)
                 done = row
-            self._copy(rows[done:], sink)
+            self._copy(rows[done:], sink, limits)
 
     def _add(self, number: int) -> None:
         replica, described = self._replicas[number], self.report.replicas[number]
@@ -254,7 +280,7 @@ class _PartitionMerge:
         is_good = before < ordered  # not in the middle of a batch
         return list(zip(ordered[is_good].tolist(), at[is_good].tolist(), strict=True))
 
-    def _copy(self, rows: Rows, sink: PartitionSink) -> None:
+    def _copy(self, rows: Rows, sink: PartitionSink | None, limits: Limits) -> None:
         """Append rows, from one segment of a copy after the other."""
         if not rows.size:
             return
@@ -273,7 +299,12 @@ class _PartitionMerge:
                         detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
                         position = int(run["position"][a])
                         raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path, position=position)
-                    sink.append(window, segment)
+                    start, end, path = run["position"][a:b], stops[a:b], str(segment.path)
+                    for finding in undecodable(window, start, end, path, limits):
+                        self.report.replicas[int(run["replica"][0])].n_batches_undecodable += 1
+                        self._note(finding)
+                    if sink is not None:
+                        sink.append(window, segment)
                 source.check_unchanged()
 
     def _find_ranges(self, rows: Rows) -> None:
@@ -281,6 +312,7 @@ class _PartitionMerge:
         report, leader = self.report, self._replicas[self._leader]
         ends = np.append(np.int64(report.start_offset), rows["last_offset"] + 1)[:-1]
         is_gap = rows["first_offset"] > ends
+        # compaction leaves gaps: only those behind a loss are missed
         if leader.is_compacted:
             is_gap &= rows["is_after_loss"]
         is_new = is_gap | (np.diff(rows["replica"], prepend=-1) != 0)

@@ -14,7 +14,7 @@ from kafkalog.errors import Finding, KafkalogError, Limits
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.resync import Found
 from kafkalog.records.batch_table import whole_batches
-from kafkalog.repair.salvaging.plan import SegmentPlan, gather, plan_segment
+from kafkalog.repair.salvaging.plan import SegmentPlan, file_positions, gather, plan_segment
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge
 from kafkalog.storage.bad_sectors import BadSectorSource
@@ -101,6 +101,7 @@ def read_replica(
     is_compacted = found.is_sparse or _has_gaps(rows)
     end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
     if found.is_end_lost and len(checkpoint):
+        # an epoch starts at what the log end was then: the log reached as far at least
         end = max(end, int(checkpoint["start_offset"][-1]))
     is_new = np.ones(rows.size, np.bool_)
     is_new[1:] = rows["leader_epoch"][1:] > rows["leader_epoch"][:-1]
@@ -161,12 +162,9 @@ class _Segments:
 
     def _rows(self, base_offset: int, runs: Found, data: Bytes) -> Rows:
         batches = whole_batches(data, 0)
-        # where the runs begin in `data`, which has them without the gaps between
-        begins = np.concatenate([[0], np.cumsum(runs.end - runs.start)[:-1]])
-        run = np.searchsorted(begins, batches.position, side="right") - 1
         rows = np.zeros(len(batches), ROW_DTYPE)
         rows["replica"], rows["segment"] = self._number, len(self.identities)
-        rows["position"] = runs.start[run] + batches.position - begins[run]
+        rows["position"] = file_positions(batches.position, runs.start, runs.end)
         rows["size_in_bytes"] = batches.size_in_bytes
         is_known = batches.base_offset >= 0
         rows["first_offset"] = np.where(is_known, batches.base_offset, batches.last_offset)

@@ -23,6 +23,8 @@ class MergedReplica:
     """Intact batches."""
     n_batches_taken: int = 0
     """Those in the output."""
+    n_batches_undecodable: int = 0
+    """Those in the output that cannot be decoded. Each has a finding."""
     n_bytes_lost: int = 0
     """Bytes that are damaged, suspect, or not readable. `salvage` of the copy describes them."""
     is_tail_lost: bool = False
@@ -80,8 +82,8 @@ class MergedPartition:
 class MergeReport(CopyReport):
     """What `merge` took from where.
 
-    There are findings about offsets that no copy has, copies that differ although their leader epochs agree, and leader
-    epochs that may be wrong.
+    There are findings about offsets that no copy has, copies that differ although their leader epochs agree, leader
+    epochs that may be wrong, and batches in the output that cannot be decoded.
     """
 
     partitions: list[MergedPartition] = field(default_factory=list)
@@ -100,6 +102,8 @@ class MergeReport(CopyReport):
                 words = [f"leader epoch {one.last_epoch}, offsets {one.start_offset}..{one.end_offset}"]
                 if one.n_bytes_lost:
                     words.append(f"{one.n_bytes_lost:,} bytes lost{', at its end, too' if one.is_tail_lost else ''}")
+                if one.n_batches_undecodable:
+                    words.append(f"{counted(one.n_batches_undecodable, 'batch')} taken that cannot be decoded")
                 if one.truncate_to is not None:
                     words.append(f"cut at offset {one.truncate_to}")
                 if one.differs_from is not None:

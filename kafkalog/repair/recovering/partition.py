@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
@@ -16,14 +17,18 @@ from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
-from kafkalog.operations.rebuilding.report import RebuiltFile
+from kafkalog.operations.rebuilding.report import Change, Kind, RebuiltFile
 from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
+from kafkalog.repair.startup.forecast import LoadFailure
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem
+from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay
+from kafkalog.repair.startup.segment_reading import LoadedSegment
 from kafkalog.repair.startup.small_files import topic_id_exception
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
+from kafkalog.state.producers import encode_snapshot, read_snapshot
 from kafkalog.state.transactions import is_in_order
 
 
@@ -33,6 +38,11 @@ class PartitionRecovery:
 
     plan: LoadPlan
     output: PartitionOutput
+    index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES
+    now_ms: int | None = None
+    """For producers that expire."""
+    replays: bool = True
+    """Whether the producers are replayed as by a broker that loads the partition."""
     lone: list[Work] = field(default_factory=list)
     """The older segments that are recovered on their own, one each."""
     main: Work | None = None
@@ -46,11 +56,13 @@ class PartitionRecovery:
     """Base offsets."""
     unwritten: str = ""
     """Why an index was not written, if one was not."""
-    gaps: list[Finding] = field(default_factory=list)
-    """Offsets that are missing between two segments: a broker does not notice."""
+    findings: list[Finding] = field(default_factory=list)
+    """Offsets that are missing between two segments, which a broker does not notice; a topic id that it dies of."""
 
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file of this partition."""
+        if final_name(path.name) in self.written:  # by the work on a segment before
+            self.output.take_back(final_name(path.name))
         self.written.add(final_name(path.name))
         is_transactions = final_name(path.name).endswith(kf.TRANSACTION_INDEX_SUFFIX)
         if is_transactions and not is_in_order(np.frombuffer(data, kf.TRANSACTION_INDEX_DTYPE)):
@@ -73,7 +85,13 @@ class PartitionRecovery:
             return report
         self._cut_logs(report)
         if self.main is not None:
-            self._drop_snapshots(report)
+            try:
+                self._put_producers(report)
+            except LoadFailure as failure:
+                report = self._empty_report()
+                report.error = f"{failure}: a broker dies of it ({failure.java_name}) while it loads the producers"
+                self.output.abandon()
+                return report
             self._put_epochs(report.log_end_offset)
         self._apply_names(report)
         report.files = self.files
@@ -92,6 +110,7 @@ class PartitionRecovery:
             self._remove_segment(segment)
         report.log_start_offset = report.log_end_offset = start
         self.removed_segments.add(start)
+        # a broker creates the transaction index with its first entry
         for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES[:2]):
             self.output.write(kf.segment_file_name(start, suffix), b"")
         for name in self.plan.files.names:
@@ -122,7 +141,9 @@ class PartitionRecovery:
             return self.plan.files.problem or self.unwritten
         exception = topic_id_exception(self.plan.path, "4.3")
         if exception is not None:
-            return f"{exception.path}: {exception.detail}: a broker does not start with it; move it away"
+            detail = f"{exception.detail}: a broker does not start with it; move it away"
+            self.findings = [Finding(Reason.CHECKPOINT_SYNTAX, detail, path=exception.path)]
+            return f"{kf.PARTITION_METADATA}: {detail}"
         for segment in self.plan.partition.segments:
             why = transaction_index_problem(segment) if segment.sidecar_path(kf.INDEX_SUFFIX).exists() else ""
             if why:
@@ -135,6 +156,8 @@ class PartitionRecovery:
             for one in work.found:
                 if one.finding is not None and one.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
                     return str(one.finding)
+                # a broker recovers such a segment for its missing index, before it has read the rest of the log, and
+                # then dies of what it finds
                 if one.is_emptied and one.segment.base_offset in (*self.plan.lone, *self.plan.cut_before):
                     return f"{one.finding}; without its offset index it is not emptied: a broker does not start"
             if work.is_stopped and (last is None or not (last.is_cut or last.is_emptied)):
@@ -168,16 +191,18 @@ class PartitionRecovery:
         for segment in self.plan.partition.segments:
             base = segment.base_offset
             gap = None if end is None or end >= base else self.plan.partition.gap_between(end, base)
-            self.gaps += [] if gap is None else [gap]
+            self.findings += [] if gap is None else [gap]
             is_old = unflushed is None or base < unflushed
             one = found.get(base) if not is_old or base in self.plan.lone else None
             if one is not None:
                 report.segments.append(self._keep_log(segment, one))
+            # as a broker does: it deletes what lies behind the first segment that it cut
             elif not is_old and last is not None and base > last.segment.base_offset:
                 report.segments.append(_row(segment, "deleted", 0))
                 self._remove_segment(segment)
             else:
                 report.segments.append(_row(segment, "kept", segment.size_in_bytes))
+                self._put_missing_time_index(segment)
                 if segment.path.name.endswith(kf.SWAP_SUFFIX):
                     self.output.copy(segment.path, final_name(segment.path.name))
             end = _end_offset(segment, one, report.segments[-1].action)
@@ -192,32 +217,124 @@ class PartitionRecovery:
         action: Action = "emptied" if found.is_emptied else "cut" if n_bytes < segment.size_in_bytes else "recovered"
         return SegmentRecovery(name, segment.base_offset, action, segment.size_in_bytes, n_bytes, found.finding)
 
+    def _put_missing_time_index(self, segment: Segment) -> None:
+        """A broker makes an empty one for a segment that it does not recover.
+
+        Source: LogSegment.sanityCheck, Kafka 4.3.
+        """
+        name = final_name(segment.sidecar_path(kf.TIME_INDEX_SUFFIX).name)
+        if name not in self.plan.files.after():
+            path = self.plan.path / name
+            self.put(path, b"")
+            self.files.append(RebuiltFile(str(path), "time", 0, 0, "new"))
+
     def _remove_segment(self, segment: Segment) -> None:
         self.removed_segments.add(segment.base_offset)
         there = set(self.plan.files.names)
         for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES):
             name = segment.path.name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
-            if name in there:
-                self.output.remove(name)
+            # a `.swap` may lie beside the file that it replaces
+            for one in sorted({name, final_name(name)} & there):
+                self.output.remove(one)
 
-    def _drop_snapshots(self, report: RecoveredPartition) -> None:
-        """Remove the snapshots that a broker deletes.
+    def _put_producers(self, report: RecoveredPartition) -> None:
+        """Leave the snapshots and transaction indexes that a broker leaves.
 
-        Source: ProducerStateManager.truncateAndReload, ProducerStateManager.removeStraySnapshots, Kafka 4.3.
+        Raises
+        ------
+        LoadFailure
+            A broker does not start.
         """
         assert self.main is not None
-        kept = set(self.main.replay.snapshots)
-        if self.main.only is not None:
-            start, first = report.log_start_offset, min(self.main.only)
-            kept |= {base for base in self.plan.bases if start < base <= first}
-        for name in self.plan.files.names:
+        recovered = {
+            one.segment.base_offset: one
+            for work in (*self.lone, self.main)
+            for one in work.found
+            if work.only is None or one.segment.base_offset in work.only
+        }
+        there = [name for name in self.plan.files.names if name not in self.plan.files.removed]
+        try:
+            left = self._producers(report, recovered, there, "check" if self.replays else "skip")
+            if self.replays and not self._is_complete(left, recovered, there):
+                raise NotPlain
+        except NotPlain:
+            left = self._producers(report, recovered, there, "exact")
+            self._put_replayed(left)
+        for name in there:
             offset = kf.parse_base_offset(name)
-            if (
-                name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)
-                and offset not in kept
-                and name not in self.plan.files.removed
-            ):
+            is_kept = offset in left.snapshots or name in self.written
+            if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not is_kept:
                 self._remove(report, name, "a snapshot that a broker does not keep")
+
+    def _is_complete(
+        self, producers: ProducerLoading, recovered: dict[int, RecoveredSegment], there: list[str]
+    ) -> bool:
+        """Whether all snapshots that a broker takes were written, from the state that it loads."""
+        first = self.plan.bases[0]
+        # the first segment's own snapshot is loaded if the checkpoint says that the log begins before it
+        own = kf.segment_file_name(first, kf.PRODUCER_SNAPSHOT_SUFFIX)
+        begins_with_state = first in recovered and self.plan.log_start < first and own in there
+        names = (kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in producers.taken)
+        return not begins_with_state and all(name in self.written for name in names)
+
+    def _producers(
+        self, report: RecoveredPartition, recovered: dict[int, RecoveredSegment], there: list[str], replay: Replay
+    ) -> ProducerLoading:
+        """Replay producers in a broker's order. Source: LogLoader.load, Kafka 4.3."""
+        plan = self.plan
+        producers = ProducerLoading(_snapshots(plan.path, there), "4.3", self.now_ms, replay=replay)
+        loaded: dict[int, LoadedSegment] = {}
+        segments = {segment.base_offset: segment for segment in plan.partition.segments}
+
+        def replay_recovered(base: int) -> None:
+            segment = recovered[base].segment if base in recovered else segments[base]
+            if producers.is_exact or base not in recovered:  # its index was not kept, or damage lies before it
+                found = recover(segment, self.index_interval_bytes)
+            else:
+                found = recovered[base]
+            manager = producers.begin_recovery([*loaded.values()], base, plan.log_start)
+            producers.recover(manager, LoadedSegment(segment, "4.3"), found)
+            n_bytes = 0 if found.is_emptied else found.n_valid_bytes
+            loaded[base] = LoadedSegment(segment, "4.3", n_bytes, found.offset_entries)
+
+        # those without an index are recovered before the others, when only the segments below are loaded
+        for base, segment in segments.items():
+            if base in plan.lone or base in plan.cut_before:
+                replay_recovered(base)
+            loaded.setdefault(base, LoadedSegment(segment, "4.3"))
+        for base in sorted(recovered):
+            if base not in plan.lone:
+                replay_recovered(base)
+        producers.remove(self.removed_segments)
+        left = [one for base, one in loaded.items() if base not in self.removed_segments]
+        log_start = max(plan.log_start, left[0].base_offset if left else 0)
+        producers.load(left, log_start, report.log_end_offset, is_clean=False)
+        return producers
+
+    def _put_replayed(self, producers: ProducerLoading) -> None:
+        """Write what was replayed batch by batch, in place of what was written before."""
+        kinds: dict[str, Kind] = {kf.PRODUCER_SNAPSHOT_SUFFIX: "snapshot", kf.TRANSACTION_INDEX_SUFFIX: "txn"}
+        wanted: dict[str, npt.NDArray[np.void]] = {}
+        for offset in producers.taken:
+            entries = producers.snapshots[offset]
+            assert entries is not None
+            wanted[kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)] = entries
+        for base, entries in producers.aborted.items():
+            name = kf.segment_file_name(base, kf.TRANSACTION_INDEX_SUFFIX)
+            if base in producers.indexed or name in self.plan.files.after():
+                wanted[name] = entries
+        replaced = {name for name in self.written if name.endswith((*kinds,))}.union(wanted)
+        self.written -= replaced
+        self.files = [file for file in self.files if final_name(Path(file.path).name) not in replaced]
+        for name in sorted(replaced):
+            self.output.take_back(name)
+            if name in wanted:
+                entries, kind = wanted[name], kinds[Path(name).suffix]
+                data = encode_snapshot(entries) if kind == "snapshot" else entries.tobytes()
+                self.written.add(name)
+                self.output.write(name, data)
+                change: Change = "changed" if name in self.plan.files.names else "new"
+                self.files.append(RebuiltFile(str(self.plan.path / name), kind, entries.size, len(data), change))
 
     def _put_epochs(self, log_end_offset: int) -> None:
         """Merge the leader epochs of the recovered segments into the file, and cut it at both ends of the log.
@@ -265,6 +382,19 @@ class PartitionRecovery:
     def _remove(self, report: RecoveredPartition, name: str, why: str) -> None:
         report.removed[name] = why
         self.output.remove(name)
+
+
+def _snapshots(directory: Path, names: list[str]) -> dict[int, npt.NDArray[np.void] | None]:
+    """The snapshots of a partition by offset; None for one that cannot be read."""
+    found: dict[int, npt.NDArray[np.void] | None] = {}
+    for name in names:
+        offset = kf.parse_base_offset(name)
+        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and offset is not None:
+            try:
+                found[offset] = read_snapshot(directory / name, may_go_on=True).entries
+            except KafkalogError:
+                found[offset] = None
+    return found
 
 
 def final_name(name: str) -> str:

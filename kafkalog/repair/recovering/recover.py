@@ -110,8 +110,8 @@ def recover(
     Recovery loses data by design: it truncates a damaged segment before the damage, and deletes all later segments of
     the partition. Where the damaged segment has no offset index, a broker cuts it before the recovery begins, and so
     keeps the segments behind it, with a gap in front of them; so does this. Where that segment lies below the recovery
-    point, a broker deletes the producer snapshots behind it, too, and makes few of them anew; here they stay. Read the
-    report of a dry run first: `n_bytes_lost` counts the bytes that go.
+    point, the producer snapshots behind it go, too, and few of them are made anew, as with a broker. Read the report
+    of a dry run first: `n_bytes_lost` counts the bytes that go.
 
     A segment that is missing in the middle is no damage to a broker, which goes on behind it. It is a note among the
     findings, unless the log cleaner has been there.
@@ -137,6 +137,7 @@ def recover(
     placement = Placement(output, in_place, backup, dry_run, stage_in)
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     log_dir = root.absolute().parent if is_partition_directory(root) else root
+    # for a copy, too: files that a broker writes to meanwhile are no state to recover
     refuse_if_locked([log_dir])
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
     plans = plan_recovery(root, report, all_segments=all_segments, limits=limits)
@@ -241,7 +242,8 @@ class RecoveryRun(Target):
     def _works(self, plans: list[LoadPlan]) -> Iterator[Work]:
         """The work on the segments that are recovered; partitions without any are finished here."""
         for plan in plans:
-            one = PartitionRecovery(plan, self._make_output(plan))
+            interval = index_interval(plan.partition, None).n_bytes if self._interval is None else self._interval
+            one = PartitionRecovery(plan, self._make_output(plan), interval, self._now)
             if not one.problem() and self._begins_anew(plan):
                 one.unwritten = one.problem_behind(None)
                 if one.unwritten:
@@ -253,7 +255,7 @@ class RecoveryRun(Target):
             for base in plan.lone:
                 one.lone.append(
                     self._rebuilder.plan(
-                        plan.partition, frozenset({base}), frozenset(KINDS[:3]), self._interval, self._now
+                        plan.partition, frozenset({base}), frozenset(KINDS[:4]), self._interval, self._now
                     )
                 )
             start = plan.unflushed_from
@@ -261,7 +263,9 @@ class RecoveryRun(Target):
                 is_all = start == plan.bases[0]
                 only = None if is_all else frozenset(base for base in plan.bases if base >= start)
                 one.main = self._rebuilder.plan(plan.partition, only, kinds, self._interval, self._now)
+                # a broker has cut these before it begins, so that their damage ends nothing
                 one.main.passes = plan.cut_before
+                one.main.passed_snapshots = frozenset(plan.bases[-2:])
             works = [*one.lone, *([] if one.main is None else [one.main])]
             if not works:
                 self._finish(one)
@@ -313,6 +317,7 @@ class RecoveryRun(Target):
         for file in self._rebuilt.files:
             one.files.append(file)
         self._rebuilt.files.clear()
+        # an index that is too large was not written: nothing of the partition may be, then
         for finding in self._report.findings.rows:
             if finding.reason is Reason.INDEX_SIZE and Path(finding.path or "").parent == one.plan.path:
                 one.unwritten = str(finding)
@@ -322,8 +327,8 @@ class RecoveryRun(Target):
 
     def _finish(self, one: PartitionRecovery) -> None:
         row = one.finish()
-        for gap in one.gaps:
-            self._report.findings.add(gap)
+        for finding in one.findings:
+            self._report.findings.add(finding)
         self._add(row)
 
     def _add(self, row: RecoveredPartition) -> None:
@@ -336,6 +341,7 @@ def _ends(report: RecoveryReport) -> dict[kf.TopicPartition, int]:
     found = {}
     for row in report.partitions:
         parsed = kf.parse_partition_directory(Path(row.path).absolute().name)
+        # raft's own log and directories to be deleted are in no checkpoint
         is_live = parsed is not None and parsed.kind is None and parsed.topic_partition.topic != kf.METADATA_TOPIC
         if parsed is not None and is_live and row.error is None:
             found[parsed.topic_partition] = row.log_end_offset
@@ -347,8 +353,11 @@ def finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
     report.n_backup_files = placed.n_backup_files
     if placed.is_partition:
         if placed.staged is not None and not report.is_clean:
-            reason = report.findings.rows[0].reason if report.findings.rows else Reason.UNKNOWN_FILE
-            raise CorruptionError(reason, report.partitions[0].error or "", path=os.fspath(root))
+            error = report.partitions[0].error or ""
+            for finding in report.findings.rows:
+                if finding.detail and finding.detail in error:
+                    raise CorruptionError.about(finding, finding.detail)
+            raise CorruptionError(Reason.UNKNOWN_FILE, error, path=os.fspath(root))
         return
     if placed.staged is None and placed.backup is None:
         return
@@ -357,6 +366,7 @@ def finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
         for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
             if os.path.isfile(entry) and entry.name not in _NOT_COPIED and entry.name not in written:
                 copy_file(Path(entry.path), placed.staged, entry.name)
+    # the marker comes last: a crash before it costs another recovery, and no records
     for name, data in written.items():
         placed.put(name, data)
     report.checkpoints = list(written)

@@ -1,4 +1,4 @@
-"""The result of a recovery or of its dry run: a row a partition, with its segments."""
+"""The result of a recovery or of its dry run: a row per partition, with its segments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Salvage: every intact batch of a damaged log, and a report about the rest.
 
     `plan`            which bytes of a segment are kept, lost, suspect and padding
+    `undecodable`     which batches are kept that no reader decodes
     `single_records`  what is left of damaged batches, for a file of its own
     `report`          what was kept and lost
     `partition`       writes the batches of a partition, and describes the holes

@@ -16,10 +16,10 @@ from kafkalog.operations.converting.partition import Sink
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
 from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, gather, reason_of
 from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedPartition, SalvagedSegment
+from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
-from kafkalog.storage.source import Bytes
 from kafkalog.storage.staging import StagedFile
 
 MOST_HOLES: Final = 1000
@@ -28,6 +28,7 @@ MOST_HOLES: Final = 1000
 _MOST_PIECES: Final = 64  # of a hole
 _MOST_TRANSACTIONS: Final = 100  # of a hole
 _HEAD_BYTES: Final = 61
+_ZEROS: Final = memoryview(bytes(COPY_BYTES))
 
 
 class Quarantine:
@@ -49,12 +50,24 @@ class Quarantine:
         at, digest, head, is_zero = self.n_bytes, hashlib.sha256(), b"", True
         position = start
         while position < end:
+            # a hole of a sparse file is neither read nor written
+            if (hole := min(source.next_data(position), end) - position) > COPY_BYTES:
+                head = head or bytes(_HEAD_BYTES)
+                for done in range(0, hole, len(_ZEROS)):
+                    digest.update(_ZEROS[: hole - done])
+                if (file := self._staged()) is not None:
+                    file.write_hole(hole)
+                self.n_bytes += hole
+                position += hole
+                continue
             stop = min(position + COPY_BYTES, end)
             window = source.window(position, stop)
             head = head or window[:_HEAD_BYTES].tobytes()
             is_zero = is_zero and not window.any()
             digest.update(window)
-            self._write(window)
+            if (file := self._staged()) is not None:
+                file.write(window)
+            self.n_bytes += window.nbytes
             source.release(window, position)
             position = stop
         return at, digest.hexdigest(), head, is_zero
@@ -64,12 +77,11 @@ class Quarantine:
         if self._file is not None:
             self._file.close()
 
-    def _write(self, data: Bytes) -> None:
-        self.n_bytes += data.nbytes
-        if self._create is not None:
-            if self._file is None:
-                self._file = self._create()
-            self._file.write(data)
+    def _staged(self) -> StagedFile | None:
+        """The file; None in a dry run."""
+        if self._file is None and self._create is not None:
+            self._file = self._create()
+        return self._file
 
 
 class PartitionSalvage:
@@ -85,6 +97,8 @@ class PartitionSalvage:
         Called with a finding about each hole.
     on_piece : callable
         ``on_piece(source, segment, start, end)`` is called with each lost range that may be a damaged batch.
+    decompress : bool
+        Whether to look into compressed batches for what cannot be decoded.
     known_end : int or None
         An offset up to which the log reached, as a checkpoint says.
 
@@ -103,7 +117,10 @@ class PartitionSalvage:
         on_piece: Callable[[BadSectorSource, Segment, int, int], object],
         known_end: int | None,
         limits: Limits,
+        *,
+        decompress: bool = False,
     ) -> None:
+        self._decompress = decompress
         self._report, self._sink, self._quarantine, self._note = report, sink, quarantine, note
         self._on_piece, self._known_end, self._limits = on_piece, known_end, limits
         self._transactions = TransactionReplay(limits=limits)
@@ -113,15 +130,7 @@ class PartitionSalvage:
         self._epoch: int | None = None
 
     def add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
-        """Write a segment.
-
-        Raises
-        ------
-        FileChangedError
-            The source changed since it was planned.
-        WriteError
-            The output could not be written.
-        """
+        """Write a segment."""
         segment, kept, lost = plan.segment, plan.kept, plan.lost
         row = SalvagedSegment(str(segment.path), segment.base_offset, plan.size_in_bytes)
         row.inode, row.modified_ns = source.identity.inode, source.identity.modified_ns
@@ -135,6 +144,7 @@ class PartitionSalvage:
         if self._sink is not None:
             self._sink.roll(segment.base_offset)
         self.next_offset = max(self.next_offset, segment.base_offset)
+        # a hole is all that is lost between two kept batches: what other copies lie there does not divide it
         holes = np.searchsorted(plan.places, lost.start, side="right")
         n_done = n_rows = 0
         for hole in np.unique(holes).tolist():
@@ -174,11 +184,16 @@ class PartitionSalvage:
             batches = whole_batches(data, 0)
             n = int(runs.n_batches[begin:end].sum())
             window = Window(data, 0, batches)
+            # the search was minutes ago, and only what is intact now may be written
             if len(batches) != n or not valid_crcs(window).all():
                 detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
                 raise FileChangedError(Reason.FILE_CHANGED, detail, path=source.path, position=int(runs.start[begin]))
             if self._sink is not None:
                 self._sink.append(window, plan.segment)
+            start, stop_at = runs.start[begin:end], runs.end[begin:end]
+            for finding in undecodable(window, start, stop_at, row.path, self._limits, decompress=self._decompress):
+                row.n_batches_undecodable += 1
+                self._note(finding)
             row.n_batches_kept += n
             row.n_records_kept += int(np.maximum(batches.records_count, 0).sum(dtype=np.int64))
             row.n_records_kept += int((batches.records_count < 0).sum())
@@ -216,6 +231,7 @@ class PartitionSalvage:
                     reason = Reason.OFFSET_ORDER
                 elif unreadable:
                     reason = Reason.FILE_UNREADABLE
+                # its size leads to an intact batch, so that it is whole, and its content is wrong
                 elif lost.is_linked[row] and reason is Reason.PARTIAL_TAIL:
                     reason = Reason.CRC_MISMATCH
                 pieces.append(LostPiece(start, end, is_suspect, reason, at, digest))
@@ -227,6 +243,7 @@ class PartitionSalvage:
             end_offset = int(kept.first_offset[hole])
             timestamp, epoch = _first_of(source, int(kept.start[hole]))
         is_linked = bool(lost.is_linked[first:stop].all())
+        # headers count only where each batch of the hole has one: else there may be more between them
         n_records, certainty = _count(heads if is_linked else [], begin, end_offset)
         transactions = self._open()[:_MOST_TRANSACTIONS]
         self._without_marker.update(dict.fromkeys(transactions))
@@ -258,6 +275,7 @@ class PartitionSalvage:
             end_offset = max(self._known_end, begin)
         if plan.padding_start == plan.size_in_bytes or end_offset == begin:
             return
+        # a broker allots files ahead: such zeros never were records
         if end_offset is None and source.is_preallocated:
             return
         if len(self._report.lost) >= MOST_HOLES:
@@ -284,6 +302,7 @@ def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int |
     if head[16] < 2:
         timestamp = int.from_bytes(head[18:26], "big", signed=True) if head[16] == 1 else -1
         return timestamp if timestamp >= 0 else None, None
+    # with this bit set the first field holds the delete horizon: take the largest timestamp instead
     horizon = int.from_bytes(head[21:23], "big") & kf.DELETE_HORIZON_BIT
     timestamp = int.from_bytes(head[35:43] if horizon else head[27:35], "big", signed=True)
     epoch = int.from_bytes(head[12:16], "big", signed=True)
@@ -299,6 +318,7 @@ def _count(heads: list[bytes], begin: int, end: int | None) -> tuple[int | None,
         if len(head) < _HEAD_BYTES or head[16] != 2:
             break
         base, delta, count = (int.from_bytes(head[a:b], "big", signed=True) for a, b in ((0, 8), (23, 27), (57, 61)))
+        # a damaged header counts only where it fits between its neighbours
         if base < at or delta < 0 or not 0 <= count <= delta + 1 or (end is not None and base + delta >= end):
             break
         at, n_records = base + delta + 1, n_records + count
@@ -313,6 +333,7 @@ def _producers(heads: list[bytes]) -> tuple[int, ...]:
     """Producer ids in the headers of damaged batches."""
     found: dict[int, None] = {}
     for head in heads:
+        # a lastOffsetDelta below 0 is in no header: these bytes are something else
         if len(head) == _HEAD_BYTES and head[16] == 2 and not head[23] & 0x80:
             producer_id = int.from_bytes(head[43:51], "big", signed=True)
             if 0 <= producer_id < _MAX_PRODUCER_ID:

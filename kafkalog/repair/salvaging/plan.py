@@ -78,7 +78,8 @@ def plan_segment(
     found = Found.concatenate(parts)
     del parts
     found = with_skipped_batches(source, found, base_offset=segment.base_offset, limits=limits)
-    end_offset = segment.base_offset + kf.MAX_RELATIVE_OFFSET + 1
+    # an index entry holds 31 bits: a broker cannot serve an offset beyond; nor the largest, as no log ends behind it
+    end_offset = min(segment.base_offset + kf.MAX_RELATIVE_OFFSET, _MAX_OFFSET - 1) + 1
     choice = choose(
         source,
         found,
@@ -88,7 +89,9 @@ def plan_segment(
         limits=limits,
     )
     end = int(found.end[-1]) if len(found) else 0
-    padding = _zeros_from(source, end)
+    # bad sectors are read as zeros, and may have been anything
+    is_unreadable = isinstance(source, BadSectorSource) and source.is_unreadable(end, source.size)
+    padding = end if source.is_zero(end, source.size) and not is_unreadable else source.size
     lost = _lost(choice, found[found.kind == LINKED], padding)
     n_suspects = int(choice.suspects.n_batches.sum())
     return SegmentPlan(segment, next_base_offset, source.size, choice.kept, choice.places, lost, padding, n_suspects)
@@ -119,22 +122,6 @@ def _lost(choice: Choice, linked: Found, stop: int) -> Lost:
     return Lost(all_start[order], all_end[order], all_kind[order] == 1, all_kind[order] == 2)
 
 
-def _zeros_from(source: ByteSource, start: int) -> int:
-    """Where the zeros at the end of the file begin: `start`, or the size of the file if there are other bytes."""
-    position = start
-    while position < source.size:
-        stop = min(position + COPY_BYTES, source.size)
-        window = source.window(position, stop)
-        is_zero = not window.any()
-        source.release(window, position)
-        if not is_zero:
-            return source.size
-        position = stop
-    if isinstance(source, BadSectorSource) and source.is_unreadable(start, source.size):
-        return source.size
-    return start
-
-
 def gather(
     source: ByteSource, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
 ) -> Iterator[tuple[Bytes, int, int]]:
@@ -158,6 +145,16 @@ def gather(
         source.release(window, low)
         del window
         first = last
+
+
+def file_positions(
+    at: npt.NDArray[np.int64], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Where in the file the bytes are that stand at `at` behind each other in ranges that `gather` yielded together."""
+    begins = np.concatenate([[0], np.cumsum(end - start)[:-1]])
+    row = np.searchsorted(begins, at, side="right") - 1
+    found: npt.NDArray[np.int64] = start[row] + at - begins[row]
+    return found
 
 
 def reason_of(head: bytes, n_bytes: int, left: int, *, is_zero: bool) -> Reason:
@@ -191,3 +188,4 @@ def reason_of(head: bytes, n_bytes: int, left: int, *, is_zero: bool) -> Reason:
 
 
 _MAGIC_END: Final = 17
+_MAX_OFFSET: Final = 2**63 - 1

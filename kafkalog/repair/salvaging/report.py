@@ -132,8 +132,10 @@ class SalvagedSegment:
     """Padding are the zeros at the end of a preallocated file."""
     n_batches_kept: int = 0
     n_batches_suspect: int = 0
+    n_batches_undecodable: int = 0
+    """Those kept that cannot be decoded. Each has a finding."""
     n_records_kept: int = 0
-    """Compressed v0 and v1 messages count as one."""
+    """As the headers say. Compressed v0 and v1 messages count as one."""
     inode: int = 0
     modified_ns: int = 0
     """Of the file that was read."""
@@ -184,7 +186,7 @@ class CopyReport(HtmlReport):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was lost, as far as the source shows."""
+        """Whether nothing was lost, as far as the source shows, and all that was copied can be decoded."""
         return not self.findings.n_damage
 
     def as_dict(self) -> dict[str, Any]:
@@ -200,7 +202,7 @@ class CopyReport(HtmlReport):
 
 @dataclass(slots=True)
 class SalvageReport(CopyReport):
-    """What `salvage` kept and lost. There is a finding for each hole."""
+    """What `salvage` kept and lost. There are findings about holes, and about batches kept that cannot be decoded."""
 
     partitions: list[SalvagedPartition] = field(default_factory=list)
 
@@ -218,11 +220,13 @@ class SalvageReport(CopyReport):
         for partition in self.partitions:
             kept, lost = partition.total("n_batches_kept"), partition.total("n_bytes_lost")
             yield f"{partition.path}: offsets {partition.start_offset}..{partition.end_offset}"
-            yield f"  kept       {partition.total('n_bytes_kept'):,} bytes, {kept:,} batches"
+            yield f"  kept       {partition.total('n_bytes_kept'):,} bytes, {counted(kept, 'batch')}"
+            if undecodable := partition.total("n_batches_undecodable"):
+                yield f"             {counted(undecodable, 'batch')} of them cannot be decoded: see the findings"
             yield f"  lost       {lost:,} bytes"
             if suspect := partition.total("n_bytes_suspect"):
                 batches = partition.total("n_batches_suspect")
-                yield f"  suspect    {suspect:,} bytes, {batches:,} intact batches that do not agree with the log"
+                yield f"  suspect    {suspect:,} bytes, {counted(batches, 'intact batch')} that disagree with the log"
             if padding := partition.total("n_bytes_padding"):
                 yield f"  padding    {padding:,} bytes"
             for one in partition.lost:

@@ -20,6 +20,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_reader import offsets_finding
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
@@ -64,14 +65,14 @@ def salvage(
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         A log dir, a partition directory or a `.log` file. It is never modified.
     output : path-like, optional
-        The directory to create: a subdirectory a partition, ``salvage.json``, and for each partition with losses a
+        The directory to create: a subdirectory per partition, ``salvage.json``, and for each partition with losses a
         file ``TOPIC-N.quarantine`` with all bytes that were not kept. A broker may use it as a log dir: it ignores the
         files. Not needed for a dry run.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
     records : bool
         Whether to try the single records of damaged batches. They are written to ``TOPIC-N.unverified.jsonl``, never
-        to the log: no checksum vouches for them.
+        to the log: no checksum vouches for them. Also whether to look into compressed batches that are kept.
     threads : int
         Number of segments to search at a time.
     dry_run : bool
@@ -104,6 +105,9 @@ def salvage(
     segment, kept, lost, padding and suspect bytes add up to its size. Zeros at the end of a file count as padding. They
     are a finding, too, unless the file is sparse or no offset is missing: with at most as many records as the next
     segment, or the checkpointed high watermark, leaves room for; or with none, and no damage, if nothing tells.
+
+    A batch with a right checksum is kept whether or not its records can be decoded. Those that cannot are counted and
+    named, compressed ones only with `records`, since to decompress all takes ten times as long.
 
     What no checksum covers can be wrong without a sign: the base offset of a batch whose neighbours are lost on both
     sides, or in a compacted log, and the leader epoch of the first or the last batch without a checkpoint. A batch in a
@@ -161,7 +165,7 @@ def begin_salvage(
     if chosen:
         check_paths(opened, chosen, output=output, dry_run=dry_run)
         if not dry_run and os.path.lexists(target):
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "it is there already", path=target)
+            raise OutputExistsError.at(target)
     return opened, chosen, target
 
 
@@ -269,7 +273,9 @@ class _PartitionSalvage:
                 directory = staged.path / name
                 sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
             known_end = self._partition.high_watermark
-            output = PartitionSalvage(report, sink, quarantine, self._note, singles.add, known_end, limits)
+            output = PartitionSalvage(
+                report, sink, quarantine, self._note, singles.add, known_end, limits, decompress=self._records
+            )
             epochs = self._epochs()
             plans = ((segment, source, pool.submit(partial(
                 plan_segment, segment, source, self._next_base(segment), epochs, limits, progress
@@ -280,6 +286,7 @@ class _PartitionSalvage:
                     self._note_gap(output.next_offset, plan.segment)
                     output.add(plan, source)
             output.finish()
+        self._note_end()
         singles.close()
         if quarantine.n_bytes:
             report.quarantine = report.output + QUARANTINE_SUFFIX
@@ -295,6 +302,15 @@ class _PartitionSalvage:
             gap = self._partition.gap_between(end, segment.base_offset) if end < segment.base_offset else None
             if gap is not None:
                 self._note(gap)
+
+    def _note_end(self) -> None:
+        """Note offsets behind the log's end that the broker had; a hole at the end has a finding of its own."""
+        end, known, lost = self._report.end_offset, self._partition.high_watermark, self._report.lost
+        is_told = bool(lost) and (lost[-1].end_offset is None or lost[-1].end_offset > end)
+        if known is None or known <= end or is_told or len(self._segments) < len(self._partition.segments):
+            return
+        detail = f"the log ends at offset {end}, and this knows of more: {kf.HIGH_WATERMARK_CHECKPOINT} ({known})"
+        self._note(offsets_finding(Reason.LOG_END_MISSING, detail, str(self._partition.path), end, known))
 
     def _opened(self) -> Iterator[tuple[Segment, BadSectorSource]]:
         for segment in self._segments:

@@ -76,6 +76,7 @@ def _records(data: bytes, limits: Limits) -> Iterator[dict[str, Any]]:
     base, delta = int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[23:27], "big", signed=True)
     base_timestamp = int.from_bytes(data[27:35], "big", signed=True)
     codec = data[22] & kf.CODEC_MASK
+    # the size field may be what is damaged
     payload = data[kf.RECORD_BATCH_OVERHEAD : size if size > kf.RECORD_BATCH_OVERHEAD else len(data)]
     if codec:
         arena = Arena()
@@ -102,6 +103,7 @@ def _walk(payload: bytes, last_delta: int) -> Iterator[_Record]:
         one = _parse(payload, position)
         if one is not None and not before < one.offset_delta <= max(last_delta, before + 1):
             one = None
+        # any few bytes may look like a record: behind damage it counts only if another follows it
         if one is not None and is_lost and one.end < len(payload):
             after = _parse(payload, one.end)
             if after is None or after.offset_delta <= one.offset_delta:

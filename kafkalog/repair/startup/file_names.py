@@ -16,7 +16,11 @@ from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
 from kafkalog.log.recovery import recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.repair.startup.log_end import CorruptRecord, next_offset
+from kafkalog.repair.startup.forecast import LoadFailure
+from kafkalog.repair.startup.segment_reading import LoadedSegment
+
+ORPHAN: Final = "an index without its .log"
+"""Why a broker removes such a file."""
 
 _RAFT_SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
@@ -83,7 +87,7 @@ def file_names(directory: Path, broker: str = "4.3") -> FileNames:
         if name.endswith(INDEX_SUFFIXES) and name not in found.removed:
             log = _stem(name) + kf.LOG_SUFFIX
             if log not in there:
-                found.removed[name] = "an index without its .log"
+                found.removed[name] = ORPHAN
     return found
 
 
@@ -114,6 +118,8 @@ def partition_directories(root: Path) -> Iterator[Path | Finding]:
 def _take_leftovers(found: FileNames) -> list[str]:
     """Note the files that are deleted at once; returns the `.swap` files that stay."""
     cleaned = [name for name in found.names if name.endswith(kf.CLEANED_SUFFIX)]
+    # `.cleaned` files are renamed last segment first: a `.swap` behind one belongs to the same unfinished work, and its
+    # sources are still there
     unfinished = min(_offsets(cleaned), default=2**63)
     swaps = []
     for name in found.names:
@@ -132,7 +138,7 @@ def _take_leftovers(found: FileNames) -> list[str]:
 
 def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker: str) -> None:
     """Note the renames of `.swap` files, and the deletion of what they replace."""
-    start, stop = 2**63, -(2**63)
+    ranges: dict[int, int] = {}
     for name in swaps:
         base = kf.parse_base_offset(name)
         if base is None or not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX):
@@ -142,15 +148,23 @@ def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker:
             if broker == "2.8":
                 end = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False).next_offset
             else:
-                end = next_offset(segment)
-        except (CorruptRecord, KafkalogError) as error:
+                end = LoadedSegment(segment, broker).next_offset()
+        except (LoadFailure, KafkalogError) as error:
             found.bad_swaps.append(f"{name}: {error}")
             end = base
-        start, stop = min(start, base), max(stop, end)
+        ranges[base] = end
+    bases = {*ranges}
+    if ranges and broker != "2.8":  # all of them as one
+        ranges = {min(ranges): max(ranges.values())}
     for name in found.names:
         offset = kf.parse_base_offset(name)
-        is_kept = name in found.removed or name.endswith(kf.SWAP_SUFFIX) or offset is None
-        if not is_kept and offset is not None and start <= offset < stop:
+        if offset is None or name.endswith(kf.SWAP_SUFFIX):
+            continue
+        is_kept = name in found.removed
+        if broker == "2.8" and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
+            # only those of segments that are gone: Log.replaceSegments, Kafka 2.8
+            is_kept |= offset in bases or kf.segment_file_name(offset, kf.LOG_SUFFIX) not in found.names
+        if not is_kept and any(start <= offset < stop for start, stop in ranges.items()):
             found.removed[name] = "replaced by a .swap"
     found.renamed = {name: name.removesuffix(kf.SWAP_SUFFIX) for name in swaps}
     for name in found.renamed.values():

@@ -1,4 +1,4 @@
-"""What a broker would do with a log dir on its next start: a row a partition, with its segments."""
+"""What a broker would do with a log dir on its next start: a row per partition, with its segments."""
 
 from __future__ import annotations
 
@@ -26,6 +26,21 @@ class BrokerException:
     detail: str
     is_offline: bool = False
     """Whether the broker only takes the log dir offline; it stops if it has no other."""
+
+
+class LoadFailure(Exception):
+    """What a broker throws while it loads a partition; the message says why. It becomes a `BrokerException`.
+
+    Parameters
+    ----------
+    java_name : str
+        Class of what it throws, without its package.
+    detail : str
+    """
+
+    def __init__(self, java_name: str, detail: str) -> None:
+        super().__init__(detail)
+        self.java_name = java_name
 
 
 @dataclass(slots=True)

@@ -102,6 +102,7 @@ class LoadPlan:
         Source: LogLoader.loadSegmentFiles, Kafka 4.3.
         """
         files = self.files
+        # the file that a `.swap` replaces may still be there, under the same name
         replaced = {*files.removed, *files.renamed.values()}
         logs = {
             kf.parse_base_offset(name): name
@@ -135,6 +136,7 @@ class LoadPlan:
         # one that only waits for its deletion is not recovered
         if self.is_clean or not self.bases or self.partition.kind == "delete":
             return None
+        # the segment that holds the recovery point is recovered from its start
         return max((base for base in self.bases if base <= self.recovery_point), default=self.bases[0])
 
     @cached_property
@@ -178,7 +180,8 @@ class LoadPlan:
 def transaction_index_problem(segment: Segment) -> str:
     """Why a broker that loads a segment dies of its transaction index; "" if it does not.
 
-    Source: TransactionIndex.sanityCheck, TransactionIndex.iterable, Kafka 4.3.
+    Of the version a broker reads the first byte alone.
+    Source: TransactionIndex.sanityCheck, TransactionIndex.iterable, AbortedTxn.version, Kafka 4.3.
     """
     try:
         data = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).read_bytes()
@@ -186,7 +189,7 @@ def transaction_index_problem(segment: Segment) -> str:
         return ""
     size = kf.TRANSACTION_INDEX_DTYPE.itemsize
     for entry in np.frombuffer(data[: len(data) // size * size], kf.TRANSACTION_INDEX_DTYPE):
-        if entry["version"] > 0:
+        if entry["version"] > _LAST_VERSION:
             return f"an entry of the transaction index has version {entry['version']}"
         if entry["last_offset"] < segment.base_offset:
             break  # it is built anew
@@ -211,3 +214,6 @@ def why_recovered(segment: Segment, broker: str = "4.3") -> str:
     if index is not None and len(index) and int(index.entries["last_offset"].min()) < segment.base_offset:
         return "its transaction index has an entry below the segment"
     return ""
+
+
+_LAST_VERSION = 0xFF

@@ -9,20 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from kafkalog import format as kf
-from kafkalog.errors import Findings, KafkalogError, Reason
+from kafkalog.errors import Finding, Findings, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.operations.rebuilding.snapshots import ProducerReplay
-from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast, SegmentForecast
+from kafkalog.repair.startup.compressed_messages import base_offset
+from kafkalog.repair.startup.forecast import BrokerException, LoadFailure, PartitionForecast, SegmentForecast
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem, why_recovered
-from kafkalog.repair.startup.log_end import CorruptRecord, end_behind, is_walkable, next_offset
+from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay
+from kafkalog.repair.startup.segment_reading import LoadedSegment
 from kafkalog.repair.startup.settings import Cluster, expire
 from kafkalog.repair.startup.small_files import epochs_exception, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import read_snapshot
-from kafkalog.state.transactions import is_in_order
 
 
 @dataclass
@@ -45,16 +48,33 @@ class PartitionLoading:
     _split_end: int = 0
     _read: dict[int, RecoveredSegment] = field(default_factory=dict)
     _newest_read: dict[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        partition = self.plan.partition
-        self.row = PartitionForecast(str(self.plan.path), partition.topic_partition)
-        self.row.log_start_offset = self.row.log_end_offset = partition.log_start_offset
+    _damage: list[Finding] = field(default_factory=list)
+    _bad_snapshots: dict[str, str] = field(default_factory=dict)
+    _loaded: dict[int, LoadedSegment] = field(default_factory=dict)
+    _producers: ProducerLoading = field(init=False)
 
     def run(self) -> PartitionForecast:
         """Foretell the load; a segment that cannot be read is an exception of the forecast."""
-        plan, row = self.plan, self.row
-        row.removed, row.renamed = dict(plan.files.removed), dict(plan.files.renamed)
+        try:
+            self._attempt("check")
+        except NotPlain:
+            # what was read is read again: its index entries are needed this time, and are not kept otherwise
+            self._read.clear()
+            self.progress = lambda n_bytes: None
+            self._attempt("exact")
+        for finding in self._damage:
+            self.findings.add(finding)
+        self._check_state()
+        return self.row
+
+    def _attempt(self, replay: Replay) -> None:
+        """Foretell the load from its beginning, with producers replayed batch by batch or not."""
+        plan = self.plan
+        row = self.row = PartitionForecast(str(plan.path), plan.partition.topic_partition)
+        row.log_start_offset = row.log_end_offset = plan.partition.log_start_offset
+        self._loaded, self._damage, self._split_end = {}, [], 0
+        self._producers = ProducerLoading(self._snapshots, self.broker, self.now_ms, replay=replay)
+        row.removed, row.renamed = {**plan.files.removed, **self._bad_snapshots}, dict(plan.files.renamed)
         for name in plan.files.fatal:
             self._dies("NumberFormatException", name, "its name is not an offset")
         for error in plan.files.bad_swaps:
@@ -64,13 +84,11 @@ class PartitionLoading:
             row.exceptions.insert(0, epochs)
         try:
             self._load()
-        except CorruptRecord as error:
+        except LoadFailure as error:
             self._dies(error.java_name, row.segments[-1].name if row.segments else "", str(error))
         except KafkalogError as error:
-            self.findings.add(error.to_finding())
+            self._damage.append(error.to_finding())
             self._dies("KafkaStorageException", error.path or "", str(error), is_offline=True)
-        self._check_state()
-        return row
 
     def _load(self) -> None:
         segments = self.plan.partition.segments
@@ -78,6 +96,7 @@ class PartitionLoading:
         rows = self.row.segments
         for segment in segments:
             rows.append(self._segment_row(segment))
+            self._loaded.setdefault(segment.base_offset, LoadedSegment(segment, self.broker))
         if self.plan.partition.kind == "delete":
             return  # only waits for its deletion
         self._recover_unflushed(segments, rows)
@@ -88,12 +107,14 @@ class PartitionLoading:
         if end < self.plan.log_start:
             for row in rows:
                 row.action, row.n_bytes, row.indexes = "deleted", 0, {}
+            self._loaded.clear()
             self.row.remarks.append(
                 f"the log ends at {end}, below its start {self.plan.log_start}: an empty one begins"
             )
-            end = self.plan.log_start
+            end = self.row.log_start_offset = self.plan.log_start
         self.row.log_end_offset = end
-        self._check_producers(end)
+        if self._loaded and not self._split_end:
+            self._load_producers(end)
         config = self.cluster.config(self.plan.partition)
         if config is not None:
             left = [(one, row) for one, row in zip(segments, rows, strict=True) if row.action != "deleted"]
@@ -152,6 +173,8 @@ class PartitionLoading:
                 continue
             if is_cut:
                 row.action, row.n_bytes, row.indexes = "deleted", 0, {}
+                self._producers.remove([row.base_offset])
+                del self._loaded[row.base_offset]
             elif row.action == "kept":
                 self._recover(segment, row, is_first_pass=False)
                 is_cut = row.action in ("cut", "emptied") and row.n_bytes < row.n_bytes_before
@@ -159,7 +182,7 @@ class PartitionLoading:
     def _recovered(self, segment: Segment) -> RecoveredSegment:
         if segment.base_offset not in self._read:
             interval = self._interval()
-            self._read[segment.base_offset] = recover(segment, interval, with_producers=False, progress=self.progress)
+            self._read[segment.base_offset] = recover(segment, interval, progress=self.progress)
             self.row.n_bytes_read += segment.size_in_bytes
         return self._read[segment.base_offset]
 
@@ -169,15 +192,15 @@ class PartitionLoading:
 
     def _recover(self, segment: Segment, row: SegmentForecast, *, is_first_pass: bool) -> None:
         """Source: LogLoader.recoverSegment, LogSegment.recover, Kafka 4.3."""
-        self._replay(segment.base_offset, self.plan.log_start)
+        before = [*self._loaded.values()]
+        manager = self._producers.begin_recovery(before, segment.base_offset, self.plan.log_start)
         found = self._recovered(segment)
-        self._snapshots[found.map_end_offset] = ""
         row.indexes = dict.fromkeys(INDEX_SUFFIXES[:2], "rebuilt")
         if segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists():
             row.indexes[kf.TRANSACTION_INDEX_SUFFIX] = "rebuilt"
         row.action, row.finding = "recovered", found.finding
         if found.finding is not None:
-            self.findings.add(found.finding)
+            self._damage.append(found.finding)
         if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
             self._outside(segment, row, found)
         elif found.is_emptied and is_first_pass:
@@ -186,8 +209,11 @@ class PartitionLoading:
             row.action, row.n_bytes = "emptied", 0
         elif found.is_cut:
             row.action, row.n_bytes = "cut", found.n_valid_bytes
-        if found.unnoticed is not None and not found.is_emptied:
-            self._check_transactions(segment, row)
+        entries = found.offset_entries if self._producers.is_exact else found.offset_entries[:0].copy()
+        if not self._split_end:
+            self._producers.recover(manager, LoadedSegment(segment, self.broker), found)
+        self._loaded[segment.base_offset] = LoadedSegment(segment, self.broker, row.n_bytes, entries)
+        found.replay.clear()
         limit = self.cluster.max_index_bytes(self.plan.partition)
         for entries in (found.offset_entries, found.time_entries):
             if entries.size > limit // entries.dtype.itemsize:
@@ -198,75 +224,75 @@ class PartitionLoading:
             self._newest_read[segment.base_offset] = int(found.time_entries["timestamp"][-1])
         found.drop_entries()
 
-    def _check_transactions(self, segment: Segment, row: SegmentForecast) -> None:
-        """Where an offset is wrong, transactions may not end in order. Source: TransactionIndex.append, Kafka 4.3."""
-        again = recover(segment, self._interval())
-        if not is_in_order(ProducerReplay(self.plan.log_start).feed(again)):
-            self._dies("IllegalArgumentException", row.name, "aborted transactions do not end in order")
-
     def _outside(self, segment: Segment, row: SegmentForecast, found: RecoveredSegment) -> None:
         """Where an offset is that no index entry can hold, the broker splits the segment, if its end is that far away.
 
         Source: LogLoader.retryOnOffsetOverflow, LocalLog.splitOverflowedSegment, LogSegment.hasOverflow, Kafka 4.3.
         """
-        end = end_behind(segment, found.offset_entries)
+        if segment.path.name.endswith(kf.SWAP_SUFFIX) and self.broker == "2.8":
+            self._dies("LogSegmentOffsetOverflowException", row.name, "a .swap is not split")
+            return
+        end = LoadedSegment(segment, self.broker, entries=found.offset_entries).next_offset()
         if 0 <= end - 1 - segment.base_offset < 2**31 or end <= segment.base_offset:
             assert found.finding is not None
             detail = f"the batch at {found.finding.position} is in no segment that begins at {segment.base_offset}"
             self._dies("IllegalArgumentException", row.name, detail)
         else:
+            self._check_split(segment)
             row.action, self._split_end = "split", end
             self.row.remarks.append(f"{row.name} is split: its last batch ends at {end - 1}")
 
+    def _check_split(self, segment: Segment) -> None:
+        """Raise LoadFailure if a broker dies of a batch that it copies into another segment.
+
+        Source: LocalLog.splitOverflowedSegment, ByteBufferLogInputStream.nextBatchSize, Kafka 4.3.
+        """
+        loaded = LoadedSegment(segment, self.broker)
+        base = position = 0
+        for batch in loaded.batches(0, segment.size_in_bytes):
+            if not position or not 0 <= batch.last_offset - base < 2**31:
+                base = batch.offset
+                if batch.is_compressed_message and self.broker != "2.8":
+                    base = base_offset(loaded.content(batch), batch.position)
+                if not 0 <= batch.last_offset - base < 2**31:
+                    detail = f"the batch at {batch.position} is in no segment that begins at {base}"
+                    raise LoadFailure("IllegalStateException", detail)
+            if batch.head[16] > 2 and self.broker != "2.8":
+                detail = f"the batch at {batch.position} has magic {batch.head[16]}, and the segment is split"
+                raise LoadFailure("CorruptRecordException", detail)
+            position = batch.position + batch.size_in_bytes
+        if position < segment.size_in_bytes:
+            detail = f"the bytes from {position} on are no batch, and the segment is split"
+            raise LoadFailure("NoSuchElementException", detail)
+
     def _log_end(self, segment: Segment, row: SegmentForecast) -> int:
-        if row.action == "kept":
-            return next_offset(segment)
-        if row.action == "split":
+        if self._split_end > segment.base_offset:  # its last batch begins the last segment, then
             return self._split_end
+        if row.action == "kept" or self._producers.is_exact:
+            return self._loaded[segment.base_offset].next_offset()
         return self._recovered(segment).next_offset
 
-    def _check_producers(self, end: int) -> None:
-        """Snapshots that are missing: producers are forgotten, or segments are replayed whose headers may be damaged.
-
-        Source: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload, Kafka 4.3.
-        """
-        if self.plan.unflushed_from is None and not self._snapshots and end > self.row.log_start_offset:
+    def _load_producers(self, end: int) -> None:
+        """Source: LogLoader.load, Kafka 4.3."""
+        if self.plan.is_clean and not self._producers.snapshots and end > self.row.log_start_offset:
             self.row.remarks.append("no producer snapshot: the state of producers is forgotten")
-        else:
-            self._replay(end, self.row.log_start_offset)
-
-    def _replay(self, end: int, log_start: int) -> None:
-        """Producers are replayed up to an offset, from the last snapshot before it; others are deleted.
-
-        Source: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload, Kafka 4.3.
-        """
-        snapshots = {offset: name for offset, name in self._snapshots.items() if log_start < offset <= end}
-        self._snapshots.clear()
-        self._snapshots.update(snapshots)
-        usable = max(snapshots, default=log_start)
-        segments = self.plan.partition.segments[: len(self.row.segments)]
-        bases = [segment.base_offset for segment in segments[1:]]
-        for segment, row, next_base in zip(segments, self.row.segments, [*bases, end], strict=False):
-            is_replayed = next_base > usable and segment.base_offset < end and row.action == "kept"
-            upto = end if segment is segments[-1] else 2**63
-            why = is_walkable(segment, max(usable, log_start), upto) if is_replayed else ""
-            if why:
-                raise CorruptRecord(f"producers are replayed from here: {why}")
+        start = self.row.log_start_offset
+        self._producers.load([*self._loaded.values()], start, end, is_clean=self.plan.is_clean)
 
     @cached_property
-    def _snapshots(self) -> dict[int, str]:
-        """Readable snapshots by offset; a broker deletes the others."""
-        found = {}
+    def _snapshots(self) -> dict[int, npt.NDArray[np.void] | None]:
+        """Snapshots by offset; None for one that cannot be read, which a broker deletes."""
+        found: dict[int, npt.NDArray[np.void] | None] = {}
         for name in self.plan.files.names:
             offset = kf.parse_base_offset(name)
             if not name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) or offset is None or name in self.plan.files.removed:
                 continue
             try:
-                read_snapshot(self.plan.path / name)
-                found[offset] = name
+                found[offset] = read_snapshot(self.plan.path / name, may_go_on=True).entries
             except KafkalogError as error:
                 self.findings.add(error.to_finding())
-                self.row.removed[name] = "a snapshot that cannot be read"
+                self._bad_snapshots[name] = "a snapshot that cannot be read"
+                found[offset] = None
         return found
 
     def _check_state(self) -> None:
@@ -284,6 +310,9 @@ class PartitionLoading:
                 if is_partly
                 else "no leader epochs: found anew"
             )
+        end = self.row.log_end_offset
+        if epochs is not None and not self.row.exceptions and (epochs["start_offset"] > end).any():
+            self.row.remarks.append(f"leader epochs begin beyond the log end offset {end}: the broker drops them")
         largest = -1 if epochs is None or not epochs.size else int(epochs["epoch"].max())
         new = max((epoch for found in self._read.values() for epoch, _ in found.epochs), default=-1)
         assigned = self._assigned_epoch()

@@ -90,8 +90,9 @@ def preflight(
     count as replicated), and whether an index outgrows `log.index.size.max.bytes`. Settings of topics and of the
     cluster in its metadata come before those of the file.
 
-    Batches are read by their headers. Not foretold is what a broker dies of inside of one: it decompresses v0 and v1
-    messages, and reads control batches, where it looks up offsets and replays producers, with or without a checksum.
+    Batches are read by their headers and control records, v0 and v1 messages for their first offset, too, as by a
+    broker. Where that is not plain (damage in what is replayed, segments that overlap), producers are replayed batch by
+    batch, which takes longer.
 
     Source: LogManager.loadLogs, LogLoader.load, Kafka 4.3 and 2.8.
 
@@ -115,6 +116,7 @@ def preflight(
     for one in [root] if is_partition else partition_directories(root):
         if isinstance(one, Finding):
             result.findings.add(one)
+            # a broker follows the link, and only kafkalog does not
             if Path(one.path or "").is_symlink():
                 continue
             result.exceptions.append(BrokerException("KafkaException", one.path or "", one.detail))

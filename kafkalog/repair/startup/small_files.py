@@ -94,6 +94,7 @@ def topic_id_exception(directory: Path, broker: str) -> BrokerException | None:
     try:
         parse_topic_id(values[1])
     except ValueError as error:
+        # the id of zeros can be parsed, and is refused by another class than the one that parses it
         is_zero = set(values[1]) == {"A"} and len(values[1]) <= _MOST_ID_CHARACTERS
         return _exception(_OFFLINE if is_zero else "IllegalArgumentException", path, str(error), broker)
     return None

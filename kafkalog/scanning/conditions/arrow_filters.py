@@ -10,6 +10,7 @@ A filter may match more records than its expression, never fewer. What is not un
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -34,6 +35,7 @@ _COMPARISONS: Final = {
 _NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SWAPPED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PER_MILLISECOND: Final = {"ms": 1, "us": 10**3, "ns": 10**6}
+_INT32: Final = struct.Struct("=i")
 _MATCH, _SKIP, _EMIT_NULL = range(3)  # NullMatchingBehavior of Arrow's SetLookupOptions
 
 
@@ -109,6 +111,7 @@ def tree_of(expression: pc.Expression) -> Node:
         It is serialised in a way that is not known here.
     """
     try:
+        # pyarrow shows no tree of an expression; what it pickles is the tree, as metadata of a record batch
         _, (buffer,) = expression.__reduce__()
         batch = pa.ipc.open_file(buffer).get_batch(0)
         stack: list[Call] = [Call("")]
@@ -135,6 +138,7 @@ def tree_of(expression: pc.Expression) -> Node:
             else:
                 raise _NotUnderstoodError
         ((tree,),) = [call.arguments for call in stack]
+    # any of these means that a release of Arrow writes expressions differently: then they are applied, not translated
     except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, NotImplementedError):
         raise _NotUnderstoodError from None
     return tree
@@ -149,21 +153,17 @@ def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    at: int = (ctypes.c_void_p * 3).from_address(pointer(capsule, b"arrow_schema"))[2] or 0
-
-    def number() -> int:
-        nonlocal at
-        value, at = ctypes.c_int32.from_address(at).value, at + 4
-        return value
-
-    def text() -> str:
-        nonlocal at
-        size = number()
-        value, at = ctypes.string_at(at, size).decode(), at + size
-        return value
-
-    for _ in range(number() if at else 0):
-        yield text(), text()
+    start: int | None = (ctypes.c_void_p * 3).from_address(pointer(capsule, b"arrow_schema"))[2]
+    if start is None:
+        return
+    # how long all of it is shows only at its end: what lies behind is not touched
+    memory = memoryview((ctypes.c_char * 2**31).from_address(start)).cast("B")
+    (n_texts,), at, texts = _INT32.unpack_from(memory), 4, []
+    for _ in range(2 * n_texts):
+        (size,) = _INT32.unpack_from(memory, at)
+        texts.append(str(memory[at + 4 : at + 4 + size], "utf-8"))
+        at += 4 + size
+    yield from zip(texts[::2], texts[1::2], strict=True)
 
 
 def fields_of(node: Node) -> Iterator[Field]:
@@ -197,7 +197,7 @@ class _Translator:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._types = {field.name: field.type for field in schema}
+        self._schema = schema
 
     def translate(self, node: Node, negated: bool) -> Translation:
         try:
@@ -286,6 +286,7 @@ class _Translator:
             return _one(Term.of(column, operation, pattern.encode() if isinstance(pattern, str) else pattern))
         if self._kind(column) != "text" or name != "starts_with" or not "\0" <= pattern[-1] < "\ud7ff":
             raise _NotUnderstoodError
+        # a prefix is a range of texts: up to the prefix with its last character replaced by the next one
         after = pattern[:-1] + chr(ord(pattern[-1]) + 1)
         return Translation(((Term.of(column, ">=", pattern), Term.of(column, "<", after)),), True)
 
@@ -313,7 +314,7 @@ class _Translator:
 
     def _keeps(self, column: str, target: pa.DataType) -> bool:
         """Whether a cast of a column keeps all values and their order."""
-        kind, own = self._kind(column), self._types[column]
+        kind, own = self._kind(column), self._schema.field(column).type
         if kind == "int":
             return bool(pa.types.is_signed_integer(target) and target.bit_width >= own.bit_width)
         if kind == "time":
@@ -323,7 +324,9 @@ class _Translator:
         return _is_text(target) if kind == "text" else False
 
     def _kind(self, column: str) -> str:
-        own = self._types.get(column)
+        # only columns that a condition names: each access to a schema's field creates new Python objects
+        at = self._schema.get_field_index(column)
+        own = None if at < 0 else self._schema.field(at).type
         if column in ("topic", "segment") and own == pa.string():
             return "text"
         if column == "compression" and own == pa.string():
@@ -400,6 +403,7 @@ def _one(term: Term) -> Translation:
 
 
 def _and(one: Translation, other: Translation) -> Translation:
+    # groups multiply: beyond a limit one side is dropped, and the expression itself decides the rest
     if len(one.groups) * len(other.groups) > _MAX_GROUPS and _is_some(one) and _is_some(other):
         # the shorter one matches all that both match
         return min(one, other, key=lambda side: len(side.groups))._replace(is_exact=False)

@@ -43,11 +43,6 @@ def conditions_of(
     filters : see `kafkalog.scan`
     derived : mapping of str to dtype
         Columns that are computed from records.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A condition is invalid.
     """
     if filters is None:
         return None, None
@@ -95,11 +90,6 @@ class Residual:
     ----------
     schema : pyarrow.Schema
         Schema of the columns that the expression reads; empty if it is not needed.
-
-    Raises
-    ------
-    ValueError
-        The expression names a column that does not exist, or has no boolean result.
     """
 
     def __init__(self, expression: pc.Expression, schema: pa.Schema, *, is_needed: bool = True) -> None:
@@ -134,6 +124,7 @@ class Residual:
 
         `n` is the number of rows: a batch without columns has no length of its own.
         """
+        # pyarrow has no function for the rows that match: numbers in a column of their own are filtered along
         numbers = pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(np.arange(n))])
         table = pa.Table.from_arrays([*batch.columns, numbers], names=[*batch.schema.names, _ROW])
         rows: npt.NDArray[np.int64] = table.filter(self.expression).column(_ROW).to_numpy()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from typing import Any, Final
+
+import numpy as np
 
 from kafkalog.parsing import parse_time
 from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
@@ -23,19 +26,17 @@ DECODED_FIELDS: Final = ("key.", "value.")
 """How the names of fields of decoded columns begin."""
 
 _ITEM: Final = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|\Z)""", re.DOTALL)
+_LIST: Final = re.compile(r"""\((?:"[^"]*"|'[^']*'|[^()"'])*\)|\[(?:"[^"]*"|'[^']*'|[^]["'])*\]""")
+"""A list as SQL and Python write it."""
+
 _JOINED: Final = re.compile(
     r"""(?:"[^"]*"|'[^']*'|[^"'].*?)\s+(?P<word>(?i:and|or)|&&|\|\|)\s+(?P<rest>.*)""", re.DOTALL
 )
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
 
-def parse_condition(text: str) -> tuple[Any, ...]:
+def parse_condition(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tuple[Any, ...]:
     """Parse ``COLUMN OP VALUE`` into a tuple as `parse_filters` takes it.
-
-    Raises
-    ------
-    ValueError
-        It is no condition, or the value is none of the column's.
 
     Examples
     --------
@@ -45,26 +46,30 @@ def parse_condition(text: str) -> tuple[Any, ...]:
     match = _CONDITION.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r}"
+            f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r};"
+            " OP is one of ==, !=, <, <=, >, >=, in, not in, contains, starts_with, has, has not, is null, is not null"
         )
-    _check_single(match["value"])
     column = match["column"].replace('"', "")
     operation = match["sign"] or " ".join(match["word"].lower().split())
-    if operation.startswith("is "):
+    is_about_null = operation.startswith("is ")
+    _check_single(f"null {match['value']}" if is_about_null else match["value"])
+    if is_about_null:
         if match["value"]:
             raise ValueError(f"{operation!r} takes no value")
         return column, operation
+    dtype = (derived or {}).get(column)
     if operation in ("in", "not in"):
-        items = [item for item in _ITEM.findall(match["value"]) if item]
+        listed = match["value"][1:-1] if _LIST.fullmatch(match["value"]) else match["value"]
+        items = [item for item in _ITEM.findall(listed) if item]
         if not items:
             raise ValueError("a list of values is expected, such as a,b,c")
-        return column, operation, [None if item == "null" else _value(column, item) for item in items]
+        return column, operation, [None if item in ("null", "NULL") else _value(column, item, dtype) for item in items]
     if not match["value"]:
         raise ValueError('a value is expected; the empty one is ""')
-    if match["value"] == "null":
+    if match["value"] in ("null", "NULL"):
         negated = " not" if operation == "!=" else ""
-        raise ValueError(f"nothing compares with null; write '{column} is{negated} null'")
-    return column, operation, _value(column, match["value"])
+        raise ValueError(f"nothing compares with null; write '{column} is{negated} null', or in quotes for the text")
+    return column, operation, _value(column, match["value"], dtype)
 
 
 def _check_single(value: str) -> None:
@@ -83,7 +88,7 @@ def _check_single(value: str) -> None:
         raise ValueError(f"one condition is expected, not {joined['word']!r}: {how}; a value in quotes is text")
 
 
-def _value(column: str, text: str) -> Any:
+def _value(column: str, text: str, derived: np.dtype[Any] | None) -> Any:
     """Parse a value of a column's type; raises ValueError with what was expected."""
     quoted = _QUOTED.fullmatch(text)
     if quoted is not None:
@@ -94,18 +99,19 @@ def _value(column: str, text: str) -> Any:
         return _bytes(text)
     if column == "timestamp":
         return parse_time(column, text)
-    if column == "compression" or column not in (*FIXED_COLUMNS, "partition"):
+    if derived is None and (column == "compression" or column not in (*FIXED_COLUMNS, "partition")):
         return text
     if column == "timestamp_type" and text[:1].isalpha():
         return text
-    if column.startswith("is_"):
+    if column.startswith("is_") if derived is None else derived.kind == "b":
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{column} is true or false, not {text!r}")
         return text.lower() == "true"
+    is_whole = derived is None or derived.kind != "f"
     try:
-        return int(text)
+        return int(text) if is_whole else float(text)
     except ValueError:
-        raise ValueError(f"{column} is a whole number, not {text!r}") from None
+        raise ValueError(f"{column} is a {'whole number' if is_whole else 'number'}, not {text!r}") from None
 
 
 def _bytes(text: str) -> str | bytes:

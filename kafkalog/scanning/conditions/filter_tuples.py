@@ -40,11 +40,6 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
         any header of that name matches.
     derived : mapping of str to dtype
         Names of derived columns.
-
-    Raises
-    ------
-    ValueError, TypeError
-        A condition is invalid. The message has the allowed values.
     """
     derived = derived or {}
     if isinstance(filters, str):
@@ -54,20 +49,20 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
     items: list[Any] = list(filters)
     if isinstance(filters, tuple) and len(items) in (2, 3) and items[0] in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
         raise TypeError(f"filters must be a list of tuples; did you mean filters=[{tuple(filters)!r}]?")
-    items = [_from_text(item) for item in items]
+    items = [_from_text(item, derived) for item in items]
     if all(isinstance(item, tuple) for item in items):
         items = [items]
     groups = []
     for group in items:
         if isinstance(group, bytes) or not isinstance(group, Sequence):
             raise TypeError(f"a filter must be a (column, operation, value) tuple or a list of them, not {group!r}")
-        groups.append(tuple(_parse_term(_from_text(item), derived) for item in group))
+        groups.append(tuple(_parse_term(_from_text(item, derived), derived) for item in group))
     return Filter(tuple(groups), frozenset(derived))
 
 
-def _from_text(item: Any) -> Any:
+def _from_text(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Any:
     """The condition that a text such as ``key == abc`` says; anything else as it is."""
-    return parse_condition(item) if isinstance(item, str) else item
+    return parse_condition(item, derived) if isinstance(item, str) else item
 
 
 def check_term(item: tuple[Any, ...]) -> None:

@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
-from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.batch_table import BatchTable, batch_column, sequences
 from kafkalog.records.columns import BINARY_COLUMNS
-from kafkalog.records.fill import batch_column, sequences
 from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
+
+_INT64: Final = np.iinfo(np.int64)
 
 PLACE: Final = ("topic", "partition")
 """Columns with one value per partition."""
@@ -181,6 +182,7 @@ def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term:
         return np.ones(column.shape, np.bool_) if null is None else ~null
     if operation in MEMBERSHIP:
         known = [one for one in value if one is not None]
+        # numbers that the column cannot hold equal none of its values; NumPy would raise for them
         if column.dtype.kind in "iu":
             known = [one for one in known if np.iinfo(column.dtype).min <= one <= np.iinfo(column.dtype).max]
         kind = np.dtype(np.float64) if column.dtype.kind == "f" else column.dtype
@@ -247,7 +249,7 @@ class Filter:
         return Filter(tuple(groups), self.derived) if groups else None
 
     def bounds(self) -> dict[str, int]:
-        """Bounds that hold for every matching record: `start_offset`, `end_offset`, `start_timestamp`."""
+        """Bounds of 64 bits that hold for every matching record: `start_offset`, `end_offset`, `start_timestamp`."""
         found: dict[str, list[int | None]] = {"start_offset": [], "end_offset": [], "start_timestamp": []}
         for group in self.groups:
             starts = [_start(term) for term in group if term.column == "offset"]
@@ -259,8 +261,11 @@ class Filter:
         bounds = {}
         for name, values in found.items():
             known = [value for value in values if value is not None]
+            # a bound holds for the whole filter only if every group has one
             if known and len(known) == len(values):
-                bounds[name] = max(known) if name == "end_offset" else min(known)
+                bound = max(known) if name == "end_offset" else min(known)
+                if name != "end_offset" or bound <= _INT64.max:
+                    bounds[name] = min(max(bound, _INT64.min), _INT64.max)
         return bounds
 
     def about(self, columns: Container[str], *more: Term) -> Filter:
@@ -290,6 +295,7 @@ class Filter:
             mine = left.copy()
             self._narrow_group(group, spans, mine, derived)
             mask |= mine
+            # a record that one group takes need not be looked at by the next
             left &= ~mine & 1
         return []
 

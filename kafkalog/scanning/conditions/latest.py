@@ -8,11 +8,13 @@ nothing but the file. What is left are sorted offsets, which a second pass over 
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog.storage.file_locks import lock, try_lock
+
 MEMORY_BYTES: Final = 2**25
 """What the keys and offsets of one partition may take; grouping them takes a few times as much."""
 
+_PREFIX: Final = "kafkalog-latest-"
+_OPEN: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _N_FILES: Final = 32
 _HASHED_BYTES: Final = 2**20
 _WEIGHTS: Final = 2**12
@@ -38,7 +44,7 @@ class LatestOffsets:
         See `MEMORY_BYTES`.
     directory : pathlib.Path, optional
         Where the files are made; default: a new directory of the system's temporary one (``TMPDIR``), which is removed
-        with this object.
+        with this object, or after a kill by the next process that makes one.
 
     Attributes
     ----------
@@ -53,7 +59,7 @@ class LatestOffsets:
         self._n_bytes = 0
         self._writers: list[Any] = []
         self._files = ExitStack()
-        # of every object its own: what one divides badly, the next does not
+        # random for each object: keys that one object puts into a single file are divided by the next
         self._weights = np.random.default_rng().integers(0, 2**64, _WEIGHTS, np.uint64) | np.uint64(1)
 
     def add(self, keys: pa.Array, offsets: pa.Array) -> None:
@@ -98,6 +104,7 @@ class LatestOffsets:
         """int64[m]: the numbers of the rows with one of these offsets."""
         if not offsets.size:
             return np.empty(0, np.int64)
+        # offsets are looked up by the windows of a second pass, each of which needs a short range of them
         low, high = offsets.min(), offsets.max()
         near = [_between(run, int(low), int(high)) for run in self.runs]
         latest = np.sort(np.concatenate([np.empty(0, np.int64), *near]))
@@ -118,8 +125,8 @@ class LatestOffsets:
     def _spill(self, table: pa.Table) -> None:
         if not self._writers:
             if self._directory is None:
-                self._directory = Path(tempfile.mkdtemp(prefix="kafkalog-latest-"))
-                weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+                self._directory, descriptor = _new_directory()
+                weakref.finalize(self, _remove_directory, self._directory, descriptor, os.getpid())
             self._directory.mkdir(exist_ok=True)
             for number in range(_N_FILES):
                 file = self._files.enter_context(pa.OSFile(str(self._directory / f"{number}.arrow"), "wb"))
@@ -142,6 +149,39 @@ class LatestOffsets:
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weighted, dtype=np.uint64)])
         hashed: npt.NDArray[np.uint64] = (sums[offsets[1:]] - sums[offsets[:-1]]) * self._weights[0] >> _SHIFT
         return hashed
+
+
+def _new_directory() -> tuple[Path, int | None]:
+    """A temporary directory, and the descriptor by which it is locked; what killed processes left is removed before.
+
+    Tasks of Spark are killed without a chance to remove anything.
+    """
+    if sys.platform == "win32":  # without such locks
+        return Path(tempfile.mkdtemp(prefix=_PREFIX)), None
+    from kafkalog.storage.atomic import is_same
+
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            descriptor = os.open(left, _OPEN)
+            try:
+                lock(descriptor)  # raises if its process lives
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        descriptor = os.open(path, _OPEN)
+        # before the lock another process may have taken it for one that is left
+        if try_lock(descriptor) and is_same(descriptor, path):
+            return path, descriptor
+        os.close(descriptor)
+
+
+def _remove_directory(path: Path, descriptor: int | None, process: int) -> None:
+    if process == os.getpid():  # and not a fork of it, which uses the same files
+        shutil.rmtree(path, ignore_errors=True)
+    if descriptor is not None:
+        os.close(descriptor)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -189,14 +189,18 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
         report(finding)
     finished = FinishedTasks(str(job_directory(out)))
     writing = _Writing(finished, chosen, keys, output_format, reading, limits, resume_key or uuid4().hex)
+    # covers options and files: the same export of the same log need not be made again
     fingerprint = key_of([writing.key(task) for task in planned.tasks])
     if os.path.lexists(out):
+        # a job that died after it had published has nothing left to do
         rows = _present(Path(out), fingerprint)
         if rows is not None:
             return frame_of(spark, pa.Table.from_pylist(rows, SCHEMA))
         if not overwrite:
             detail = "it is there already, and not from this export of the log as it is now"
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=out)
+            error = OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=out)
+            error.advise("overwrite=True replaces it")
+            raise error
         check_replaceable(Path(out))
 
     def work(one: _Numbered) -> Iterator[pa.RecordBatch]:
@@ -319,6 +323,7 @@ def _collect(found: Sequence[dict[str, Any]], finished: FinishedTasks, staged: S
             row["files"] += sorted(names.values()) if segment["n_records"] else []
             row["status"] = max(row.get("status", ""), result["status"])
     try:
+        # a link takes a round trip on a network file system
         with ThreadPoolExecutor(_THREADS, "kafkalog-export") as pool:
             for folder in sorted({target.parent for _, target in links}):
                 folder.mkdir(parents=True, exist_ok=True)

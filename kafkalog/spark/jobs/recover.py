@@ -41,7 +41,7 @@ from kafkalog.spark.jobs.tables import (
     frame_of,
     run_now,
 )
-from kafkalog.spark.jobs.task_outputs import gather, task_output
+from kafkalog.spark.jobs.task_outputs import task_output, task_outputs
 from kafkalog.spark.jobs.two_passes import two_passes
 from kafkalog.storage.broker_lock import refuse_if_locked
 
@@ -103,6 +103,8 @@ def recover(
     now: int | datetime | None = None,
     task_bytes: int = 4 * TASK_BYTES,
     limits: Limits = DEFAULT_LIMITS,
+    in_place: bool = False,
+    backup: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
     """Do what a broker's recovery does after a crash, into a copy; runs before it returns.
 
@@ -117,6 +119,8 @@ def recover(
         See `kafkalog.recover`, which also recovers in place.
     task_bytes : int
         About how many bytes of `.log` files a task reads; at least one segment.
+    in_place, backup
+        Not for a job, whose tasks would change a disk while no one process holds its lock: raises `ValueError`.
 
     Returns
     -------
@@ -138,6 +142,11 @@ def recover(
     --------
     >>> kafkalog.spark.recover(spark, "/backup/kafka", output="/new/kafka").show()  # doctest: +SKIP
     """
+    if in_place or backup is not None:
+        raise ValueError(
+            "a job recovers into a copy (output=); in place, kafkalog.recover(path, in_place=True, backup=...) does it,"
+            " on the machine that has the disk"
+        )
     report, seconds = run_recover(
         spark, path, output=output, dry_run=dry_run, all_segments=all_segments,
         index_interval_bytes=index_interval_bytes, now=now, task_bytes=task_bytes, limits=limits,
@@ -169,7 +178,8 @@ def run_recover(
     seconds: dict[str, float] = {}
     with contextlib.ExitStack() as stack:
         placed = placement.enter(stack, root, [plan.path for plan in plans])
-        place = None if placed.staged is None else str(placed.staged.path)
+        outputs = None if placed.staged is None else stack.enter_context(task_outputs(placed.staged))
+        place = None if outputs is None else outputs.path
         intervals = intervals_of(spark, [plan.partition for plan in plans], index_interval_bytes, task_bytes, limits)
         heads = [
             (plan.partition, _about(number, plan, interval.n_bytes))
@@ -189,6 +199,7 @@ def run_recover(
         ) -> list[dict[str, Any]]:
             start = time.monotonic()
             try:
+                # planned again in the task: a plan lists files, and would be large to send
                 plan = LoadPlan(partition.path, about.offsets, ignores_recovery_point=all_segments, limits=limits)
                 one = _recover(plan, about, found, place, index_interval_bytes, now_ms)
             except KafkalogError as error:
@@ -201,8 +212,9 @@ def run_recover(
             report.partitions += one.partitions
             add_findings(report.findings, one.findings)
             seconds |= {row.path: taken for row in one.partitions}
-        if placed.staged is not None:
-            gather(placed.staged, len(plans), levels=2 if is_partition else 1)
+        if outputs is not None:
+            # tasks write a partition into a directory of its name, also where only one is named
+            outputs.gather((str(number) for number in range(len(plans))), levels=2 if is_partition else 1)
         finish_root(root, placed, report)
     return report, seconds
 
@@ -211,6 +223,7 @@ def _about(number: int, plan: LoadPlan, interval: int) -> _About:
     key = plan.partition.topic_partition
     offsets = RootOffsets()
     if key is not None:
+        # of this partition alone: a log dir may have thousands
         offsets = RootOffsets({key: plan.recovery_point}, {key: plan.log_start})
     return _About(number, interval, offsets, plan.unflushed_from, frozenset(plan.lone))
 
@@ -229,6 +242,7 @@ def _recover(
     }
 
     def read(segment: Segment, interval: int, with_producers: bool) -> RecoveredSegment:
+        # indexes depend on the interval: with another one the first pass does not count
         one = known.get(segment.base_offset) if interval == about.interval else None
         if one is None:
             return recover_segment(segment, interval, with_producers=with_producers)
@@ -239,7 +253,7 @@ def _recover(
     with contextlib.ExitStack() as stack:
         placed = Placed(plan.path.parent, is_partition=False, removes_last_first=True)
         if staged is not None:
-            placed.staged = stack.enter_context(task_output(staged, about.number))
+            placed.staged = stack.enter_context(task_output(staged, str(about.number)))
 
         def make(plan: LoadPlan) -> PartitionOutput:
             return placed.partition(plan.path, plan.files.names)

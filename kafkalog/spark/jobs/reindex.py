@@ -48,6 +48,7 @@ from kafkalog.spark.jobs.tables import (
     pack,
     run_now,
 )
+from kafkalog.spark.jobs.task_outputs import task_output, task_outputs
 from kafkalog.spark.jobs.two_passes import two_passes
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -89,7 +90,7 @@ class _Writing:
     """Which files to write, and where."""
 
     kinds: frozenset[str]
-    staged: str | None
+    outputs: str | None
     backup: bool
     damaged: Damaged
     dry_run: bool
@@ -177,13 +178,17 @@ def reindex(
         if in_place and not dry_run:
             stack.enter_context(hold_locks(roots))
             stack.enter_context(hold_partitions(one.path for one in chosen))
-        staged = None
+            if finished is not None:
+                # the locks are given back when nobody writes under them any more
+                stack.enter_context(finished.waits_for_attempts())
+        outputs = None
         if output is not None and not dry_run:
-            staged = str(stack.enter_context(staged_directory(output)).path)
+            outputs = stack.enter_context(task_outputs(stack.enter_context(staged_directory(output))))
         now_ms = None if now is None else parse_milliseconds("now", now)
         # as without Spark, the cluster's metadata are not read for this setting alone
         sizes = index_sizes(chosen, limits) if index_interval_bytes is None else {}
-        writing = _Writing(wanted, staged, backup is not False, damaged, dry_run, now_ms, limits, finished, sizes)
+        place = None if outputs is None else outputs.path
+        writing = _Writing(wanted, place, backup is not False, damaged, dry_run, now_ms, limits, finished, sizes)
         intervals = intervals_of(spark, chosen, index_interval_bytes, task_bytes, limits)
         with_producers = is_replayed(wanted)
 
@@ -198,6 +203,8 @@ def reindex(
 
         heads = list(zip(chosen, intervals, strict=True))
         table = run_now(two_passes(spark, heads, of_segment, of_partition, SCHEMA, task_bytes=task_bytes))
+        if outputs is not None:
+            outputs.gather(one.path.absolute().name for one in chosen)
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
     return frame_of(spark, table)
 
@@ -266,10 +273,12 @@ def _write(
     report = RebuildReport()
     start = time.monotonic()
     with contextlib.ExitStack() as stack:
+        if writing.finished is not None and writing.outputs is None and not writing.dry_run:
+            stack.enter_context(writing.finished.attempt())
         rebuilder = Rebuilder(
             report,
             _target(partition, writing, stack),
-            is_in_place=writing.staged is None,
+            is_in_place=writing.outputs is None,
             damaged=writing.damaged,
             limits=writing.limits,
             read=_reader(partition, states, writing.finished),
@@ -283,11 +292,9 @@ def _write(
 def _target(partition: Partition, writing: _Writing, stack: contextlib.ExitStack) -> Target:
     if writing.dry_run:
         return DryRun()
-    if writing.staged is None:
+    if writing.outputs is None:
         return InPlace(backup=writing.backup)
-    # Spark may run a task twice: the directory of the partition appears only when it is complete
-    place = Path(writing.staged) / partition.path.absolute().name
-    return OutputDirectory(stack.enter_context(staged_directory(place, overwrite=True)), is_partition=True)
+    return OutputDirectory(stack.enter_context(task_output(writing.outputs, partition.path.absolute().name)))
 
 
 def _reader(

@@ -1,4 +1,4 @@
-"""`kafkalog.salvage` as a Spark job: a task a partition, and the report on the driver."""
+"""`kafkalog.salvage` as a Spark job: a task per partition, and the report on the driver."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from kafkalog.spark.jobs.tables import (
     map_tasks,
     run_now,
 )
-from kafkalog.spark.jobs.task_outputs import gather, task_output
+from kafkalog.spark.jobs.task_outputs import task_output, task_outputs
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 
 _SUMS: Final = (
     "size_in_bytes", "n_bytes_kept", "n_bytes_lost", "n_bytes_padding", "n_bytes_suspect", "n_batches_kept",
-    "n_batches_suspect", "n_records_kept",
+    "n_batches_suspect", "n_batches_undecodable", "n_records_kept",
 )  # fmt: skip
 SCHEMA: Final = pa.schema(
     [
@@ -64,7 +64,7 @@ def salvage(
     dry_run: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> DataFrame:
-    """Save every intact record batch of damaged logs, a task a partition; runs before it returns.
+    """Save every intact record batch of damaged logs, a task per partition; runs before it returns.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def salvage(
     pyspark.sql.DataFrame
         A row for each partition: path, topic, partition, ok (nothing is lost), output, quarantine, start_offset,
         end_offset, the sums over its segments (size_in_bytes, n_bytes_kept, n_bytes_lost, n_bytes_padding,
-        n_bytes_suspect, n_batches_kept, n_batches_suspect, n_records_kept), n_lost (holes), findings, seconds.
-        A last row without a path has the findings about no partition, if there are any. `salvage.json` in the output
-        has the rest.
+        n_bytes_suspect, n_batches_kept, n_batches_suspect, n_batches_undecodable, n_records_kept), n_lost (holes),
+        findings, seconds. A last row without a path has the findings about no partition, if there are any.
+        `salvage.json` in the output has the rest.
 
     Raises
     ------
@@ -129,7 +129,8 @@ def run_salvage(
         return report, []
     with contextlib.ExitStack() as stack:
         staged = None if dry_run else stack.enter_context(staged_directory(target))
-        place = None if staged is None else str(staged.path)
+        outputs = None if staged is None else stack.enter_context(task_outputs(staged))
+        place = None if outputs is None else outputs.path
 
         def work(task: tuple[int, Partition, frozenset[int] | None]) -> Iterator[pa.RecordBatch]:
             row: dict[str, Any] = {"number": task[0]}
@@ -150,8 +151,8 @@ def run_salvage(
             of_tasks.append((findings, taken))
             if start is not None and partition.topic_partition is not None:
                 starts[partition.topic_partition] = start
-        if staged is not None:
-            gather(staged, len(tasks))
+        if staged is not None and outputs is not None:
+            outputs.gather(str(number) for number in range(len(tasks)))
             finish_output(staged, report, opened, starts)
     return report, of_tasks
 
@@ -170,8 +171,11 @@ def _salvage(
     begin = time.monotonic()
     findings = Findings(DEFAULT_LIMITS.max_findings)
     with contextlib.ExitStack() as stack:
+        # no threads: Spark gives a task one core
         pool = stack.enter_context(OrderedPool(0, "kafkalog-salvage"))
-        directory: StagedDirectory | None = None if staged is None else stack.enter_context(task_output(staged, number))
+        directory: StagedDirectory | None = (
+            None if staged is None else stack.enter_context(task_output(staged, str(number)))
+        )
         salvaged, start = salvage_partition(
             partition, only, target, directory, pool, records=records, note=findings.add, limits=limits
         )

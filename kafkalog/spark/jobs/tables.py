@@ -92,6 +92,7 @@ class _Union(AccumulatorParam[dict[Finding, None]]):
         return {}
 
     def addInPlace(self, value1: dict[Finding, None], value2: dict[Finding, None]) -> dict[Finding, None]:
+        # a new one each time: Spark may keep the old value for a task that it runs again
         return {**value1, **value2}
 
 
@@ -133,6 +134,7 @@ def map_groups(rows: DataFrame, number: str, n: int, work: Work, schema: pa.Sche
         yield from work(batches)
 
     with _quiet():
+        # by the number itself: a hash would put several tasks into one partition and leave others empty
         return rows.repartitionById(max(n, 1), number).mapInArrow(body, from_arrow_schema(schema))
 
 

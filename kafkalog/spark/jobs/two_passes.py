@@ -66,6 +66,7 @@ def two_passes(
             for row in batch.to_pylist():
                 found.setdefault(row["partition"], {})[row["segment"]] = row["data"]
         for number in sorted(found):
+            # taken out as it is used: a group may hold the results of a thousand segments
             results = found.pop(number)
             partition, about = pickle.loads(results.pop(_HEAD))
             made = of_partition(partition, about, [pickle.loads(results.pop(at)) for at in sorted(results)])

@@ -158,6 +158,7 @@ def _check(
     key = ""
     if finished is not None:
         files = [str(segment.sidecar_path(suffix)) for suffix in _SIDECARS]
+        # whether it is the last segment decides what a torn tail means
         key = key_of("verify", options, segment.is_last, around, files=files)
         done: tuple[VerifiedSegment, float] | None = finished.find(key)
         if done is not None:

@@ -87,6 +87,7 @@ class _Program:
         return self._items(one, nullable, around)
 
     def _record(self, one: AvroType, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
+        # a column for each level of a type within itself would have no end
         if id(one) in around:
             column = self.columns.add("text", pa.string(), nullable)
             self.columns.all[column].raw = partial(_raw_text, one)
@@ -121,6 +122,7 @@ class _Program:
         column = self.columns.add("struct", pa.null(), nullable or null_at >= 0)
         names = [branch.name.rpartition(".")[2] or branch.kind for branch in others]
         if len(set(names)) < len(names):
+            # two records of one name, in different namespaces
             names = [branch.name or branch.kind for branch in others]
         if len(set(names)) < len(names):
             raise SchemaError("a union has the same type twice")
@@ -136,6 +138,7 @@ class _Program:
 
     def _items(self, one: AvroType, nullable: bool, around: Around) -> int:
         column = self.columns.add("list", pa.null(), nullable)
+        # the kernel checks a block's count against the bytes that are left
         least = least_bytes(one.inner[0], self._least)
         if one.kind == "array":
             child = len(self.columns.all)
@@ -158,6 +161,7 @@ class _Program:
         """A node that passes over values; the same one wherever the type is passed over."""
         if id(one) in self._passed:
             return self._passed[id(one)]
+        # entered before its fields are looked at: it may contain itself
         at = self._passed[id(one)] = self._node("null")
         if one.kind == "record":
             self._set_node(at, "record", -1, [self._pass(inner) for _, inner in one.fields])

@@ -108,6 +108,7 @@ class _Parser:
     def _named(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
+        # a name is looked for in the namespace around it first, and then as it stands
         for full in [name] if "." in name or not namespace else [f"{namespace}.{name}", name]:
             if full in self._names:
                 return self._names[full]
@@ -122,6 +123,7 @@ class _Parser:
         elif isinstance(own, str):
             namespace = own
         full = name if "." in name or not namespace else f"{namespace}.{name}"
+        # known before its fields are parsed, which may name it
         found = self._names[full] = AvroType(kind, full)
         if kind == "record":
             fields = schema.get("fields")

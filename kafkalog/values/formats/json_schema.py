@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -48,11 +47,18 @@ def nullable_type(kind: pa.DataType) -> pa.DataType:
 def overlaid(kind: pa.DataType, said: pa.DataType) -> pa.DataType:
     """A type with what a schema says instead of what it has there."""
     if pt.is_struct(kind) and pt.is_struct(said):
-        at = {one.name: one.type for one in said}
-        return pa.struct([pa.field(one.name, overlaid(one.type, at.get(one.name, pa.null()))) for one in kind])
+        at = {one.name: one for one in said}
+        return pa.struct(
+            [
+                one.with_type(overlaid(one.type, at[one.name].type)).with_nullable(at[one.name].nullable)
+                if one.name in at
+                else one
+                for one in kind
+            ]
+        )
     if pt.is_list(kind) and pt.is_list(said):
         return pa.list_(overlaid(kind.value_type, said.value_type))
-    return kind if pt.is_null(said) else nullable_type(said)
+    return kind if pt.is_null(said) else said
 
 
 def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
@@ -84,30 +90,6 @@ def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
     return found
 
 
-def lacking(array: pa.Array, kind: pa.DataType, path: str = "") -> dict[int, str]:
-    """The values, by row, in which a field is null that is not nullable in a type; and why they do not conform."""
-    found: dict[int, str] = {}
-    if pt.is_list(kind) and pt.is_list(array.type):
-        offsets = np.asarray(array.offsets)
-        inner = lacking(array.values, kind.value_type, f"{path}[]")
-        rows = np.searchsorted(offsets, [*inner], side="right") - 1
-        return dict(zip(rows.tolist(), inner.values(), strict=True))
-    if not pt.is_struct(kind) or not pt.is_struct(array.type):
-        return found
-    there = array.is_valid().to_numpy(zero_copy_only=False)
-    for field in kind:
-        at = array.type.get_field_index(field.name)
-        if at < 0:
-            continue
-        inner_path = f"{path}.{field.name}" if path else field.name
-        child = array.field(at)
-        if not field.nullable and child.null_count:
-            rows = np.flatnonzero(there & child.is_null().to_numpy(zero_copy_only=False))
-            found |= dict.fromkeys(rows.tolist(), _MISSING.format(inner_path))
-        found |= lacking(child, field.type, inner_path)
-    return found
-
-
 _MISSING: Final = "not as its schema says: {} is missing"
 _PYTHON_TYPES: Final[dict[int, tuple[Any, str]]] = {
     pa.int64().id: (int, "integer"),
@@ -129,6 +111,7 @@ class _Reader:
         self._n_types += 1
         if self._n_types > MOST_FIELDS:
             raise SchemaError(f"the schema has more than {MOST_FIELDS} fields")
+        # what the schema leaves open is left to the values
         if not isinstance(schema, dict) or id(schema) in around or len(around) >= MOST_DEPTH:
             return pa.null(), True
         around = (*around, id(schema))

@@ -1,27 +1,31 @@
 """JSON values. Their type is what all of them have in common, so the values are read once to learn it.
 
-Most values are read by Arrow's JSON reader, many in one call. Where that refuses any of them, or could read them
-otherwise than they stand, they are parsed one by one.
+Values of a type that is known become a program, which `kafkalog._kernels.json_text` runs over the bytes of many of
+them: once to see that it takes them, once to fill columns. Those that it does not take are parsed one by one.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+import re
+from collections.abc import Set
+from functools import cache
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from kafkalog._kernels.columns import join_lines
-from kafkalog.values.formats.json_schema import UnfitError, conformed, lacking, nullable_type, overlaid
-from kafkalog.values.payloads import Decoded, Payloads
-from kafkalog.values.types import MOST_DEPTH, CommonType, Path, json_text, narrow_type, struct_array
+from kafkalog._kernels import json_text as kernel
+from kafkalog.values.formats.json_schema import UnfitError, conformed, nullable_type, overlaid
+from kafkalog.values.formats.program import Columns, ProgramValues
+from kafkalog.values.payloads import Decoded, Payloads, Rows
+from kafkalog.values.types import MOST_DEPTH, CommonType, Path, json_text, narrow_type
 
 _INT64: Final = 2**63
-_OPEN, _CLOSE = ord("{"), ord("}")
-_BLOCK_BYTES: Final = 2**30
+_FIRST_PARSED: Final = 8
+_OTHER: Final = kernel.FAILURES[200]
 _UNSAID: Final = pa.null()
 """The type of values without a schema."""
 
@@ -46,42 +50,60 @@ class JsonValues:
         TooWideError
             They have too many different fields.
         """
+        # a field that the schema has is a column even where no value has it
         self.common.add(nullable_type(said))
-        table = _read_by_arrow(payloads, nullable_type(said) if pt.is_struct(said) else None, "infer")
-        if table is not None:
-            self.common.add(_without_times(pa.struct(list(table.schema))))
-            return
-        for row in np.flatnonzero(payloads.valid).tolist():
-            value = parse(payloads.bytes(row) or b"", said)
-            if not isinstance(value, NotJson):
-                for kind in _types_of(value):
-                    self.common.add(kind)
+        rows, n = np.flatnonzero(payloads.valid), _FIRST_PARSED
+        while rows.size:
+            # values of the type so far add nothing to it
+            rows = rows[self._others(payloads.take(rows), said)]
+            for row in rows[:n].tolist():
+                value = parse(payloads.bytes(row) or b"", said)
+                if not isinstance(value, NotJson):
+                    for kind in _types_of(value):
+                        self.common.add(kind)
+            rows, n = rows[n:], 2 * n
+
+    def _others(self, payloads: Payloads, said: pa.DataType) -> Rows:
+        """The values, by row, that a program for the type so far does not take."""
+        program = self._program(said, is_look=True)
+        if program is None or pt.is_null(self.common.type):
+            return np.arange(len(payloads))
+        return np.fromiter(program.decode(payloads).failures, np.int64)
+
+    def _program(self, said: pa.DataType, paths: list[Path] | None = None, is_look: bool = False) -> _Program | None:
+        as_text = self.common.as_text
+        if as_text and not pt.is_null(said):
+            return None  # the text has the fields of the value alone, and the schema says types for it
+        kind = overlaid(self.common.type, said)
+        return _Program(kind, None if is_look else nullable_type(narrow_type(kind, paths)), as_text)
 
     def decode(self, payloads: Payloads, paths: list[Path] | None = None, said: pa.DataType = _UNSAID) -> Decoded:
         """Decode values, with only the fields at some paths; only these have to conform to what their schema says."""
         kind, said = narrow_type(self.common.type, paths), narrow_type(said, paths)
-        if pt.is_struct(kind) and not self.common.as_text and "list<item: null>" not in str(kind):
-            # of lists of nothing but nulls Arrow's reader loses the length
-            own = overlaid(kind, said)
-            table = _read_by_arrow(payloads, own, "error" if paths is None else "ignore")
-            if table is not None:
-                array = _spread(table, payloads, own)
-                failures = lacking(array, said)
-                if not failures:
-                    return Decoded(self.common.fit(array, kind))
-                array = array.take(pa.array(np.arange(len(array)), mask=np.isin(np.arange(len(array)), [*failures])))
-                return Decoded(self.common.fit(array, kind), failures)
-        failures = {}
-        values: list[Any] = [None] * len(payloads)
-        for row in np.flatnonzero(payloads.valid).tolist():
+        program = self._program(said, paths)
+        failures: dict[int, str] = {}
+        if program is None:
+            array, rows = pa.nulls(len(payloads), kind), np.flatnonzero(payloads.valid).tolist()
+        else:
+            decoded = program.decode(payloads)
+            array = decoded.array if decoded.array.type == kind else self.common.fit(decoded.array, kind)
+            rows = [row for row, why in decoded.failures.items() if why == _OTHER]
+            failures = {row: why for row, why in decoded.failures.items() if why != _OTHER}
+        taken, values = [], []
+        for row in rows:
             value = parse(payloads.bytes(row) or b"", said)
             if not isinstance(value, NotJson):
                 value = _shaped(value, kind, (), self.common.as_text, is_whole=paths is None)
             if isinstance(value, NotJson):
                 failures[row] = value.why
             else:
-                values[row] = value
-        return Decoded(pa.array(values, kind), failures)
+                taken.append(row)
+                values.append(value)
+        if taken:
+            order = np.arange(len(array))
+            order[taken] = np.arange(len(array), len(array) + len(taken))
+            array = pa.concat_arrays([array, pa.array(values, kind)]).take(pa.array(order))
+        return Decoded(array, failures)
 
 
 class NotJson:
@@ -97,6 +119,7 @@ def parse(data: bytes, said: pa.DataType = _UNSAID) -> Any:
     Stricter than Python's parser: no NaN, no name twice in an object, no half of a surrogate pair, no deep nesting; and
     it conforms to what its schema says.
     """
+    # Python's parser recurses: deep nesting would end in a RecursionError, or take the stack
     if data.count(b"[") + data.count(b"{") > MOST_DEPTH and _depth(data) > MOST_DEPTH:
         return NotJson(f"JSON nested more than {MOST_DEPTH} deep")
     try:
@@ -138,11 +161,14 @@ def _integer(text: str) -> int | float:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse, parse_int=_integer)
 
 
-def _depth(data: bytes | npt.NDArray[np.uint8]) -> int:
-    """How deeply brackets are nested; those in texts count too, so it is no less than the depth."""
-    kinds = np.frombuffer(data, np.uint8)
-    steps = ((kinds == 0x5B) | (kinds == _OPEN)).astype(np.int32) - ((kinds == 0x5D) | (kinds == _CLOSE))
-    return int(np.cumsum(steps).max())
+def _depth(data: bytes) -> int:
+    """How deeply brackets are nested, but those in texts."""
+    kinds = np.frombuffer(_STRING.sub(b"", data), np.uint8)
+    steps = np.isin(kinds, [*b"[{"]).astype(np.int32) - np.isin(kinds, [*b"]}"])
+    return int(np.cumsum(steps).max(initial=0))
+
+
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def _types_of(value: Any) -> list[pa.DataType]:
@@ -198,78 +224,101 @@ def _shaped(value: Any, kind: pa.DataType, path: Path, as_text: set[Path], *, is
     return NotJson("another type than the values before have")
 
 
-def _read_by_arrow(payloads: Payloads, kind: pa.DataType | None, others: str) -> pa.Table | None:
-    """The values that are not null as rows of a table; None if they are to be parsed one by one.
+class _Program(ProgramValues):
+    """A program for values of a type.
 
-    Each of them has to begin and end with a brace. Then none of them can continue in the next one: between the two
-    there is no comma. So if there are as many objects as values, each value is one object.
-
-    `others` is what Arrow's reader does about fields that the type does not have.
+    Parameters
+    ----------
+    kind : pyarrow.DataType
+        Fields that are not nullable have to be there.
+    wanted : pyarrow.DataType or None
+        The type with only some fields; None for a look at the values alone.
+    as_text : set of tuple of str
+        Fields of any type, whose JSON text is wanted.
     """
-    valid = payloads.valid
-    rows = np.flatnonzero(valid)
-    if not rows.size or (payloads.stop - payloads.start)[rows].min() < 2:
-        return None
-    start, stop = payloads.start[rows], payloads.stop[rows]
-    if (payloads.data[start] != _OPEN).any() or (payloads.data[stop - 1] != _CLOSE).any():
-        return None
-    lines = np.empty(int((stop - start).sum()) + rows.size, np.uint8)
-    _, most_open, has_newlines, has_letters = join_lines(start, stop, payloads.data, lines)
-    # a value that opens more than it closes cannot go on in the next one either
-    if lines.size > _BLOCK_BYTES or (most_open > MOST_DEPTH and _depth(lines) > MOST_DEPTH):
-        return None
-    if has_letters and _has_odd_numbers(lines.tobytes()):
-        return None
-    import pyarrow.json as pj
 
-    options = pj.ParseOptions(
-        newlines_in_values=has_newlines,
-        explicit_schema=None if kind is None else pa.schema(list(kind)),
-        unexpected_field_behavior=others,
-    )
-    try:
-        if lines.max() >= 0x80:
-            lines.tobytes().decode("utf-8")
-        table = pj.read_json(
-            pa.BufferReader(pa.py_buffer(lines)),
-            parse_options=options,
-            read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
-        return None
-    return table if table.num_rows == rows.size else None
+    kernel: ClassVar[Any] = kernel
 
+    def __init__(self, kind: pa.DataType, wanted: pa.DataType | None, as_text: Set[Path]) -> None:
+        self._as_text = as_text
+        self._nodes: list[tuple[int, ...]] = [()]
+        self._names: list[str] = []
+        self._built = Columns()
+        self._add(0, pa.field("", kind), wanted, ())
+        if wanted is None:
+            self._built.add("empty", pa.null(), nullable=False)
+        self._built.add_symbols(self._names)
+        columns, inside, symbols, text = self._built.arrays(kernel.KINDS)
+        nodes = np.array(self._nodes, np.int32)
+        super().__init__(self._built, (nodes, columns, inside, symbols, text, _powers()))
 
-def _has_odd_numbers(text: bytes) -> bool:
-    """Whether any of the numbers that Arrow takes and JSON has not stands outside of a string: NaN, Inf, Infinity."""
-    for word in (b"NaN", b"Inf"):
-        at = text.find(word)
-        while at >= 0:
-            # behind anything else it is within a string, or nothing that Arrow takes
-            if text[at - 1] in b" \t\r\n:,[-":
-                line = text[text.rfind(b"\n", 0, at) + 1 : at]  # strings have no newlines
-                if line.replace(b"\\\\", b"").replace(b'\\"', b"").count(b'"') % 2 == 0:
-                    return True
-            at = text.find(word, at + 1)
-    return False
+    def _add(self, at: int, field: pa.Field, wanted: pa.DataType | None, path: Path) -> int:
+        """Fill in a node, and add those inside; the number of its column."""
+        op = "raw" if path in self._as_text else _OPS[field.type.id]
+        inside = _inside(field.type, op)
+        column, first, name = -1, len(self._nodes), len(self._names)
+        self._nodes += [()] * len(inside)
+        self._names.append(field.name)
+        if wanted is not None:
+            kind, width = _COLUMNS[op]
+            column = self._built.add(kind, wanted, nullable=op != "null", width=width)
+            self._built.all[column].raw = _compact if op == "raw" else None
+        children = [
+            self._add(first + i, one, _inner_type(wanted, one.name), (*path, one.name)) for i, one in enumerate(inside)
+        ]
+        if wanted is not None:
+            self._built.all[column].children = [child for child in children if child >= 0]
+        self._nodes[at] = kernel.OPS[op], column, first, len(inside), name, not field.nullable
+        return column
 
 
-def _without_times(kind: pa.DataType) -> pa.DataType:
-    """The type with text where Arrow took text for a time."""
-    if pt.is_struct(kind):
-        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
-    if pt.is_list(kind):
-        return pa.list_(_without_times(kind.value_type))
-    return pa.string() if pt.is_temporal(kind) else kind
+_OPS: Final = {
+    pa.null().id: "null",
+    pa.bool_().id: "boolean",
+    pa.int64().id: "long",
+    pa.float64().id: "double",
+    pa.string().id: "string",
+    pa.list_(pa.null()).id: "list",
+    pa.struct([]).id: "struct",
+}
+_COLUMNS: Final = {
+    "null": ("empty", 0),
+    "boolean": ("flat", 1),
+    "long": ("flat", 8),
+    "double": ("flat", 8),
+    "string": ("text", 0),
+    "list": ("list", 0),
+    "struct": ("struct", 0),
+    "raw": ("text", 0),
+}
 
 
-def _spread(table: pa.Table, payloads: Payloads, kind: pa.DataType) -> pa.Array:
-    """The rows of a table as structs, with null where there was no value."""
-    batch = table.combine_chunks().to_batches()[0] if table.num_columns else None
-    arrays = [] if batch is None else [batch.column(field.name).cast(field.type) for field in kind]
-    whole = struct_array(arrays, kind, None, table.num_rows)
-    valid = payloads.valid
-    if valid.all():
-        return whole
-    rows = np.where(valid, np.cumsum(valid) - 1, -1)
-    return whole.take(pa.array(rows, pa.int64(), mask=~valid))
+def _inside(kind: pa.DataType, op: str) -> list[pa.Field]:
+    if op == "struct":
+        return [*kind]
+    return [pa.field("[]", kind.value_type)] if op == "list" else []
+
+
+def _inner_type(wanted: pa.DataType | None, name: str) -> pa.DataType | None:
+    """The type of a field, or of the items of a list; None where it is not wanted."""
+    if wanted is None or pt.is_list(wanted):
+        return wanted and wanted.value_type
+    at = wanted.get_field_index(name)
+    return None if at < 0 else wanted.field(at).type
+
+
+def _compact(data: bytes) -> str:
+    """JSON text as this package writes it."""
+    return json_text(_DECODER.decode(data.decode("utf-8")))
+
+
+@cache
+def _powers() -> npt.NDArray[np.uint64]:
+    """uint64[651, 2]: the first 128 bits of 10**-342 to 10**308, rounded up below 1 and down above."""
+    found = []
+    for exponent in range(-342, 309):
+        power = 10 ** abs(exponent)
+        bits = power.bit_length()
+        first = (1 << (bits + 127)) // power + 1 if exponent < 0 else (power << 128) >> bits
+        found.append((first >> 64, first & (2**64 - 1)))
+    return np.array(found, np.uint64)

@@ -77,6 +77,7 @@ def decode_text(name: str, payloads: Payloads) -> Decoded:
 
 def _string_array(payloads: Payloads) -> pa.Array:
     offsets, data = payloads.packed()
+    # offsets of 32 bits would wrap around
     is_large = data.size > np.iinfo(np.int32).max
     kind, width = (pa.large_string(), np.int64) if is_large else (pa.string(), np.int32)
     buffers = [bitmap(payloads.valid), pa.py_buffer(offsets.astype(width)), pa.py_buffer(np.ascontiguousarray(data))]

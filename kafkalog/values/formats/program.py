@@ -92,14 +92,10 @@ class ProgramValues:
     ----------
     arguments : sequence
         Of the kernel's `decode`, up to the values.
-
-    Attributes
-    ----------
-    kernel : module
-        Of the class: one with `decode` and `FAILURES`.
     """
 
     kernel: ClassVar[Any]
+    """Of the class: one with `decode` and `FAILURES`."""
 
     def __init__(self, columns: Columns, arguments: Sequence[Any]) -> None:
         self.type: pa.DataType = columns.all[0].type
@@ -110,6 +106,7 @@ class ProgramValues:
         failures = np.zeros(len(payloads), np.int32)
         data = payloads.data if payloads.data.size else np.zeros(1, np.uint8)
         n_bytes = int((payloads.stop - payloads.start).sum())
+        # a few bytes may stand for many items, such as a million nulls of an Avro array
         room = min(_MOST_TIMES * n_bytes + _SLACK, _MOST_ROOM)
         try:
             columns = self.kernel.decode(*self._arguments, data, payloads.start, payloads.stop, room, failures)

@@ -232,7 +232,7 @@ def test_internal_topics_are_left_out_of_an_export_with_them_unless_they_are_wan
     assert run("export", tmp_path / "log", "-o", tmp_path / "x.parquet", "--internal", "-q")[0] == 0
     code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "a")
     assert (code, os.listdir(tmp_path / "a")) == (0, ["orders-0"])
-    assert "internal topics are left out: __consumer_offsets (1 records)" in err
+    assert "internal topics are left out: __consumer_offsets (1 record)" in err
     code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "b", "--internal")
     assert (code, sorted(os.listdir(tmp_path / "b"))) == (0, ["__consumer_offsets-0", "orders-0"])
     assert "left out" not in err

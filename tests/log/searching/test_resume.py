@@ -235,3 +235,21 @@ def test_skipping_is_linear_in_hostile_bytes(partition: Path, claimed: int) -> N
         took.append(best)
     assert took[1] < 3 * took[0] + 0.05
     assert took[0] < 4  # 2 MiB
+
+
+@pytest.mark.parametrize("damage", ["twice", "magic"])
+def test_damage_is_skipped_alike_where_checksums_are_not_compared(damage: str, tmp_path: Path) -> None:
+    data = dense(20)
+    size = len(data) // 20
+    if damage == "twice":
+        data += data
+    else:
+        data = data[: 9 * size + 16] + b"\3" + data[9 * size + 17 :]
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / f"{0:020}.log").write_bytes(data)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        expected = kafkalog.read_table(partition, on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning):
+        assert kafkalog.read_table(partition, on_corruption="skip", check_crcs=False).equals(expected)
+    assert expected.num_rows == (100 if damage == "twice" else 95)

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from effort import examples
 
+from kafkalog._kernels.resync import KINDS
+from kafkalog.errors import Limits
+from kafkalog.format import Codec
 from kafkalog.log.searching.resync import Found, find_batches, heaviest_rising
 from kafkalog.storage.source import BufferSource
 
@@ -75,3 +78,29 @@ def test_rows_join_to_runs() -> None:
     found = Found.concatenate(list(find_batches(BufferSource(data)))).joined()
     assert found.n_batches.tolist() == [6]
     assert (found.first_offset.tolist(), found.last_offset.tolist()) == ([0], [17])
+
+
+LARGEST = 2**63 - 1
+LONE = [
+    *(builder.batch_v2([builder.record_v2(value=b"v")], codec=codec) for codec in Codec),
+    builder.batch_v2(last_offset_delta=0),
+    builder.batch_v2([builder.record_v2()], base_offset=LARGEST - 5, last_offset_delta=5),
+    *(builder.message(0, key, value, magic=m) for m in (0, 1) for key in (None, b"", b"k") for value in (None, b"v")),
+]
+
+
+def test_a_lone_batch_of_any_kind_is_found_between_bytes_that_are_none() -> None:
+    for batch in LONE:
+        data = b"\xff" * 40 + batch + b"\xff" * 40
+        for limit, expected in ((len(batch), [(40, 40 + len(batch))]), (len(batch) - 1, [])):
+            found = Found.concatenate(list(find_batches(BufferSource(data), limits=Limits(max_batch_bytes=limit))))
+            assert list(zip(found.start.tolist(), found.end.tolist(), strict=True)) == expected, batch
+
+
+def test_the_smallest_batches_in_a_value_are_seen_to_be_inside() -> None:
+    for batch in (builder.batch_v2(last_offset_delta=0), builder.message(0, magic=0), builder.message(0, magic=1)):
+        record = builder.record_v2(value=batch)  # as short as a record around it can be
+        data = b"\xff" * 40 + record + b"\xff" * 40
+        found = Found.concatenate(list(find_batches(BufferSource(data))))
+        at = 40 + record.index(batch)
+        assert list(zip(found.start.tolist(), found.kind.tolist(), strict=True)) == [(at, KINDS["INSIDE"])]

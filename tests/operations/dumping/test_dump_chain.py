@@ -45,6 +45,19 @@ def test_a_chain_that_breaks_says_where(tmp_path: Path) -> None:
     assert (one.position, one.is_broken, one.ends_in_header) == (len(whole), False, True)
 
 
+def test_less_than_a_header_is_the_end_and_a_size_of_0_behind_it_is_damage(tmp_path: Path) -> None:
+    whole = b"".join(BATCHES[:3])
+    for n, is_broken in ((17, False), (18, True)):
+        _, _, one = chain(write_log(tmp_path, whole + bytes(n)), 0, 2**20)
+        assert (one.position, one.is_broken) == (len(whole), is_broken)
+
+
+def test_a_window_that_ends_inside_a_header_is_not_the_end_of_the_log(tmp_path: Path) -> None:
+    positions, _, one = chain(write_log(tmp_path, b"".join(BATCHES[:3])), 0, 100)
+    assert positions == POSITIONS[:3].tolist()
+    assert not one.ends_in_header
+
+
 def test_last_offsets_are_found_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = np.random.default_rng(1).permutation(len(BATCHES))
     with PreadSource(write_log(tmp_path, b"".join(BATCHES))) as log:

@@ -89,6 +89,24 @@ def test_numbers_are_printed_to_their_last_digit(log: Any) -> None:
     assert [int(re.search(r" producerId: (\S+)", line)[1]) for line in lines] == numbers  # type: ignore[index]
 
 
+@pytest.mark.parametrize("base_sequence", [2**31 - 3, 2**31 - 2, 2**31 - 1])
+def test_sequences_go_on_at_0(log: Any, base_sequence: int) -> None:
+    records = [builder.record_v2(n, 0, None, b"v") for n in range(2)]
+    batch, *lines = log(builder.batch_v2(records, base_sequence=base_sequence), deep_iteration=True)
+    expected = [base_sequence, (base_sequence + 1) % 2**31]
+    assert f" lastSequence: {expected[1]} " in batch
+    assert [int(re.search(r" sequence: (\S+)", line)[1]) for line in lines] == expected  # type: ignore[index]
+
+
+def test_without_its_metadata_a_record_begins_with_its_key_or_its_value(log: Any) -> None:
+    pairs = [(None, b"v"), (b"k", b"v"), (b"k", None), (None, None)]
+    data = builder.batch_v2([builder.record_v2(n, 0, key, value) for n, (key, value) in enumerate(pairs)])
+    options: dict[str, Any] = {"print_data_log": True, "skip_record_metadata": True}
+    assert log(data, **options)[1:] == ["| payload: v", "| key: k payload: v", "| key: k", ""]
+    # 2.8 does not set off a value
+    assert log(data, dialect="2.8", **options)[1:] == [" payload: v", "| key: k payload: v", "| key: k", ""]
+
+
 def test_the_lines_before_an_error_are_printed_even_half_a_line(tmp_path: Path) -> None:
     control_value = builder.control_batch(builder.ABORT, value=b"\0")
     path = write_log(tmp_path, builder.batch_v2([ONE]) + control_value)

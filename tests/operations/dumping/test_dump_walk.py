@@ -68,6 +68,23 @@ def test_limits_hold(log: Any, limits: Limits) -> None:
     assert "too_large" in log(data, print_data_log=True, limits=limits)[-1]
 
 
+def test_as_many_headers_as_the_limit_allows_are_shown(log: Any) -> None:
+    data = builder.batch_v2([builder.record_v2(0, 0, None, b"v", [(b"h", None)] * 3)])
+    for most, is_shown in ((3, True), (2, False)):
+        last = log(data, deep_iteration=True, limits=Limits(max_headers_per_record=most))[-1]
+        assert last.endswith("headerKeys: [h,h,h]") == is_shown
+        assert ("too_many_headers" in last) != is_shown
+
+
+def test_what_is_left_in_a_wrapper_is_damage_from_12_bytes_on(log: Any) -> None:
+    inner = builder.message(0, b"k", b"v")
+    for n, is_damage in ((11, False), (12, True)):
+        data = builder.wrapper([inner], offset=0, payload=builder.gzip_member(inner + bytes(n)))
+        lines = log(data, deep_iteration=True)
+        assert lines[-1].startswith("EXCEPTION") == is_damage
+        assert len(lines) == 2
+
+
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments(), options=st.sampled_from(OPTIONS), data=st.data())
 def test_text_does_not_depend_on_windows_and_buffers(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -61,29 +60,6 @@ def test_the_command_and_a_directory_without_keys(root: Path, lake: Path, capsys
     assert main([*arguments, "--overwrite"]) == 2
     assert main([*arguments, "--start-offset", "3"]) == 2
     assert main(["export", str(root), "-o", "-", "--format", "csv", "--resume"]) == 2
-
-
-def test_other_options_are_refused(root: Path, lake: Path) -> None:
-    run(root, lake, columns=["offset", "value"])
-    with pytest.raises(ValueError, match=r"columns is None, and was .* in the exports that"):
-        run(root, lake)
-    with pytest.raises(ValueError, match="filters is"):
-        run(root, lake, columns=["offset", "value"], filters="key == a")
-    run(root, lake, columns=["offset", "value"], threads=1)  # does not change the result
-
-
-def test_a_log_that_lost_its_end_or_is_another_is_refused(root: Path, lake: Path, tmp_path: Path) -> None:
-    run(root, lake)
-    grow(tmp_path / "others", 3)
-    with pytest.raises(kafkalog.FileChangedError, match="ends at 3, and was exported up to 20"):
-        run(tmp_path / "others", lake)
-    manifest = json.loads((lake / exporting.MANIFEST).read_text())
-    manifest["partitions"]["orders-0"]["topic_id"] = "A" * 22
-    (lake / exporting.MANIFEST).write_text(json.dumps(manifest))
-    (root / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: " + "B" * 22 + "\n")
-    with pytest.raises(kafkalog.FileChangedError, match="made anew"):
-        run(root, lake)
-    assert offsets(lake) == [*range(20)]
 
 
 def test_offsets_that_were_deleted_before_they_were_exported_are_said(root: Path, lake: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_running_broker_is_not_disturbed(log_dir: Path, root: Path) -> None:
     assert state(log_dir) == old
 
 
-@pytest.mark.parametrize("name", ["p-empty-0", "p-delrec-0"])
+@pytest.mark.parametrize("name", [pytest.param("p-empty-0", marks=pytest.mark.slow), "p-delrec-0"])
 def test_the_nth_failure_leaves_the_log_dir_as_it_was(log_dir: Path, root: Path, name: str) -> None:
     with PartitionWriter(root / name, config=LogConfig(segment_bytes=3000)) as writer:
         writer.append(columns_of(draw(60)))

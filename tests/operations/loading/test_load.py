@@ -394,7 +394,7 @@ MIXED = ["orders", "__consumer_offsets", "orders", "__transaction_state", "refun
 
 
 LEFT_OUT = (
-    "internal topics are left out: __consumer_offsets (2 records), __transaction_state (1 records);"
+    "internal topics are left out: __consumer_offsets (2 records), __transaction_state (1 record);"
     " only_topics (--only-topics) names them, internal=True (--internal) takes all"
 )
 
@@ -453,7 +453,7 @@ def test_the_cluster_s_metadata_are_left_out_and_never_written(tmp_path: Path) -
     table = pa.table({"topic": ["__cluster_metadata", "orders"], "value": [b"0", b"1"]})
     result = write_table(table, tmp_path / "log")
     assert [each.topic for each in result.partitions] == ["orders"]
-    assert result.notes[0].startswith("internal topics are left out: __cluster_metadata (1 records)")
+    assert result.notes[0].startswith("internal topics are left out: __cluster_metadata (1 record)")
     assert repr(result).endswith(f", notes={result.notes})")
     for options in ({"internal": True}, {"only_topics": ["__cluster_metadata"]}):
         with pytest.raises(UnsafePathError, match="only its controllers write"):

@@ -54,7 +54,10 @@ def but_for_the_reboot(content: bytes, log_end_offset: int) -> list[list[int]]:
     return [entry for line in lines if (entry := [int(word) for word in line.split()])[1] < log_end_offset]
 
 
-@pytest.mark.parametrize(("set_name", "n_files"), [("k44", 343), ("k28", 302), ("k44_extra", 53)])
+@pytest.mark.parametrize(
+    ("set_name", "n_files"),
+    [("k44", 343), pytest.param("k28", 302, marks=pytest.mark.slow), ("k44_extra", 53)],
+)
 def test_every_file_that_a_broker_rebuilt_is_reproduced(set_name: str, n_files: int, tmp_path: Path) -> None:
     """Byte for byte, but for one kind of file: `leader-epoch-checkpoint` has the epoch of the broker's reboot."""
     ours, expected = rebuilt(set_name, tmp_path, threads=2)

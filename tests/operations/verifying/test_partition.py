@@ -45,6 +45,17 @@ def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(
     assert reasons(partition)["leader-epoch-checkpoint"] == {"epoch_order"}
 
 
+def test_an_epoch_that_begins_behind_the_log_is_a_note(partition: Path) -> None:
+    end = kafkalog.Partition(partition).log_end_offset
+    path = partition / "leader-epoch-checkpoint"
+    for epochs, n_notes in ((f"0 {end}\n", 0), (f"0 {end + 1}\n", 1)):
+        path.write_text(f"0\n1\n{epochs}")
+        found = [one for one in kafkalog.verify(partition).all_findings() if one.path == str(path)]
+        assert [(one.reason.value, one.damage, one.base_offset) for one in found] == [
+            ("epoch_checkpoint", False, end + 1)
+        ] * n_notes
+
+
 def test_segments_that_overlap_are_found(partition: Path) -> None:
     first, second, *_ = sorted(partition.glob("*.log"))
     for path in partition.glob(f"{second.stem}.*"):

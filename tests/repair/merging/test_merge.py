@@ -16,7 +16,7 @@ from writing import sound
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.cli.app import main
-from kafkalog.errors import NotKafkaError, OutputExistsError, UnsafePathError
+from kafkalog.errors import NotKafkaError, OutputExistsError, Reason, UnsafePathError
 
 
 def cluster(rng: np.random.Generator) -> tuple[list[list[Entry]], int]:
@@ -164,3 +164,15 @@ def test_refusals_and_the_command(tmp_path: Path, log_dir: Path, capsys: pytest.
     assert main(["merge", str(a), "--dry-run", "--json"]) == 1
     assert not json.loads(capsys.readouterr().out)["ok"]
     assert main(["merge", str(a), str(b)]) == 2
+
+
+def test_a_damaged_topic_id_is_named_and_taken_from_another_copy(tmp_path: Path) -> None:
+    log = [(0, offset) for offset in range(10)]
+    a, b = (replica(tmp_path / name, log, bases=(0,)) for name in "ab")
+    (a / kf.PARTITION_METADATA).write_bytes(b"\xff\xfe")
+    (b / kf.PARTITION_METADATA).write_text("version: 0\ntopic_id: pVtd5q9fv17AmQxDD_e9Gw")
+    report = kafkalog.merge([a, b], output=tmp_path / "out")
+    assert [(one.reason, one.path) for one in report.findings.rows] == [
+        (Reason.CHECKPOINT_SYNTAX, str(a / kf.PARTITION_METADATA))
+    ]
+    assert kafkalog.open_partition(tmp_path / "out" / "t-0").topic_id == "pVtd5q9fv17AmQxDD_e9Gw"

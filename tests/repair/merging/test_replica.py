@@ -26,6 +26,7 @@ def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path: Path) -> None:
         (0, 20, str(b)),
         (20, 30, str(a)),
     ]
+    assert kafkalog.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(30)), "none counts as deleted"
 
 
 def test_a_copy_without_segments(tmp_path: Path) -> None:

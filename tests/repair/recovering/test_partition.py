@@ -49,6 +49,35 @@ def test_an_old_segment_without_an_index_is_recovered_alone_and_later_ones_stay(
     ).read_bytes()
 
 
+def test_a_segment_without_an_index_costs_the_snapshots_behind_it_as_with_a_broker(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    partition = log_dir / "p-txn-0"
+    _, second, third, *_, before, last = logs(partition)
+    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
+    wanted = kafkalog.open(partition).log_end_offset
+    second.with_suffix(".index").unlink()
+    third.with_suffix(".snapshot").write_bytes(b"bad")
+    found = row(recover(log_dir, output=tmp_path / "out", now=0), "p-txn-0")
+    left = {int(path.stem) for path in (tmp_path / "out" / "p-txn-0").glob("*.snapshot")}
+    assert left == {int(second.stem), int(third.stem), int(before.stem), int(last.stem), wanted}
+    clean = golden_sets.partitions("k44")["p-txn-0"]
+    for name in (third.with_suffix(".snapshot").name, before.with_suffix(".snapshot").name):
+        assert (tmp_path / "out" / "p-txn-0" / name).read_bytes() == (clean / name).read_bytes()
+    assert all(name.endswith(".snapshot") for name in found.removed)
+
+
+def test_a_missing_time_index_below_the_recovery_point_is_made_empty_as_by_a_broker(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    first, *_, last = logs(log_dir / "p-txn-0")
+    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
+    first.with_suffix(".timeindex").unlink()
+    found = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0")
+    assert (tmp_path / "out" / "p-txn-0" / first.with_suffix(".timeindex").name).read_bytes() == b""
+    assert [(one.n_bytes, one.change) for one in found.files if one.path.endswith(f"{first.stem}.timeindex")] == [
+        (0, "new")
+    ]
+
+
 def test_segments_behind_a_damaged_one_without_an_index_stay_as_with_a_broker(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     first, second, *_ = logs(log_dir / "p-txn-0")
@@ -126,3 +155,17 @@ def test_swap_files_beside_what_they_replace(tmp_path: Path, log_dir_copy: Path)
     assert not list(recovered.glob("*.swap"))
     assert (recovered / last.name).read_bytes() == b""
     assert (recovered / snapshot.name).read_bytes() != b"old"
+
+
+def test_a_segment_without_an_index_is_recovered_before_those_behind_are_there(tmp_path: Path) -> None:
+    """So another snapshot is made anew on the way: of those loaded, at the last two."""
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    first, second, third, fourth, _, last = logs(log_dir / "p-txn-0")
+    (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
+    for log in (first, last):
+        log.with_suffix(".index").unlink()
+    end = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0").log_end_offset
+    left = {int(path.stem) for path in (tmp_path / "out" / "p-txn-0").glob("*.snapshot")}
+    before = int(logs(log_dir / "p-txn-0")[-2].stem)
+    assert left == {int(second.stem), int(fourth.stem), before, int(last.stem), end}
+    assert int(third.stem) not in left

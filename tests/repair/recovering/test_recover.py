@@ -63,7 +63,7 @@ def test_the_log_dir_is_as_after_a_clean_shutdown(tmp_path: Path, set_name: str)
         assert (out / name).read_bytes() == (unclean / name).read_bytes()
 
 
-@pytest.mark.parametrize("all_segments", [False, True])
+@pytest.mark.parametrize("all_segments", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_second_recovery_has_nothing_to_do(tmp_path: Path, all_segments: bool) -> None:
     recover(golden_sets.unpacked("k44", "unclean"), output=tmp_path / "out", all_segments=all_segments)
     again = recover(tmp_path / "out", dry_run=True, all_segments=all_segments)
@@ -145,6 +145,16 @@ def test_what_cannot_be_recovered_is_said_and_there_is_no_marker(tmp_path: Path)
         recover(log_dir / "p-ooo-0", output=tmp_path / "alone")
     assert raised.value.reason is Reason.OFFSET_OUTSIDE_SEGMENT
     assert not (tmp_path / "alone").exists()
+
+
+def test_a_bad_topic_id_is_a_finding_about_its_file(tmp_path: Path) -> None:
+    partition = small_log_dir(tmp_path) / "p-txn-0"
+    path = partition / "partition.metadata"
+    path.write_text("version: 0\ntopic_id: AAAA\n")
+    report = recover(partition, dry_run=True)
+    found = [(one.reason, one.path) for one in report.findings.rows if one.damage]
+    assert found == [(Reason.CHECKPOINT_SYNTAX, str(path))]
+    assert str(partition) not in (report.partitions[0].error or str(partition))
 
 
 def test_unreadable_checkpoints_count_as_none(tmp_path: Path) -> None:

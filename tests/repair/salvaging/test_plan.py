@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import builder
 from effort import examples
 from salvages import dense, log_of, named, output_of, written
 
@@ -22,6 +23,22 @@ def test_a_batch_with_a_wrong_offset_or_epoch_is_a_suspect(tmp_path: Path) -> No
     assert output_of(tmp_path / "out" / "t-0") == [one for number, one in enumerate(batches) if number not in (4, 9)]
     assert report.total("n_batches_suspect") == 2
     assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(12, 15), (27, 30)]
+
+
+def test_a_batch_of_the_largest_offset_is_a_suspect(tmp_path: Path) -> None:
+    base = 2**63 - 10
+    batches = [
+        builder.batch_v2([builder.record_v2(i, 0, None, b"v") for i in range(5)], base_offset=offset)
+        for offset in (base, base + 5)
+    ]
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / f"{base:020}.log").write_bytes(b"".join(batches))
+    report = kafkalog.salvage(partition, output=tmp_path / "out")
+    assert (tmp_path / "out" / "t-0" / f"{base:020}.log").read_bytes() == batches[0]
+    [hole] = report.partitions[0].lost
+    assert hole.first_offset == base + 5
+    assert report.total("n_batches_suspect") == 1
 
 
 def test_each_bit_of_a_batch(tmp_path: Path) -> None:

@@ -239,3 +239,20 @@ def test_one_flipped_bit_of_an_offset_costs_none_of_the_messages_before(tmp_path
     report = kafkalog.salvage(written(tmp_path, log_of(*messages)), dry_run=True)
     assert report.total("n_batches_suspect") == 1
     assert report.total("n_batches_kept") == len(messages) - 2
+
+
+def test_a_last_segment_that_is_gone_is_said(tmp_path: Path) -> None:
+    written(tmp_path, log_of(*dense(4)))
+    checkpoint = tmp_path / kf.HIGH_WATERMARK_CHECKPOINT
+    checkpoint.write_text("0\n1\nt 0 12\n")
+    assert kafkalog.salvage(tmp_path, dry_run=True).ok
+    checkpoint.write_text("0\n1\nt 0 20\n")
+    report = kafkalog.salvage(tmp_path, dry_run=True)
+    assert not report.ok
+    [finding] = report.findings.rows
+    assert (finding.reason, finding.base_offset, finding.last_offset, finding.n_records) == (
+        Reason.LOG_END_MISSING,
+        12,
+        19,
+        8,
+    )

@@ -9,7 +9,8 @@ import pytest
 from startups import asked, logs
 
 import kafkalog
-from kafkalog.repair.startup.log_end import CorruptRecord, next_offset
+from kafkalog.repair.startup.forecast import LoadFailure
+from kafkalog.repair.startup.segment_reading import LoadedSegment
 
 
 @pytest.mark.parametrize("tail", [bytes(100), b"\x00" * 8 + b"\xff" * 50])
@@ -53,8 +54,8 @@ def test_an_index_that_no_broker_can_map_ends_its_start_and_is_not_read(partitio
 def test_a_size_below_the_smallest_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000005.log"
     path.write_bytes(bytes(40))
-    with pytest.raises(CorruptRecord, match="record size 0"):
-        next_offset(kafkalog.Segment(path))
+    with pytest.raises(LoadFailure, match="record size 0"):
+        LoadedSegment(kafkalog.Segment(path), "4.3").next_offset()
 
 
 def _with_offset(path: Path, row: int, offset: int) -> None:
@@ -92,10 +93,16 @@ def test_producers_are_replayed_only_as_far_as_needed(partition: Path) -> None:
 
 
 def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path) -> None:
-    logs(partition)[1].with_suffix(".txnindex").write_bytes(b"\0\1" + bytes(32))
+    logs(partition)[1].with_suffix(".txnindex").write_bytes(b"\1\0" + bytes(32))
     assert [one.name for one in asked(partition).exceptions] == ["KafkaException"]
     (done,) = kafkalog.recover(partition, dry_run=True).partitions
-    assert "version 1" in (done.error or "")
+    assert "version 256" in (done.error or "")
+
+
+def test_of_that_version_a_broker_reads_the_first_byte_alone(partition: Path) -> None:
+    entry = b"\0\1" + (10**6).to_bytes(8, "big") * 4
+    logs(partition)[1].with_suffix(".txnindex").write_bytes(entry)
+    assert asked(partition).verdict == "recovers"
 
 
 def test_a_broker_dies_of_aborted_transactions_that_do_not_end_in_order(partition: Path) -> None:
@@ -118,3 +125,20 @@ def test_an_empty_log_does_not_begin_where_a_segment_cannot_be_recovered(partiti
     assert [one.name for one in asked(partition).exceptions] == ["IllegalArgumentException"]
     (done,) = kafkalog.recover(partition, dry_run=True).partitions
     assert done.error is not None
+
+
+def test_leader_epochs_beyond_the_end_are_dropped(partition: Path) -> None:
+    end = asked(partition, clean=True).log_end_offset
+    for start, n in ((end, 0), (end + 7, 1)):
+        (partition / "leader-epoch-checkpoint").write_text(f"0\n1\n9 {start}\n")
+        remarks = [one for one in asked(partition, clean=True).remarks if "leader epochs" in one]
+        assert remarks == [f"leader epochs begin beyond the log end offset {end}: the broker drops them"] * n
+
+
+def test_the_largest_offset_ends_a_log_below_its_start(partition: Path) -> None:
+    last = logs(partition)[-1]
+    at = int(kafkalog.Segment(last).batches.position[-1])
+    _with_offset(last, len(kafkalog.Segment(last).batches) - 1, 2**63 - 1)
+    assert last.read_bytes()[at : at + 8] == (2**63 - 1).to_bytes(8, "big")
+    row = asked(partition, clean=True)
+    assert {one.action for one in row.segments} == {"deleted"}

@@ -9,7 +9,7 @@ import pytest
 from startups import asked, logs
 
 import kafkalog
-from kafkalog.repair.startup.log_end import next_offset
+from kafkalog.repair.startup.segment_reading import LoadedSegment
 
 
 def test_a_healthy_partition_just_starts_or_is_recovered_behind_the_recovery_point(partition: Path) -> None:
@@ -54,4 +54,4 @@ def test_it_agrees_with_recover(partition: Path) -> None:
 def test_the_log_end_is_that_of_the_reader_where_all_is_well(set_name: str) -> None:
     for path in golden_sets.partitions(set_name).values():
         segment = kafkalog.Partition(path).segments[-1]
-        assert next_offset(segment) == segment.next_offset, path.name
+        assert LoadedSegment(segment, "4.3").next_offset() == segment.next_offset, path.name

@@ -36,10 +36,6 @@ from kafkalog.scanning.conditions.filters import OPERATIONS, Filter, Term
 pytestmark = pytest.mark.kernels
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-INTEGERS = (
-    "partition", "offset", "timestamp_type", "leader_epoch", "producer_id", "producer_epoch", "sequence",
-    "batch_base_offset", "batch_position",
-)  # fmt: skip
 BOOLEANS = ("is_transactional", "is_control")
 TEXTS = ("topic", "segment")
 BINARY = ("key", "value")
@@ -192,7 +188,9 @@ def ranges(draw: st.DrawFn, rows: list[Row]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, column in itertools.product(("start_", "end_"), ("offset", "timestamp")):
         if not draw(st.integers(0, 4)):
-            found[name + column] = _values(draw, column, rows)
+            found[name + column] = bound = _values(draw, column, rows)
+            if column == "offset":  # others are refused
+                found[name + column] = min(max(bound, -(2**63)), 2**63 - (name == "start_"))
     return found
 
 
@@ -595,6 +593,8 @@ def test_bounds_leave_no_matching_offset_or_time_outside(group: list[tuple[Any, 
     for name, column in (("start_offset", "offset"), ("end_offset", "offset"), ("start_timestamp", "timestamp")):
         if name in bounds:
             for near in (number, bounds[name] - 1, bounds[name], bounds[name] + 1):
+                if not -(2**63) <= near < 2**63:
+                    continue  # no record has such an offset or time
                 row = {"offset": near, "timestamp": near, "headers": []}
                 inside = near < bounds[name] if name == "end_offset" else near >= bounds[name]
                 mine = [term for term in group if term[0] == column]
@@ -620,6 +620,19 @@ def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int])
     outer = {"start_offset": -5, "end_offset": 2**62, "start_timestamp": 0}
     assert parse_filters([group, wide]).bounds() == {name: outer[name] for name in bounds}
     assert not parse_filters([group, [("key", "==", b"k")]]).bounds()
+
+
+def test_numbers_beyond_64_bits_compare_as_numbers(log_dir: Path) -> None:
+    n = kafkalog.read_table(log_dir, columns=["offset"]).num_rows
+    huge = 10**20
+    for operation, value, expected in (
+        (">", huge, 0), ("<", huge, n), ("==", huge, 0), ("!=", huge, n), (">=", -huge, n), ("<=", -huge, 0),
+        ("in", [huge], 0), ("not in", [huge], n),
+    ):  # fmt: skip
+        scan = kafkalog.scan(log_dir, columns=["offset"], filters=[("offset", operation, value)])
+        assert scan.to_table().num_rows == expected, (operation, value)
+    with pytest.raises(ValueError, match="start_offset must be -9223372036854775808 to 9223372036854775807"):
+        kafkalog.scan(log_dir, start_offset=huge)
 
 
 # --- expressions ------------------------------------------------------------------------------------------------------
@@ -652,6 +665,16 @@ def test_match_bytes_narrows_a_mask_to_what_stands_in_the_relation(
             want and known_holds("key", value, operation, text) for want, value in zip(wanted, values, strict=False)
         ]
         assert mask.tolist() == expected
+
+
+def test_a_text_is_found_wherever_it_is_in_a_value() -> None:
+    value = b"abaabb"
+    for start, stop in itertools.combinations(range(len(value) + 1), 2):
+        for text in (value[start:stop], value[start:stop] + b"c", b"c" + value[start:stop]):
+            mask = np.ones(1, np.uint8)
+            needle = np.frombuffer(text, np.uint8)
+            kernels.match_bytes(*spans_of([value]), kernels.OPERATIONS["contains"], needle, mask)
+            assert bool(mask[0]) == (text in value), text
 
 
 @settings(max_examples=examples(200))

@@ -6,6 +6,7 @@ The last run with twenty million keys (`soak`): 19,000,000 records at a peak of 
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import random
 import subprocess
@@ -24,6 +25,7 @@ import pytest
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.scanning.conditions.latest import LatestOffsets
+from kafkalog.storage.file_locks import lock
 
 TOPICS = [
     ("k44", "p-compact"),
@@ -158,6 +160,29 @@ def test_files_are_gone_with_the_pass(monkeypatch: pytest.MonkeyPatch, tmp_path:
     gc.collect()
     assert list(tmp_path.iterdir()) == []
     assert pa.Table.from_batches(found).to_pylist() == state(root, topics="p-multi")
+
+
+def test_files_that_a_killed_process_left_are_removed_and_those_of_a_live_one_are_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, live, other = (tmp_path / name for name in ("kafkalog-latest-1", "kafkalog-latest-2", "something-else"))
+    for path in (left, live, other):
+        path.mkdir()
+        (path / "0.arrow").touch()
+    descriptor = os.open(live, os.O_RDONLY)
+    lock(descriptor)
+    one, another = LatestOffsets(1), LatestOffsets(1)
+    for latest in (one, another):
+        latest.add(pa.array([b"a", b"b"]), pa.array([1, 2]))
+    assert {path.name for path in tmp_path.iterdir()} > {live.name, other.name}
+    assert len(list(tmp_path.iterdir())) == 4
+    assert not left.exists()
+    another.finish()
+    del one, another, latest
+    gc.collect()
+    assert sorted(tmp_path.iterdir()) == [live, other]
+    os.close(descriptor)
 
 
 _MANY = """

@@ -28,7 +28,7 @@ from job_results import arrow, ordered, tree
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("keys", [(), ("topic", "date")])
+@pytest.mark.parametrize("keys", [pytest.param((), marks=pytest.mark.slow), ("topic", "date")])
 def test_an_export_holds_all_records(spark: SparkSession, log_dir: Path, tmp_path: Path, keys: tuple[str, ...]) -> None:
     out = tmp_path / "out"
     columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]

@@ -41,7 +41,7 @@ def test_the_output_is_that_of_a_recovery_without_spark(
     spark: SparkSession, crashed: Path, tmp_path: Path, all_segments: bool
 ) -> None:
     expected = kafkalog.recover(crashed, output=tmp_path / "expected", all_segments=all_segments, now=NOW)
-    frame = jobs.recover(spark, crashed, output=tmp_path / "made", all_segments=all_segments, now=NOW, task_bytes=2**14)
+    frame = jobs.recover(spark, crashed, output=tmp_path / "made", all_segments=all_segments, now=NOW, task_bytes=2**15)
     assert tree(tmp_path / "made") == tree(tmp_path / "expected")
     assert (tmp_path / "made" / ".kafka_cleanshutdown").exists()
     assert sorted(os.listdir(tmp_path)) == ["expected", "log_dir", "made"]
@@ -87,3 +87,8 @@ def test_a_partition_that_cannot_be_recovered_is_left_out_and_named(
     with pytest.raises(CorruptionError):
         jobs.recover(spark, crashed / "p-multi-0", output=tmp_path / "made")
     assert not (tmp_path / "made").exists()
+
+
+def test_a_recovery_in_place_is_refused_and_says_who_does_it(spark: SparkSession, crashed: Path) -> None:
+    with pytest.raises(ValueError, match=r"kafkalog\.recover\(path, in_place=True, backup=\.\.\.\) does it"):
+        jobs.recover(spark, crashed, in_place=True, backup=crashed.parent / "old")

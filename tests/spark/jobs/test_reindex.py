@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
     expected = kafkalog.reindex(damaged, kinds=KINDS, output=tmp_path / "expected", now=NOW)
-    frame = jobs.reindex(spark, damaged, kinds=KINDS, output=tmp_path / "made", now=NOW, task_bytes=2**14)
+    frame = jobs.reindex(spark, damaged, kinds=KINDS, output=tmp_path / "made", now=NOW, task_bytes=2**15)
     assert len(tree(tmp_path / "made")) > 80
     assert tree(tmp_path / "made") == tree(tmp_path / "expected")
     rows = arrow(frame).to_pylist()

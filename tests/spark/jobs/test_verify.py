@@ -23,7 +23,7 @@ def test_verify_finds_what_verify_finds(spark: SparkSession, damaged: Path) -> N
     for path in (damaged / "p-txn-0").glob("00000000000000000304.*index"):
         path.unlink()
     expected = kafkalog.verify(damaged)
-    rows = arrow(jobs.verify(spark, damaged, task_bytes=2**14)).to_pylist()
+    rows = arrow(jobs.verify(spark, damaged, task_bytes=2**15)).to_pylist()
     found = [finding for row in rows for finding in findings_of(row["findings"])]
     assert sorted(map(str, found)) == sorted(map(str, expected.all_findings()))
     assert {str(one) for one in found if one.damage} == {str(one) for one in expected.all_findings() if one.damage}

@@ -63,7 +63,7 @@ def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
         assert found.array.to_pylist() == [shown, None, shown]
         assert [*found.failures] == [1]
     found = decoded(schema, [good + b"\0"])
-    assert found.failures == {0: "bytes are left behind the value"}
+    assert found.failures == {0: "bytes are left after the value"}
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,39 @@ def test_bytes_that_mean_harm_are_null_with_a_reason(kind: Any, data: bytes, why
     assert found.failures[0].startswith(why)
 
 
+@pytest.mark.parametrize("precision", [1, 2, 9, 18, 19, 37, 38, 39, 40, 57, 75, 76])
+def test_decimals_have_at_most_their_digits(precision: int) -> None:
+    schema = record(("f", {"type": "bytes", "logicalType": "decimal", "precision": precision}))
+    largest = 10**precision - 1
+    wraps = 2 ** (128 if precision <= 38 else 256)  # what 16 or 32 bytes would show as a small number
+    for number in (0, 1, largest // 7, largest, largest + 1, 2 * largest, wraps - 1, wraps, wraps // 2, 10**90):
+        for one in (number, -number):
+            data = one.to_bytes(one.bit_length() // 8 + 1, "big", signed=True)
+            fits = abs(one) <= largest
+            found = decoded(schema, [written(record(("f", "bytes")), {"f": data})])
+            assert found.array.to_pylist() == [{"f": one} if fits else None], one
+            assert found.failures == ({} if fits else {0: "a decimal does not fit its precision"})
+
+
+def test_a_time_of_day_is_less_than_a_day() -> None:
+    for kind, name, day in (("int", "time-millis", 86_400_000), ("long", "time-micros", 86_400_000_000)):
+        schema = record(("f", {"type": kind, "logicalType": name}))
+        last, behind = (written(record(("f", kind)), {"f": number}) for number in (day - 1, day))
+        assert decoded(schema, [last, behind, last]).failures == {1: "a time is not within a day"}
+
+
+def test_items_without_bytes_are_at_most_1024_in_all_blocks() -> None:
+    schema = record(("f", {"type": "array", "items": "null"}))
+
+    def blocks(*counts: int) -> bytes:
+        return b"".join(written("long", count) for count in (*counts, 0))
+
+    few, many = [blocks(1024), blocks(1000, 24)], [blocks(1025), blocks(1000, 25)]
+    found = decoded(schema, [*few, *many])
+    assert [*found.failures] == [2, 3]
+    assert found.array.to_pylist()[:2] == [{"f": [None] * 1024}] * 2
+
+
 def test_records_within_themselves_become_json_text() -> None:
     tree = record(("v", "int"), ("next", ["null", "R"]), ("more", {"type": "map", "values": "R"}))
     value = {"v": 1, "next": {"v": 2, "next": None, "more": {"k": {"v": 3, "next": None, "more": {}}}}, "more": {}}
@@ -102,9 +135,9 @@ def test_records_within_themselves_become_json_text() -> None:
 
 def test_recursion_in_the_bytes_is_bounded() -> None:
     chain = record(("next", ["null", "R"]))
-    found = decoded(chain, [b"\2" * 1_000_000 + b"\0", b"\2" * 10 + b"\0"])
-    assert found.failures == {0: "the value is nested too deeply"}
-    assert found.array.to_pylist()[1] is not None
+    found = decoded(chain, [b"\2" * n + b"\0" for n in (1_000_000, 50, 49, 10)])
+    assert found.failures == dict.fromkeys((0, 1), "the value is nested too deeply")
+    assert found.array.is_valid().to_pylist() == [False, False, True, True]
 
 
 def test_a_short_schema_with_too_many_fields_is_refused() -> None:

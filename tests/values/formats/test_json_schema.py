@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +177,89 @@ def test_values_are_checked_against_the_version_that_they_name(tmp_path: Path) -
         None,
         f"{no}the value is no object",
     ]
+
+
+class JsonCase:
+    """A random schema of an object, and values of it."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.schema = {"title": f"T{seed}", **self._object(0)}
+
+    def _object(self, depth: int) -> dict[str, Any]:
+        names = self._random.sample(["id", "é", "a b", 'q"', "x.y", "\U0001f600", "n", "m"], self._random.randint(1, 5))
+        needed = [name for name in names if self._random.random() < 0.5]
+        return {"type": "object", "properties": {name: self._any(depth) for name in names}, "required": needed}
+
+    def _any(self, depth: int) -> dict[str, Any]:
+        kind = self._random.choice(["integer", "number", "string", "boolean", "object", "array"][: 6 - 2 * (depth > 2)])
+        if kind == "object":
+            return self._object(depth + 1)
+        if kind == "array":
+            return {"type": "array", "items": self._any(depth + 1)}
+        return {"type": [kind, "null"] if self._random.random() < 0.3 else kind}
+
+    def value(self, schema: dict[str, Any] | None = None, is_needed: bool = False) -> Any:
+        """A value; fields that need not be there are missing at times."""
+        schema = self.schema if schema is None else schema
+        kind, rng = schema["type"], self._random
+        if isinstance(kind, list):
+            if rng.random() < 0.3 and not is_needed:
+                return None
+            kind = kind[0]
+        if kind == "object":
+            there = [one for one in schema["properties"] if one in schema["required"] or rng.random() < 0.7]
+            # null stands for a field that is not there, so one that has to be there is not null
+            return {one: self.value(schema["properties"][one], one in schema["required"]) for one in there}
+        if kind == "array":
+            return [self.value(schema["items"]) for _ in range(rng.randint(0, 3))]
+        if kind == "string":
+            return "".join(rng.choices('aé"\\\n\t\U0001f600 /\x7f', k=rng.randint(0, 8)))
+        number = rng.choice([0.1, -2.5e-7, 1e300, 3.0, rng.uniform(-1e9, 1e9)])
+        return {"integer": rng.randint(-(2**63), 2**63 - 1), "number": number, "boolean": rng.random() < 0.5}[kind]
+
+
+def full(value: Any, schema: dict[str, Any]) -> Any:
+    """A value with null for each field that is not there."""
+    if isinstance(value, dict):
+        return {name: full(value.get(name), one) for name, one in schema["properties"].items()}
+    return [full(one, schema["items"]) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("n_schemas", "n_each"), [(12, 10), pytest.param(200, 500, marks=pytest.mark.slow)], ids=["few", "100,000"]
+)
+def test_values_of_confluents_serializer_come_back(tmp_path: Path, n_schemas: int, n_each: int) -> None:
+    with warnings.catch_warnings(record=True):  # libraries that it imports warn about themselves
+        registry = pytest.importorskip("confluent_kafka.schema_registry")
+        module = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    client = registry.SchemaRegistryClient.new_client({"url": "mock://json"})
+    context = SerializationContext("orders", MessageField.VALUE, [])
+    values: list[bytes] = []
+    expected: list[Any] = []
+    known: dict[int | str, Any] = {}
+    for number in range(n_schemas):
+        case = JsonCase(9000 + number)
+        text = json.dumps(case.schema)
+        options = {"auto.register.schemas": True, "subject.name.strategy": lambda ctx, name: name, "validate": False}
+        write = module.JSONSerializer(text, client, conf=options)
+        read = module.JSONDeserializer(text, schema_registry_client=client, conf={"validate": False})
+        for _ in range(n_each):
+            data = write(case.value(), context)
+            values.append(data)
+            known[int.from_bytes(data[1:5], "big")] = ("JSON", text)
+            expected.append(full(read(data, context), case.schema))
+    with PartitionWriter(tmp_path / "orders-0") as writer:
+        writer.append({"value": values})
+    for first in range(0, len(values), n_each):  # a schema at a time: together they would be one wide struct
+        table = kafkalog.read_table(
+            tmp_path / "orders-0",
+            decode={"value": "jsonschema"},
+            schemas=known,
+            columns=["value"],
+            start_offset=first,
+            end_offset=first + n_each,
+        )
+        assert table.column("value").to_pylist() == expected[first : first + n_each]

@@ -1,21 +1,23 @@
-"""JSON: what Arrow's reader gives, and what is parsed value by value, are the same."""
+"""JSON: what the kernel gives, and what is parsed value by value, are the same."""
 
 from __future__ import annotations
 
 import json
 import random
+import struct
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from effort import fuzz_inputs
+from guard import Guard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._kernels.columns import join_lines
-from kafkalog.values.formats import json_text
-from kafkalog.values.formats.json_text import JsonValues, NotJson, parse
+from kafkalog._kernels import json_text as kernel
+from kafkalog.values.formats.json_text import JsonValues, NotJson, _Program, parse
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, TooWideError
 
@@ -131,13 +133,6 @@ def test_any_bytes_are_json_or_null_with_a_reason(values: list[bytes]) -> None:
         assert isinstance(parse(value), NotJson) == (row in found.failures)
 
 
-def test_texts_with_names_of_odd_numbers_are_read_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_text, "parse", None)  # that of one value
-    texts = ["Info", " Info: Inf", "NaN", 'x": NaN', "\\\\", 'a \\ " -Infinity', ", Inf", "é Inf"]
-    values = [json.dumps({"a": text}, ensure_ascii=i % 2 == 0, indent=i % 3).encode() for i, text in enumerate(texts)]
-    assert [one["a"] for one in decoded([*values])[1].array.to_pylist()] == texts
-
-
 def test_a_field_that_was_not_learned_is_no_value_unless_fields_are_chosen() -> None:
     reader, _ = decoded([b'{"a": 1}'])
     grown = Payloads.of(pa.array([b'{"a": 2}', b'{"a": 3, "b": 4}'], pa.binary()))
@@ -148,57 +143,150 @@ def test_a_field_that_was_not_learned_is_no_value_unless_fields_are_chosen() -> 
 
 def test_mutants_are_decoded_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(18)
-    good = [b'{"a": 1, "b": "x y", "c": [1, 2.5], "d": {"e": null}}', b'{"a": -7, "b": "\\u00e9\\n", "c": []}', b"{}"]
-    parts = [
-        b'"',
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b",",
-        b":",
-        b"NaN",
-        b"-Inf",
-        b"\n",
-        b"\\",
-        b"1e5",
-        b"null",
-        b"\xff",
-        b" ",
-        b"}{",
+    good = [
+        b'{"a": 1, "b": "x y", "c": [1, 2.5], "d": {"e": null}, "f": [{"g": true}, {}]}',
+        b'{"a": -7, "b": "\\u00e9\\n\\ud83d\\ude00", "c": [], "f": [null, {"g": false, "h": "\xc3\xa9"}]}',
+        b'{"x": [{"y": "z"}], "c": [1e3, 0.1, -0.25e-7], "a": 0}',
+        b"{}",
     ]
-    by_arrow = json_text._read_by_arrow
-    n_by_arrow = 0
+    parts = [bytes([one]) for one in b'"{}[],:\\\n \0\xff']
+    parts += [b"NaN", b"-Inf", b"1e5", b"null", b"true", b"00", b"-0", b"1.5", b"\xc3\xa9", b"}{", b"9" * 19]
+    parts += [b"\\ud800", b"\\u0000", b'"a":1', b'"a":"x"', b'"new":[1]']
     for _ in range(max(fuzz_inputs() // 20, 20)):
         values: list[bytes | None] = [rng.choice(good) for _ in range(20)]
-        for _ in range(rng.choice([0, 1, 1, 2])):
+        for _ in range(rng.choice([0, 1, 1, 2, 10])):
             row = rng.randrange(20)
             data = bytearray(values[row] or b"")
             at = rng.randrange(len(data) + 1)
             data[at : at + rng.randrange(3)] = rng.choice(parts)
-            values[row] = rng.choice([bytes(data), bytes(data), b"{" + bytes(data) + b"}", None])
-        payloads = Payloads.of(pa.array(values, pa.binary()))
-        n_by_arrow += by_arrow(payloads, None, "infer") is not None
-        _, found = decoded(values)
-        monkeypatch.setattr(json_text, "_read_by_arrow", lambda *_, **__: None)
-        _, expected = decoded(values)
+            values[row] = rng.choice([bytes(data), bytes(data), bytes(data[:at]), b"{" + bytes(data) + b"}", None])
+        reader, found = decoded(values)
+        monkeypatch.setattr(JsonValues, "_program", lambda *_, **__: None)
+        one_by_one, expected = decoded(values)
         monkeypatch.undo()
         assert found.failures == expected.failures, values
         assert found.array.to_pylist() == expected.array.to_pylist(), values
-    assert n_by_arrow > 4
+        assert reader.common.type == one_by_one.common.type, values
 
 
-def test_lines_are_joined_within_their_memory() -> None:
-    data = np.frombuffer(b"ab{[cN", np.uint8)
-    start, stop = np.array([0, 2, 5]), np.array([2, 5, 6])
-    to = np.zeros(9, np.uint8)
-    assert join_lines(start, stop, data, to) == (3, 2, False, True)
-    assert to.tobytes() == b"ab\n{[c\nN\n"
-    assert join_lines(start[:2], stop[:2], data, to[:6])[0] == 1, "no room for the newline"
-    assert join_lines(start, np.array([2, 5, 7]), data, to)[0] == 2
-    assert join_lines(np.array([0, -1, 5]), stop, data, to)[0] == 1
-    assert join_lines(np.array([0, 3, 5]), np.array([2, 2, 6]), data, to)[0] == 1
-    long = np.frombuffer(b"{" * 1000 + b"\n", np.uint8)
-    assert join_lines(np.array([0]), np.array([1001]), long, np.zeros(1002, np.uint8)) == (1, 1000, True, False)
-    with pytest.raises(ValueError, match="columns differ"):
-        join_lines(start, stop[:2], data, to)
+def taken(values: list[str | bytes], kind: pa.DataType, as_text: frozenset[tuple[str, ...]] = frozenset()) -> list[Any]:
+    """What the kernel makes of values; each ends where memory does."""
+    program = _Program(kind, pa.string() if as_text else kind, as_text)
+    found = []
+    for value in values:
+        data = GUARD.ending(value.encode() if isinstance(value, str) else value)
+        decoded = program.decode(Payloads(data, np.zeros(1, np.int64), np.full(1, data.size)))
+        decoded.array.validate(full=True)
+        found.append("OTHER" if decoded.failures else decoded.array[0].as_py())
+    return found
+
+
+GUARD = Guard()
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "others"),
+    [
+        (pa.int64(), ["0", " -1\n", "9223372036854775807", "-9223372036854775808"],
+         ["9223372036854775808", "-9223372036854775809", "1.0", "1e2", "01", "-", "+1", "true", '"1"', "1" * 22]),
+        (pa.float64(), ["1", "0.1", "-2.5e-3", "1E+22", "123456789012345678901234567890", "0.30000000000000004"],
+         ["1.", ".5", "1e", "1e+", "0x1", "NaN", "Infinity", "-", "1e400", "5e-324", '""']),
+        (pa.bool_(), ["true", "false", "null"], ["tru", "falsey", "1", "TRUE", "nul"]),
+        (pa.string(), ['"x"', '""', '"\\"\\\\\\/\\b\\f\\n\\r\\t\\u0000\\u00e9\\ud83d\\ude00"', '"é and more"'],
+         ['"', '"\\"', '"\\x"', '"\\u12"', '"\\ud800"', '"\\udc00"', '"\\ud800\\u0041"',
+          '"a\nb"', '"12345678\t"', "1", b'"\xff"']),
+        (pa.null(), ["null"], ["0", "nulls", "[]"]),
+        (pa.list_(pa.int64()), ["[]", "[1, null ,2]", "null"], ["[", "[1", "[1,]", "[,1]", "[1 2]", "{}", '["1"]']),
+        (pa.list_(pa.null()), ["[]", "[null,null]"], ["[1]"]),
+        (pa.struct({"a": pa.int64(), "é\n": pa.string()}),
+         ["{}", '{"a":1}', '{"é\\n": "x", "a": null}', '{"\\u0061":2}', " { } "],
+         ["{", '{"a"', '{"a":', '{"a":1', '{"a":1,}', '{"a":1,"a":2}', '{"a":1,"\\u0061":2}', '{"b":1}',
+          "{a:1}", '{"a" 1}', "[]"]),
+        (pa.struct([]), ["{}"], ['{"a":1}']),
+    ],
+)  # fmt: skip
+def test_the_kernel_takes_values_of_its_type(kind: pa.DataType, good: list[str], others: list[str | bytes]) -> None:
+    fields = {field.name: None for field in kind} if pa.types.is_struct(kind) else {}
+    for text, value in zip(good, taken([*good], kind), strict=True):
+        expected = json.loads(text, parse_int=float if kind == pa.float64() else int)
+        assert value == ({**fields, **expected} if isinstance(expected, dict) else expected)
+    assert taken(others, kind) == ["OTHER"] * len(others)
+
+
+def test_the_text_of_any_value_is_json_and_compact() -> None:
+    good = ['[1.0, {"a" : ["\\u00e9"]}]', "true", '"x"', " -1e2 ", "{}", "[ ]", "null"]
+    assert taken([*good], pa.string(), frozenset({()})) == [
+        '[1.0,{"a":["é"]}]',
+        "true",
+        '"x"',
+        "-100.0",
+        "{}",
+        "[]",
+        None,
+    ]
+    others = [
+        '{"a":1,"a":2}',
+        '{"a":[1,}',
+        "[1",
+        '"\\ud800"',
+        "[" * 65 + "]" * 65,
+        "[01]",
+        "[nul]",
+        "{1:2}",
+        '{"a"}',
+        "x",
+    ]
+    assert taken([*others], pa.string(), frozenset({()})) == ["OTHER"] * len(others)
+
+
+def test_doubles_are_the_nearest_ones() -> None:
+    rng = random.Random(18)
+    texts = [repr(struct.unpack("d", rng.randbytes(8))[0]) for _ in range(3000)]
+    texts = [text for text in texts if text not in ("nan", "inf", "-inf")]
+    texts += [f"{rng.randrange(10 ** rng.randrange(1, 25))}e{rng.randrange(-345, 310)}" for _ in range(3000)]
+    for _ in range(3000):  # in the middle between two doubles, and beside it
+        middle = format((2 * rng.getrandbits(53) + 1) * Decimal(2) ** rng.randrange(-60, 9), "f")
+        texts += [middle, middle + ("" if "." in middle else ".") + "1", middle[:20].rstrip(".")]
+    payloads = Payloads.of(pa.array([text.encode() for text in texts], pa.binary()))
+    found = _Program(pa.float64(), pa.float64(), frozenset()).decode(payloads)
+    values = [(text, value) for text, value in zip(texts, found.array.to_pylist(), strict=True) if value is not None]
+    assert [text for text, value in values if struct.pack("d", value) != struct.pack("d", float(text))] == []
+    assert len(values) > 8000
+
+
+def test_few_bytes_that_stand_for_many_columns_take_little_memory() -> None:
+    wide = json.dumps({f"f{i}": 1 for i in range(4000)})
+    reader, _ = decoded([b"[" + wide.encode() + b"]"])
+    bomb = b"[" + b"{}," * 300_000 + b"{}]"
+    found = reader.decode(Payloads.of(pa.array([bomb, b"[]"], pa.binary())))
+    assert found.failures == {0: "the value takes too much memory"}
+    assert found.array.to_pylist() == [None, []]
+
+
+def test_brackets_in_texts_are_not_nested() -> None:
+    value = json.dumps({"a": "[{" * 100 + '\\" ['}).encode()
+    assert parse(value) == json.loads(value)
+    assert decoded([value, b"{}"])[1].array.to_pylist() == [json.loads(value), {"a": None}]
+
+
+def test_a_program_of_another_shape_is_refused() -> None:
+    program = _Program(pa.int64(), pa.int64(), frozenset())
+    arguments: list[Any] = [
+        *program._arguments,
+        np.zeros(1, np.uint8),
+        *np.zeros((2, 1), np.int64),
+        2**20,
+        np.zeros(1, np.int32),
+    ]
+    kernel.decode(*arguments)
+    for at, wrong in (
+        (0, np.zeros((0, 6), np.int32)),
+        (1, np.zeros((1, 4), np.int32)),
+        (5, np.zeros((3, 2), np.uint64)),
+    ):
+        with pytest.raises(ValueError, match="another shape"):
+            kernel.decode(*(wrong if i == at else one for i, one in enumerate(arguments)))
+    outside = np.zeros(1, np.int32)
+    arguments[-3:] = np.full(1, 9), 2**20, outside
+    kernel.decode(*arguments)
+    assert outside.tolist() == [200]

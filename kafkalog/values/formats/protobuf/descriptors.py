@@ -163,6 +163,7 @@ def _message(data: bytes, depth: int) -> MessageText:
             found.n_oneofs += 1
     groups = {one.type.rpartition(".")[2] for one in found.fields if one.is_group}
     for inner in found.nested:
+        # a descriptor does not mark the message of a group, and indexes for Java do not count it
         inner.is_hidden |= inner.name in groups
     return found
 

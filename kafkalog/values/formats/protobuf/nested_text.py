@@ -39,6 +39,7 @@ def _message(message: ProtoMessage, data: bytes) -> Any:
         items = _items(one, wire, value)
         if not items:
             continue
+        # of the fields of a oneof the last one on the wire counts
         if one.oneof >= 0:
             for other in message.fields:
                 if other.oneof == one.oneof and other is not one:
@@ -47,6 +48,7 @@ def _message(message: ProtoMessage, data: bytes) -> Any:
         if one.is_repeated:
             found.setdefault(number, []).extend(items)
         elif one.message is not None:
+            # a message that stands several times is one: Protobuf merges its parts
             parts[number] = parts.get(number, b"") + items[0]
         else:
             found[number] = items[0]

@@ -166,6 +166,7 @@ class _Parser:
 
     def _integer(self, least: int, most: int) -> int:
         sign = -1 if self._accept("-") else 1
+        # Python would take minutes for an integer of a million digits
         if self._kind() != "number" or len(self._next()) > 20:
             raise self._unexpected("a whole number")
         text = self._next()

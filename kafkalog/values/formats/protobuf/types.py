@@ -149,6 +149,7 @@ class ProtoSchema:
             seen.add(name)
             if len(seen) > _MOST_FILES:
                 raise SchemaError(f"the schema imports more than {_MOST_FILES} files")
+            # the registry's own text first: it may be of another version
             other = (find(name) if find is not None else None) or WELL_KNOWN.get(name)
             if other is not None:  # without it, the types that it has are missing, if any is used
                 parsed = parse_file(other)
@@ -206,6 +207,7 @@ class ProtoSchema:
             if declared.key not in _KEYS:
                 raise SchemaError(f"{scope}.{declared.name} is a map with keys of type {declared.key}")
             one.has_presence = one.message is not None
+            # on the wire a map is a repeated message of key and value
             entry = ProtoMessage(f"{scope}.{declared.name}", is_entry=True)
             entry.fields = [ProtoField("key", 1, declared.key), one]
             one.name, one.number, one.is_repeated = "value", 2, False
@@ -224,6 +226,7 @@ class ProtoSchema:
             return
         found = self._types.get(name[1:]) if name.startswith(".") else None
         while found is None and not name.startswith("."):
+            # from the inside out, as protoc looks names up
             found = self._types.get(_join(scope, name))
             if not scope:
                 break

@@ -119,11 +119,12 @@ class _Program:
         for inner in passed:
             if inner.oneof >= 0 and inner.oneof in known:  # it unsets the one that is wanted
                 at = self._pass_field(inner)
-                if self._nodes[at].op not in ("enum",):
+                if self._nodes[at].op != "enum":
                     self._nodes[at].op, self._nodes[at].children = "skip", []
                 self._nodes[at].oneof = first_oneof + inner.oneof
                 nodes.append(at)
         self.columns.set_struct(column, names, children)
+        # writers keep this order: the kernel expects the next field to be the next node
         nodes.sort(key=lambda at: self._nodes[at].number)
         return self._add(_Node("message", column=column, children=nodes, a=first_oneof, b=one.n_oneofs))
 
@@ -283,6 +284,7 @@ def last_of_each_key(array: pa.Array) -> pa.Array:
         rows = np.repeat(np.arange(n), sizes)
         codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
         pairs = rows * (int(codes.max()) + 1) + codes
+        # `unique` finds the first of equal ones: so they are turned around
         backwards = np.unique(pairs[::-1], return_index=True)[1]
         if backwards.size < pairs.size:
             last = np.sort(pairs.size - 1 - backwards)

@@ -122,6 +122,7 @@ def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
     ("kind", "data", "reason"),
     [
         ("int32", b"\x08" + b"\xff" * 11, "a variable-length integer is too long"),
+        ("int32", b"\x08" + b"\xff" * 10 + b"\1", "a variable-length integer is too long"),
         ("int32", b"\x08", "the bytes end inside the value"),
         ("int32", b"\x00\x00", "a field has no number, or a type that does not exist"),
         ("int32", b"\x88\x80\x80\x80\x80\0\1", "a field has no number, or a type that does not exist"),
@@ -132,8 +133,8 @@ def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
         ("bytes", b"\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", "a length is larger than what is left"),
         ("repeated fixed32", b"\n\3abc", "the numbers of a list do not fill its bytes"),
         ("repeated int32", b"\n\1\x80", "the bytes end inside the value"),
-        ("int32", b"\x14", "a group ends that did not begin"),
-        ("int32", b"\x13\x1c", "a group ends that did not begin"),
+        ("int32", b"\x14", "a group ends that has not begun"),
+        ("int32", b"\x13\x1c", "a group ends that has not begun"),
         ("int32", b"\x13", "the bytes end inside the value"),
         ("int32", b"\x13" * 200, "the value is nested too deeply"),
     ],
@@ -236,6 +237,31 @@ def test_times_reach_from_year_1_to_9999() -> None:
                 assert one(text, data)["t"] == moment + timedelta(seconds=off)
                 inner = json.loads(one(text, b"\x12" + bytes([len(data)]) + data)["in"])["t"]
                 assert datetime.fromisoformat(inner) == moment + timedelta(seconds=off)
+
+
+def test_nanoseconds_are_less_than_a_second_and_other_fields_of_a_timestamp_are_passed_over() -> None:
+    text = f"{TIMESTAMP} message A {{ google.protobuf.Timestamp t = 1; }}"
+    for nanos in (999_999_999, 10**9):
+        message = b"\x18\7" + Timestamp(seconds=1, nanos=nanos).SerializeToString() + b"\x18\7"
+        data = b"\n" + bytes([len(message)]) + message
+        if nanos < 10**9:
+            assert one(text, data)["t"] == datetime(1970, 1, 1, 0, 0, 1, 999_999, tzinfo=UTC)
+        else:
+            assert "nanoseconds" in why(text, data)
+
+
+def test_parts_of_a_message_from_before_another_member_of_its_oneof_do_not_count() -> None:
+    text = """message A { oneof o { B a = 1; B b = 2; E e = 3; } }
+        message B { optional int32 x = 1; optional int32 y = 2; optional int32 z = 3; } enum E { ONE = 1; }"""
+    parts = {name: b"\n\2" + bytes([8 * number, number]) for number, name in enumerate("xyz", 1)}
+    shown = {"b": None, "e": None}
+    value = parts["x"] + b"\x12\0" + parts["y"] + parts["z"]
+    assert one(text, value) == {"a": {"x": None, "y": 2, "z": 3}} | shown
+    value = parts["x"] + b"\x18\1" + parts["y"] + parts["z"]
+    assert one(text, value) == {"a": {"x": None, "y": 2, "z": 3}} | shown
+    # a number that a closed enum does not have is no member
+    value = parts["x"] + b"\x18\7" + parts["y"] + parts["z"]
+    assert one(text, value) == {"a": {"x": 1, "y": 2, "z": 3}} | shown
 
 
 def test_messages_within_themselves_become_json_text() -> None:

@@ -69,7 +69,7 @@ cdef struct Place:
 
 
 cdef class LastRows:
-    """Numbers of keys, and of each key in a part the last row.
+    """Numbers the keys of records that come part by part, and finds the last row of each key in a part.
 
     Parameters
     ----------
@@ -86,6 +86,8 @@ cdef class LastRows:
     cdef readonly int64_t n_bytes
     cdef int64_t room
     cdef int64_t room_of_keys
+    cdef int64_t known
+    cdef bint in_order
     cdef uint64_t n_places
     cdef uint64_t seed
     cdef uint64_t other
@@ -98,6 +100,7 @@ cdef class LastRows:
         self.n_keys, self.n_parts, self.n_bytes = 0, 0, 0
         self.room, self.room_of_keys, self.n_places = FIRST_KEYS * 16, FIRST_KEYS, FIRST_PLACES
         self.seed, self.other = seed, other
+        self.known, self.in_order = -1, False
         self.bytes = <uint8_t*>malloc(self.room)
         self.table = <Key*>malloc(self.room_of_keys * sizeof(Key))
         self.places = <Place*>calloc(self.n_places, sizeof(Place))
@@ -111,13 +114,13 @@ cdef class LastRows:
 
     def feed(self, const int64_t[::1] offsets not None, const uint8_t[::1] data not None,
              const uint8_t[::1] wanted, int64_t[::1] numbers not None, int64_t[::1] rows not None):
-        """Take the next part; the number of different keys in it, which `numbers` and `rows` then have.
+        """Take the next part; returns how many different keys it has: `numbers` and `rows` have an element for each.
 
         Key `i` is ``data[offsets[i]:offsets[i + 1]]``. Rows that are 0 in `wanted` do not count; None for all.
         """
         cdef int64_t n = offsets.shape[0] - 1
         cdef int64_t size = data.shape[0]
-        cdef int64_t row, first, n_found = 0
+        cdef int64_t row, first, n_in_order, n_found = 0
         cdef int64_t number = 0
         cdef uint64_t[GROUP] hashes
         cdef Py_ssize_t i, n_group
@@ -137,32 +140,57 @@ cdef class LastRows:
             first = 0
             while first < n and number >= 0:
                 n_group = <Py_ssize_t>(GROUP if n - first > GROUP else n - first)
-                for i in range(n_group):
-                    row = first + i
-                    hashes[i] = hashed(origin + offsets[row], offsets[row + 1] - offsets[row], self.seed, self.other)
-                    kl_prefetch(self.places + (hashes[i] & (self.n_places - 1)))
+                if not self.in_order:
+                    # their places are fetched into cache together, instead of one wait for memory a key
+                    for i in range(n_group):
+                        row = first + i
+                        hashes[i] = hashed(origin + offsets[row], offsets[row + 1] - offsets[row], self.seed,
+                                           self.other)
+                        kl_prefetch(self.places + (hashes[i] & (self.n_places - 1)))
+                    # of many keys each step misses the cache: all in a group do it together
+                    for i in range(n_group):
+                        number = self.places[hashes[i] & (self.n_places - 1)].number
+                        kl_prefetch(self.table + (number - (number > 0)))
+                    for i in range(n_group):
+                        number = self.places[hashes[i] & (self.n_places - 1)].number
+                        if number > 0:
+                            kl_prefetch(self.bytes + self.table[number - 1].start)
+                number = 0
+                n_in_order = 0
                 for i in range(n_group):
                     row = first + i
                     if wanted is not None and wanted[row] == 0:
                         continue
-                    number = self.number_of(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
+                    if self.in_order and self.is_key(self.known + 1, origin + offsets[row],
+                                                     offsets[row + 1] - offsets[row]):
+                        number = self.known + 1
+                    else:
+                        if self.in_order:
+                            hashes[i] = hashed(origin + offsets[row], offsets[row + 1] - offsets[row], self.seed,
+                                               self.other)
+                        number = self.number_of(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
                     if number < 0:
                         number = self.add(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
                         if number < 0:
                             break
+                    n_in_order += number == self.known + 1
+                    self.known = number
+                    # marked with the number of the part, so that no mark has to be cleared between parts
                     if self.table[number].part != self.n_parts:
                         self.table[number].part = self.n_parts
                         self.table[number].at = n_found
                         numbers[n_found] = number
                         n_found += 1
                     rows[self.table[number].at] = row
+                # a group that commits all its partitions writes the same keys each time, one behind the other
+                self.in_order = 2 * n_in_order > n_group
                 first += n_group
         if number < 0:
             raise MemoryError()
         return n_found
 
     def copy_keys(self, int64_t[::1] offsets not None, uint8_t[::1] data not None):
-        """Copy all keys, one behind the other, and where each begins and the last one ends."""
+        """Copy the bytes of all keys, one after the other, and the offset of each in them."""
         cdef int64_t number
         if offsets.shape[0] != self.n_keys + 1 or data.shape[0] != self.n_bytes:
             raise ValueError("columns of another length")
@@ -178,12 +206,19 @@ cdef class LastRows:
             raise IndexError("there is no such key")
         return (<const char*>self.bytes + self.table[number].start)[:self.table[number].size]
 
+    cdef inline bint is_key(self, int64_t number, const uint8_t* key, int64_t size) noexcept nogil:
+        """Whether a number is that of a key."""
+        return (number < self.n_keys and self.table[number].size == size
+                and same(self.bytes + self.table[number].start, key, size))
+
     cdef inline int64_t number_of(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
         """The number of a key; -1 if it is new."""
         cdef uint64_t at = h & (self.n_places - 1)
         cdef Key* known
         while self.places[at].number != 0:
+            # keys that share a place mostly differ in the tag, and are told apart without a look at their bytes
             if self.places[at].tag == <uint32_t>(h >> 32):
+                # numbers in places begin with 1, so that memory from calloc is a table without keys
                 known = self.table + (self.places[at].number - 1)
                 if known.size == size and same(self.bytes + known.start, key, size):
                     return self.places[at].number - 1
@@ -193,6 +228,7 @@ cdef class LastRows:
     cdef int64_t add(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
         """Add a key that is new; its number, -1 if there is no memory."""
         cdef Key* made
+        # half of the places stay free, so that a search for a new key ends after a few steps
         if not self.make_room(size) or (<uint64_t>(2 * self.n_keys) >= self.n_places and not self.spread()):
             return -1
         made = self.table + self.n_keys
@@ -231,7 +267,7 @@ cdef class LastRows:
         return True
 
     cdef bint spread(self) noexcept nogil:
-        """Twice as many places."""
+        """Double the number of places."""
         cdef uint64_t n_places = 2 * self.n_places
         cdef Place* places = <Place*>calloc(n_places, sizeof(Place))
         cdef int64_t number

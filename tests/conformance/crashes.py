@@ -1,0 +1,388 @@
+"""Brokers that are killed while they write, and log dirs of the moments when they were, with damage.
+
+Each is loaded twice: by the broker as it is, and by the broker after `kafkalog.recover`.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.history import TOPICS, Topic
+from conformance.jars import OLD_KAFKA_VERSION, class_path, java
+from conformance.kafka import Broker, Client, OldBroker, wait_until
+from conformance.test_offline_recovery import recovery_lines
+from conformance.test_rebuild import DERIVED, QUIET, epochs_below
+from conformance.test_rebuild_2_8 import BUSY
+from conformance.test_rebuild_2_8 import topics as old_topics
+
+import kafkalog
+from kafkalog.errors import KafkalogError
+from kafkalog.repair.startup.preflight import BrokerVersion
+from kafkalog.state.producers import read_snapshot
+
+_POINTS = "recovery-point-offset-checkpoint"
+_OFTEN: dict[str, str | int] = {"log.flush.offset.checkpoint.interval.ms": 700}
+"""So that recovery points lie inside of the logs."""
+_QUIET = {**QUIET, **_OFTEN, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10**9}
+_DELETED = ("trimmed", "trimmed-live", "none", "v0-none", "v2-none")
+"""Topics whose first records are deleted now and then."""
+
+Damage = Callable[[random.Random, Path, list[Path]], None]
+"""Damages a partition directory, given its logs."""
+
+
+def torn_tail(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    data = logs[-1].read_bytes()
+    logs[-1].write_bytes(data[: max(len(data) - rng.randrange(1, 200), 0)])
+
+
+def half_a_batch(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    segment = kafkalog.Segment(logs[-1])
+    data = logs[-1].read_bytes()
+    if len(segment.batches):
+        last = data[int(segment.batches.position[-1]) :]
+        logs[-1].write_bytes(data + last[: rng.randrange(1, len(last))])
+
+
+def zeros_behind(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    logs[-1].write_bytes(logs[-1].read_bytes() + bytes(rng.choice([5, 12, 61, 4096])))
+
+
+def zeros_in_the_last(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    """A page that was not written."""
+    data = bytearray(logs[-1].read_bytes())
+    at = rng.randrange(len(data) + 1)
+    data[at : at + 512] = bytes(len(data[at : at + 512]))
+    logs[-1].write_bytes(data)
+
+
+def noise_in_the_last(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    data = bytearray(logs[-1].read_bytes())
+    at = rng.randrange(len(data) + 1)
+    data[at : at + 40] = rng.randbytes(len(data[at : at + 40]))
+    logs[-1].write_bytes(data)
+
+
+def no_indexes(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    for log in logs:
+        for suffix in (".index", ".timeindex"):
+            if rng.random() < 0.5:
+                log.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def no_index_of_an_old_one(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    rng.choice(logs).with_suffix(".index").unlink(missing_ok=True)
+
+
+def bad_indexes(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    for suffix in (".index", ".timeindex"):
+        path = logs[-1].with_suffix(suffix)
+        if path.exists():
+            path.write_bytes(rng.choice([b"", bytes(40), rng.randbytes(48), path.read_bytes()[:-3]]))
+
+
+def bad_snapshots(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    for path in partition.glob("*.snapshot"):
+        match rng.randrange(4):
+            case 0:
+                path.unlink()
+            case 1:
+                path.write_bytes(b"")
+            case 2:
+                path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+def no_epochs(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    (partition / "leader-epoch-checkpoint").unlink(missing_ok=True)
+
+
+def deletion_under_way(rng: random.Random, partition: Path, logs: list[Path]) -> None:
+    """What a crash leaves of a deletion, and of a cleaning."""
+    shutil.copy(logs[0], f"{logs[0]}.deleted")
+    shutil.copy(logs[0], f"{logs[0]}.cleaned")
+
+
+DAMAGES: tuple[Damage, ...] = (
+    *(torn_tail, half_a_batch, zeros_behind, zeros_in_the_last, noise_in_the_last, no_indexes, no_index_of_an_old_one),
+    *(bad_indexes, bad_snapshots, no_epochs, deletion_under_way),
+)
+
+
+@dataclass
+class Tally:
+    """What some crashes gave."""
+
+    n_crashes: int = 0
+    n_partitions: int = 0
+    """Those whose files were compared."""
+    n_files: int = 0
+    n_written_since: int = 0
+    """Partitions to which the broker wrote as soon as it had started: only what lay before is compared."""
+    n_records: int = 0
+    n_bytes_cut: int = 0
+    n_lines: int = 0
+    """Lines about recovery that the broker said when it recovered itself."""
+    damages: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_crashes} crashes: {self.n_files:,} files of {self.n_partitions:,} partitions compared"
+            f" ({self.n_written_since} were written to at once), {self.n_records:,} records served,"
+            f" {self.n_bytes_cut:,} bytes cut, {self.n_lines:,} lines about recovery without ours;"
+            f" {len(self.wrong)} differences"
+        )
+
+
+class Crashes:
+    """A broker that is killed again and again while it is written to."""
+
+    def __init__(self, version: BrokerVersion, folder: Path, seed: int) -> None:
+        self.version, self.folder, self.rng = version, folder, random.Random(seed)
+        program, self.tally = java(), Tally()
+        self._java = program
+        self.client = self._client(folder)
+        self.broker: Broker
+        self.topics: dict[str, Topic]
+        if version == "4.3":
+            self.broker = Broker(program, class_path(program), folder, **_OFTEN)
+            self.topics = dict(TOPICS)
+        else:
+            # without a cluster's metadata all have to have one interval
+            properties = {**BUSY, **_OFTEN, "log.index.interval.bytes": 512}
+            self.broker = OldBroker(program, class_path(program, OLD_KAFKA_VERSION), folder, **properties)
+            self.topics = {name: one for name, one in old_topics().items() if not name.endswith("dense")}
+        self._lively = dict(self.broker.properties)
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        self.client.close()
+        if isinstance(self.broker, OldBroker):
+            self.broker.close()
+        elif self.broker.is_running:
+            self.broker.kill()
+
+    def _client(self, folder: Path) -> Client:
+        # a producer that was idle for a day is dropped when a snapshot is loaded: which are loaded depends on the way
+        return Client(self._java, class_path(self._java), folder, f"-Depoch={int(time.time() * 1000) - 43_200_000}")
+
+    def run(self, numbers: range) -> Iterator[Tally]:
+        """The tally after each crash."""
+        with self._running():
+            self.client.ask("create", topics=[_made(name, one) for name, one in self.topics.items()])
+            for number, (name, topic) in enumerate(self.topics.items()):
+                topic.produce(self.client, name, number)
+            self.broker.stop()
+        for number in numbers:
+            self._crash(number)
+            alive = self._copy(self.broker.log_dir, "alive")
+            self._compare(number)
+            self._put(alive)
+            self.tally.n_crashes += 1
+            yield self.tally
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        try:
+            self.broker.start()
+            self.client.server = self.broker.address
+            self.client.ask("ready")
+            yield
+        finally:
+            if self.broker.is_running:
+                self.broker.kill()
+
+    def _crash(self, number: int) -> None:
+        """Boot, write to everything from another process, and kill the broker at some moment of that."""
+        self.broker.properties = self._lively
+        with self._running():
+            folder = self.folder / f"writer-{number}"
+            folder.mkdir()
+            writer = self._client(folder)
+            writer.server = self.broker.address
+            writing = threading.Thread(target=self._write, args=(writer, number))
+            writing.start()
+            time.sleep(self.rng.uniform(2.0, 9.0))  # the first second is the JVM's
+            self.broker.kill()
+            writer.kill()
+            writing.join()
+            with suppress(BrokenPipeError):
+                writer.close()
+
+    def _write(self, writer: Client, number: int) -> None:
+        order = [*self.topics.items()]
+        random.Random(number).shuffle(order)
+        with suppress(RuntimeError, OSError, ValueError):  # the broker is gone, or the client
+            for turn in range(100):
+                for at, (name, topic) in enumerate(order):
+                    seed = 100 * (1 + 100 * number + turn) + at
+                    if name in _DELETED and self.rng.random() < 0.5:
+                        writer.ask("delete_records", topic=name, partition=0, before=20 * (number + 1))
+                    topic.produce(writer, name, seed, 1 + seed % 30)
+
+    def _compare(self, number: int) -> None:
+        rng, log_dir = random.Random(number), self.broker.log_dir
+        damaged = self._damage(rng)
+        broken = self._copy(log_dir, "broken")
+        self.broker.properties = {**self._lively, **_QUIET}
+        if self.version == "2.8":
+            self.broker.properties.pop("broker.session.timeout.ms", None)
+        now = int(time.time() * 1000)
+        theirs_read = self._served()
+        self.tally.n_lines += len(self._lines())
+        theirs = self._copy(log_dir, "theirs")
+
+        shutil.rmtree(log_dir)
+        interval = None if self.version == "4.3" else 512
+        report = kafkalog.recover(broken, output=log_dir, now=now, index_interval_bytes=interval)
+        self.tally.n_bytes_cut += report.n_bytes_lost
+        self.tally.wrong += [f"{number}: not recovered: {one.error}" for one in report.partitions if one.error]
+        ours = self._copy(log_dir, "ours")
+        differences = list(self._differences(ours, theirs))
+        ours_read = self._served(theirs_read)
+        differences += [f"said: {line}" for line in self._lines()]
+        differences += [f"other {what}" for what in theirs_read if ours_read[what] != theirs_read[what]]
+        differences += [f"changed since: {one}" for one in self._differences(ours, log_dir)]
+        self.tally.n_records += sum(map(len, ours_read["records"].records.values()))
+        self.tally.wrong += [f"{number}: {one} ({damaged.get(_partition_of(one), 'intact')})" for one in differences]
+        if differences:
+            self._keep(number)
+
+    def _lines(self) -> list[str]:
+        """What the broker of the last start said of recovery; the controller of 2.8 speaks of deleted topics."""
+        return [one for one in recovery_lines(self.broker.log.read_text()) if "kafka.controller" not in one]
+
+    def _damage(self, rng: random.Random) -> dict[str, str]:
+        damaged: dict[str, str] = {}
+        for directory in sorted(path for path in self.broker.log_dir.iterdir() if path.is_dir()):
+            logs = sorted(directory.glob("*.log"))
+            if directory.name.startswith("__cluster") or not logs or rng.random() < 0.3:
+                continue
+            damage = rng.choice(DAMAGES)
+            damage(rng, directory, logs)
+            damaged[directory.name] = damage.__name__
+            self.tally.damages[damage.__name__] += 1
+        if rng.random() < 0.4:
+            (self.broker.log_dir / _POINTS).unlink(missing_ok=True)
+        return damaged
+
+    def _served(self, expected: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What the broker serves, once it has ended the transactions that it was about to end.
+
+        It tries again after a while if it cannot connect to itself yet, so `expected` is waited for.
+        """
+        with self._running():
+            stable: list[Any] = []
+
+            def is_settled() -> bool:
+                time.sleep(1)
+                stable.append((self.client.last_stable_offsets(), self.client.ask("offsets", times={})["partitions"]))
+                if expected is not None and len(stable) < 45:
+                    return bool(stable[-1][0] == expected["last stable offsets"])
+                return len(stable) > 3 and stable[-1] == stable[-2] == stable[-3]
+
+            wait_until(is_settled, "transactions are ended", 90)
+            # the coordinator's own records have the time when it ended a transaction
+            topics = sorted({topic for topic, _ in stable[-1][0]} - {"__transaction_state"})
+            file = self.folder / "served.jsonl"
+            served = {
+                "last stable offsets": stable[-1][0],
+                "offsets": [(row["topic"], row["partition"], row["earliest"], row["latest"]) for row in stable[-1][1]],
+                "records": self.client.consume(file, topics),
+                "committed records": self.client.consume(file, topics, isolation="read_committed"),
+            }
+            self.broker.stop()
+        return served
+
+    def _differences(self, ours: Path, theirs: Path) -> Iterator[str]:
+        names = {path.name for path in ours.iterdir() if path.is_dir()}
+        others = {path.name for path in theirs.iterdir() if path.is_dir()}
+        yield from (f"{name}: only once there" for name in sorted(names ^ others))
+        for name in sorted(names & others):
+            if not name.startswith("__cluster"):
+                self.tally.n_partitions += 1
+                yield from self._partition_differences(ours / name, theirs / name)
+
+    def _partition_differences(self, ours: Path, theirs: Path) -> Iterator[str]:
+        found, expected = _files(ours), _files(theirs)
+        last = max((name for name in found if name.endswith(".log")), default="")
+        is_written = len(expected.get(last, b"")) > len(found.get(last, b"")) and not found.keys() - expected.keys()
+        if is_written and _is_only_markers(found[last], expected[last], theirs / last):
+            self.tally.n_written_since += 1
+            expected = {name: data for name, data in expected.items() if name < last}
+            found = {name: data for name, data in found.items() if name < last}
+        if self.version == "2.8" and ours.name.startswith(("v0-", "v1-", "mixed-")):
+            # such a topic has no producers; where its format is set to an old one, Kafka leaves empty snapshots about
+            found, expected = (
+                {name: data for name, data in files.items() if not name.endswith(".snapshot")}
+                for files in (found, expected)
+            )
+        for name in sorted(found.keys() ^ expected.keys()):
+            yield f"{ours.name}: {name} is {'ours' if name in found else 'theirs'} only"
+        for name in sorted(found.keys() & expected.keys()):
+            self.tally.n_files += 1
+            is_same = found[name] == expected[name]
+            if not is_same and name.endswith(".snapshot") and self.version == "2.8":
+                is_same = _entries(ours / name) == _entries(theirs / name)
+            if not is_same:
+                yield f"{ours.name}: {name} has {len(found[name])} bytes and {len(expected[name])} with the broker"
+        end = kafkalog.Partition(ours).log_end_offset
+        if epochs_below(ours, end) != epochs_below(theirs, end):
+            yield f"{ours.name}: epochs {epochs_below(ours, end)} and {epochs_below(theirs, end)} with the broker"
+
+    def _copy(self, source: Path, name: str) -> Path:
+        target = self.folder / name
+        shutil.rmtree(target, ignore_errors=True)
+        subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+        return target
+
+    def _put(self, source: Path) -> None:
+        shutil.rmtree(self.broker.log_dir)
+        subprocess.run(["cp", "-a", str(source), str(self.broker.log_dir)], check=True)
+
+    def _keep(self, number: int) -> None:
+        kept = self.folder / f"kept-{number}"
+        kept.mkdir()
+        for name in ("broken", "ours", "theirs"):
+            subprocess.run(["cp", "-a", str(self.folder / name), str(kept / name)], check=True)
+        shutil.copy(self.broker.log, kept)
+
+
+def _made(name: str, topic: Topic) -> dict[str, Any]:
+    configs = {"retention.ms": -1, "max.message.bytes": 4_000_000, **topic.configs}
+    return {"name": name, "partitions": topic.partitions, "configs": configs}
+
+
+def _partition_of(difference: str) -> str:
+    return difference.removeprefix("changed since: ").partition(":")[0]
+
+
+def _files(partition: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in partition.iterdir() if path.suffix in (*DERIVED, ".log")}
+
+
+def _entries(snapshot: Path) -> list[Any]:
+    """In order: Kafka 2.8 writes those of a hash map of Scala's."""
+    try:
+        return sorted(read_snapshot(snapshot).entries.tolist())
+    except KafkalogError as error:
+        return [error.reason]
+
+
+def _is_only_markers(ours: bytes, theirs: bytes, log: Path) -> bool:
+    """Whether a broker's last segment is ours, and what its coordinators wrote since."""
+    if not theirs.startswith(ours):
+        return False
+    batches = kafkalog.Segment(log).batches
+    added = batches[int((batches.position < len(ours)).sum()) :]
+    return log.parent.name.startswith("__") or bool(added.is_control.all())

@@ -1,0 +1,34 @@
+"""Real log dirs of brokers that were killed: recovered offline, a broker starts on them as on what it recovers itself.
+
+CRASHES.md has the last result of the soak. `KAFKALOG_CRASHES_SEED` chooses other moments and damages,
+`KAFKALOG_CRASHES_N` how many.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from conformance.crashes import DAMAGES, Crashes
+
+from kafkalog.repair.startup.preflight import BrokerVersion
+
+SEED = int(os.environ.get("KAFKALOG_CRASHES_SEED", "20261122"))
+
+
+@pytest.mark.broker
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(("version", "n"), [("4.3", 14), ("2.8", 6)])
+def test_twenty_crashes_of_real_brokers(version: BrokerVersion, n: int, tmp_path: Path) -> None:
+    crashes, n_said = Crashes(version, tmp_path, SEED), 0
+    n = int(os.environ.get("KAFKALOG_CRASHES_N") or n)
+    try:
+        for tally in crashes.run(range(n)):
+            print(*tally.wrong[n_said:], tally, sep="\n", flush=True)
+            n_said = len(tally.wrong)
+    finally:
+        crashes.close()
+    assert crashes.tally.wrong == []
+    assert n < 6 or len(crashes.tally.damages) == len(DAMAGES)

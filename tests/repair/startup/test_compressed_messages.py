@@ -1,0 +1,62 @@
+"""The base offset of a compressed v0 or v1 message, and what a broker dies of where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import golden_sets
+import pytest
+from startups import asked, logs
+
+from kafkalog import Segment
+from kafkalog.repair.startup.compressed_messages import base_offset
+from kafkalog.repair.startup.forecast import LoadFailure
+
+
+def messages(name: str) -> list[bytes]:
+    """The messages of a segment of a real broker."""
+    log = logs(golden_sets.partitions("k28")[name])[0]
+    data, batches = log.read_bytes(), Segment(log).batches
+    return [data[a:b] for a, b in zip(batches.position, batches.next_position, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "name", ["p-v0-gzip-0", "p-v0-lz4-0", "p-v0-snappy-0", "p-v1-gzip-0", "p-v1-lz4-0", "p-v1-none-0"]
+)
+def test_it_is_the_offset_of_the_first_message_inside(name: str) -> None:
+    batches = Segment(logs(golden_sets.partitions("k28")[name])[0]).batches
+    bases = [base_offset(message, 0) for message in messages(name)]
+    assert bases[0] == 0
+    assert bases[1:] == (batches.last_offset[:-1] + 1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "name"),
+    [
+        (17, 5, "IllegalArgumentException"),
+        (17, 4, "InvalidRecordException"),
+        (16, 200, "InvalidRecordException"),
+        (18, 0x40, "IndexOutOfBoundsException"),
+        (22, 0x40, "IllegalArgumentException"),
+        (22, 0xFF, "InvalidRecordException"),
+        (26, 0, "KafkaException"),
+    ],
+)
+def test_what_is_wrong_is_what_a_broker_dies_of(at: int, value: int, name: str) -> None:
+    message = bytearray(messages("p-v0-gzip-0")[0])
+    message[at] = value
+    with pytest.raises(LoadFailure) as raised:
+        base_offset(bytes(message), 77)
+    assert raised.value.java_name == name
+    assert "at 77" in str(raised.value)
+
+
+def test_a_magic_byte_makes_a_broker_look_inside_and_die(partition: Path) -> None:
+    last = logs(partition)[-1]
+    data = bytearray(last.read_bytes())
+    at = int(Segment(last).batches.position[-1])
+    data[at + 16 : at + 18] = b"\x01\x05"
+    last.write_bytes(data)
+    row = asked(partition, clean=True)
+    assert (row.verdict, row.exceptions[0].name) == ("dies", "IllegalArgumentException")
+    assert "codec 5" in row.exceptions[0].detail
