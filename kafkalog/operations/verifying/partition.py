@@ -99,12 +99,10 @@ def check_partition(
     ):
         gaps = check_losses(partition, segments, around, names, add)
         _check_epochs(partition, segments, around, add)
+    _check_producer_snapshots(partition, names, around, add)
     for name in names:
-        path = partition.path / name
-        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not kf.is_fatal_name(name):
-            _try(add, partial(read_snapshot, path), "a broker deletes it, and takes an older one", around)
-        elif name.endswith(_RAFT_SNAPSHOT):
-            _check_raft_snapshot(path, partition, add)
+        if name.endswith(_RAFT_SNAPSHOT):
+            _check_raft_snapshot(partition.path / name, partition, add)
     metadata = partition.path / kf.PARTITION_METADATA
     properties = _try(add, partial(read_properties, metadata), "a broker does not start on it", around)
     # a topic id is 16 bytes in base64 without padding: 22 characters
@@ -112,6 +110,20 @@ def check_partition(
         detail = "no version 0 with a topic id of 22 characters: a broker does not start on it"
         add(Finding(Reason.CHECKPOINT_SYNTAX, detail, path=str(metadata)))
     return gaps
+
+
+def _check_producer_snapshots(partition: Partition, names: Sequence[str], around: LogDirState, add: Add) -> None:
+    snapshots = [name for name in names if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not kf.is_fatal_name(name)]
+    for name in snapshots:
+        path = partition.path / name
+        found: list[Finding] = []
+        _try(found.append, partial(read_snapshot, path), "a broker deletes it, and takes an older one", around)
+        # a broker makes the file and then writes all of it at once: one that is killed in between leaves an empty file
+        if found and name == snapshots[-1] and not around.was_closed and path.exists() and not path.stat().st_size:
+            detail = f"{found[0].detail}; one that is killed while it writes a snapshot leaves this"
+            found = [replace(found[0], damage=False, detail=detail)]
+        for finding in found:
+            add(finding)
 
 
 def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], around: LogDirState, add: Add) -> None:

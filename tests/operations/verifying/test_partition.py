@@ -35,6 +35,29 @@ def test_damage_to_the_other_files_of_a_partition_is_found(partition: Path, kind
     assert reasons(partition, indexes_only=True) == {}
 
 
+def test_an_empty_snapshot_is_a_note_where_a_broker_was_killed(log_dir: Path) -> None:
+    shutdown = log_dir / ".kafka_cleanshutdown"
+    shutdown.unlink(missing_ok=True)
+    older, *_, newest = sorted((log_dir / "p-multi-0").glob("*.snapshot"))
+    content = older.read_bytes()
+
+    def found() -> list[tuple[str, str, bool]]:
+        findings = kafkalog.verify(log_dir, topics="p-multi").all_findings()
+        return [(Path(one.path or "").name, one.reason.value, one.damage) for one in findings]
+
+    newest.write_bytes(b"")
+    assert found() == [(newest.name, "snapshot_size", False)]
+    newest.write_bytes(content[:9])  # a broker writes it in one go: this is none of its doing
+    assert found() == [(newest.name, "snapshot_size", True)]
+    newest.write_bytes(b"")
+    shutdown.touch()
+    assert found() == [(newest.name, "snapshot_size", True)]
+    shutdown.unlink()
+    newest.write_bytes(content)
+    older.write_bytes(b"")
+    assert found() == [(older.name, "snapshot_size", True)]
+
+
 def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(partition: Path) -> None:
     log = sorted(partition.glob("*.log"))[1]
     table = kafkalog.Segment(log).batches
