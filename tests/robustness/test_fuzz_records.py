@@ -295,8 +295,8 @@ def run_bombs(files: dict[str, bytes], tmp_path: Path, max_decompressed: int, al
         (tmp_path / name).write_bytes(data)
     arguments = [str(max_decompressed), str(tmp_path), str(allowed)]
     command = [sys.executable, "-c", BOMB_READER, *arguments]
-    # glibc gives blocks from this size on back when they are free; otherwise its own limit grows with what is freed, and
-    # how much it keeps between two files depends on the order of everything before
+    # glibc gives blocks from this size on back when they are free; else its limit grows, and how much it keeps
+    # between two files depends on all that was before
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MALLOC_MMAP_THRESHOLD_": "131072"}
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert run.returncode == 0, run.stderr
