@@ -186,7 +186,10 @@ class Pass:
                 # before its segments are walked: they keep what the last walk found
                 latest = self._latest(partition) if query.latest is not None and names else None
                 whole, by_segment = selections
-                found = list(partition.findings)
+                # they are about names, checkpoints and files that are not read: no reading ends there
+                for finding in partition.findings:
+                    yield _Found(partition, finding, ends_reading=False)
+                found: list[Finding] = []
                 reader = partition.reader
                 if query.isolation_level == "read_committed":
                     read: Callable[..., Iterator[SegmentWindow]] = partial(

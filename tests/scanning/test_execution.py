@@ -224,6 +224,22 @@ def test_whatever_reads_records_tells_of_a_damaged_marker(tmp_path: Path) -> Non
         assert raised.value.position == position
 
 
+def test_a_finding_about_files_that_are_not_read_ends_no_reading(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    path.mkdir()
+    first, last = (builder.batch_v2([builder.record_v2(0, 0, None, b"v")], base_offset=offset) for offset in (0, 1))
+    (path / f"{0:020d}.log").write_bytes(first + last)
+    (path / f"{0:020d}.log.swap").write_bytes(first + last[:8] + b"\xff" * 8 + last[16:])
+    lost = []
+    for policy in ("skip", "stop"):
+        scan = kafkalog.scan(path, on_corruption=policy)  # type: ignore[arg-type]
+        with pytest.warns(kafkalog.CorruptionWarning):
+            assert scan.to_table()["offset"].to_pylist() == [0, 1]
+        lost += [(finding.base_offset, finding.n_records) for finding in scan.findings]
+    assert len(lost) == 2
+    assert lost[0] == lost[1]
+
+
 @pytest.mark.parametrize("options", _WAYS_TO_READ.values(), ids=_WAYS_TO_READ)
 def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of(tmp_path: Path, options: dict[str, Any]) -> None:
     first, last = (builder.batch_v2([builder.record_v2(0, 0, None, value)], base_offset=offset)
