@@ -66,6 +66,8 @@ class SinkOptions:
     topic_id: str | None
     job_id: str | None
     stage_in: str | None
+    checkpoint: str | None
+    """Where Spark keeps the progress of a stream, if it is an option of the query."""
     compression: str | None
     batch_size: int
     config: LogConfig
@@ -129,6 +131,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         topic_id=None if "topicid" not in given else parse_topic_id(given["topicid"]),
         job_id=given.get("jobid"),
         stage_in=given.get("stagein"),
+        checkpoint=given.get("checkpointlocation"),
         compression=compression,
         batch_size=_whole(given, "batch.size") or kf.BATCH_SIZE,
         config=LogConfig.from_properties(settings),

@@ -8,6 +8,7 @@ messages.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from kafkalog.spark.sink_options import SinkOptions
+from kafkalog.spark.source_options import local_path
 from kafkalog.spark.writer import SinkMessage, SinkWriter, abandon, staged_by
 from kafkalog.writing.job_commit import commit
 from kafkalog.writing.job_directories import create_job, remove_job
@@ -65,9 +67,18 @@ class KafkaLogStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
             remove_job(left)  # of attempts that failed: a query runs once at a time
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove the job directories in messages; the next commit of the query removes any others."""
-        for job in {message.job for message in messages if isinstance(message, SinkMessage)}:
-            abandon(self._area, Path(job))
+        """Remove the job directories of this batch.
+
+        Those that messages name, and all if the option `checkpointLocation` names a local directory, which has the id
+        of the query. The next commit of the query removes any others.
+        """
+        jobs = {Path(message.job) for message in messages if isinstance(message, SinkMessage)}
+        # tasks that were killed or failed send no message, and the driver is not told which query this is
+        query = _query_of(self._options.checkpoint)
+        if query is not None:
+            jobs.update(self._area.jobs(f"{_prefix(query)}{batchId}-"))
+        for job in jobs:
+            abandon(self._area, job)
 
 
 def _this_batch() -> dict[str, Any]:
@@ -77,6 +88,15 @@ def _this_batch() -> dict[str, Any]:
     if query is None or batch is None:
         raise RuntimeError("Spark does not say which batch of which query this is: it cannot be written exactly once")
     return {"query": query, "batch": int(batch)}
+
+
+def _query_of(checkpoint: str | None) -> str | None:
+    """The id of the query of a checkpoint location; None if it cannot be read here."""
+    try:
+        query = json.loads((Path(local_path(checkpoint or "")) / "metadata").read_bytes())["id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return query if isinstance(query, str) else None
 
 
 def _prefix(query: str) -> str:

@@ -49,6 +49,28 @@ def test_a_task_that_comes_after_the_commit_of_its_batch_leaves_nothing(
     assert hidden(tmp_path) == [".log.kafkalog-commits"]
 
 
+@pytest.mark.parametrize("checkpoint", ["named", "of another file system"])
+def test_an_aborted_batch_without_messages_leaves_no_directory_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: str
+) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "metadata").write_text('{"id":"ab-cd"}')
+    schema = StructType([StructField("value", BinaryType())])
+    where = f"file:{tmp_path / 'checkpoint'}" if checkpoint == "named" else "hdfs://host/checkpoint"
+
+    def writer() -> KafkaLogStreamWriter:  # Spark makes one for the tasks, and one on the driver
+        options = {"path": str(tmp_path / "log"), "topic": "t", "checkpointLocation": where}
+        return KafkaLogStreamWriter(parse_sink_options(options), schema)
+
+    for record in ({"query": "ab-cd", "batch": 3}, {"query": "ab-ce", "batch": 3}, {"query": "ab-cd", "batch": 30}):
+        monkeypatch.setattr(stream_writer, "_this_batch", lambda record=record: record)
+        writer().write(iter([pa.record_batch({"value": pa.array([b"1"])})]))
+    writer().abort([None], 3)
+    left = sorted("-".join(name.split("-")[:3]) for name in hidden(tmp_path))
+    others = [".log.job-abcd-30", ".log.job-abce-3"]
+    assert left == ([".log.job-abcd-3", *others] if checkpoint != "named" else others)
+
+
 @pytest.mark.slow
 def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session: SparkSession, tmp_path: Path) -> None:
     log, mirror = tmp_path / "log", tmp_path / "mirror"
