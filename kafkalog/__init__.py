@@ -373,7 +373,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"kafkalog.{name}")
     message = f"module 'kafkalog' has no attribute {name!r}"
     if not name.startswith("_"):
-        from kafkalog.parsing import near
+        from kafkalog.text import near
 
         meant = _OTHER_NAMES.get(name) or near(name, __all__)
         message += f"; did you mean kafkalog.{meant}?" if meant else ""

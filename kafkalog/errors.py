@@ -13,10 +13,10 @@ import warnings
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
-from kafkalog.text import counted
+from kafkalog.text import counted, near
 
 OnCorruption = Literal["raise", "stop", "skip"]
 """What to do about damage: raise, stop reading that partition at the damage, or skip it."""
@@ -481,3 +481,14 @@ def error_from_status(
     cls = LimitExceededError if name in _LIMIT_STATUS else CorruptionError
     text = _DETAILS[name] + (f" ({detail})" if detail else "")
     return cls(Reason[name], text, path=path, position=position, base_offset=base_offset, length=length)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Raise AttributeError, with the error or warning that is meant."""
+        message = f"module {__name__!r} has no attribute {name!r}"
+        if name.endswith(("Error", "Exception", "Warning")):
+            meant = near(name, [one for one in globals() if one.endswith(("Error", "Warning"))])
+            message += f"; did you mean {meant}?" if meant else "; KafkalogError is the base of all errors about files"
+        raise AttributeError(message)

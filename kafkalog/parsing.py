@@ -15,6 +15,7 @@ from typing import Final
 
 from kafkalog.errors import UnknownNameError
 from kafkalog.format import INTERNAL_TOPICS, milliseconds
+from kafkalog.text import near
 
 Time = int | str | datetime
 """A point in time as users may give it; see `parse_time`."""
@@ -30,16 +31,6 @@ _MILLISECONDS: Final = {
     "w": 604_800_000,
 }
 _SHOWN: Final = 8
-
-
-def near(word: str, words: Iterable[str]) -> str | None:
-    """The most similar of some words; None if none is similar enough."""
-    import difflib
-
-    # upper case is a common slip, so it does not count against a word
-    by_case = {one.lower(): one for one in words}
-    found = difflib.get_close_matches(word.lower(), by_case, 1)
-    return by_case[found[0]] if found else None
 
 
 def hint(word: str, words: Iterable[object]) -> str:

@@ -1,6 +1,24 @@
-"""Numbers of things as text for people: ``1 partition``, ``2,000 batches``."""
+"""Text for people: numbers of things, as ``1 partition`` and ``2,000 batches``, and the word that was meant."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def near(word: str, words: Iterable[str]) -> str | None:
+    """The most similar of some words; None if none is similar enough.
+
+    Examples
+    --------
+    >>> near("Ofset", ["key", "offset"]), near("zzz", ["key", "offset"])
+    ('offset', None)
+    """
+    import difflib
+
+    # upper case is a common slip, so it does not count against a word
+    by_case = {one.lower(): one for one in words}
+    found = difflib.get_close_matches(word.lower(), by_case, 1)
+    return by_case[found[0]] if found else None
 
 
 def counted(n: int, name: str, plural: str | None = None) -> str:

@@ -80,6 +80,8 @@ def test_everything_that_a_notebook_shows_is_escaped(hostile: Path, tmp_path: Pa
         partition.segments[0],
         scan,
         scan.explain(),
+        scan.to_dataset(),
+        kafkalog.batches(hostile, topics="orders"),
         partition.segments[0].batches,
         kafkalog.verify(hostile),
         kafkalog.preflight(hostile),
@@ -93,7 +95,15 @@ def test_everything_that_a_notebook_shows_is_escaped(hostile: Path, tmp_path: Pa
         assert len(repr(value)) < 1000
     assert any("onerror" in text for text in shown(log_dir).texts)
     assert any("crc_mismatch" in text for text in shown(kafkalog.verify(hostile)).texts)
-    assert any("<script>" in text for text in shown(scan).texts)
+    for value in (scan, scan.to_dataset()):
+        assert any("<script>" in text for text in shown(value).texts)
+    for value in (scan.to_dataset(), kafkalog.batches(hostile, topics="orders")):
+        title, *cells = shown(value).texts
+        assert title == repr(value)
+        assert "onerror" in title
+        assert "compression" in cells or "timestamp" in cells
+        assert "topics=['orders']" in cells
+    assert "no control batches" not in "".join(shown(kafkalog.batches(hostile)).texts)
 
 
 def test_a_log_dir_gives_the_partitions_of_a_topic(log_dir: Path) -> None:

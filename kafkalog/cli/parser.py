@@ -140,7 +140,7 @@ class Parser(argparse.ArgumentParser):
         return re.fullmatch(r"--[a-z][a-z-]*", name) is not None and name not in self._option_string_actions
 
     def _unknown_option(self, name: str, value: str = "") -> str:
-        from kafkalog.parsing import near
+        from kafkalog.text import near
 
         if not name.startswith("-"):
             return f"one argument too many: {name!r}"

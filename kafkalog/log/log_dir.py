@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from kafkalog import format as kf
 from kafkalog import html
@@ -32,7 +32,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.parsing import TopicPatterns, check_partitions
-from kafkalog.read_methods import ReadMethods
+from kafkalog.read_methods import ReadMethods, no_attribute
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.text import counted
@@ -113,6 +113,15 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             what = f"{counted(len(names), 'partition')} ({shown}), of which another broker's replica is given, too"
             detail = f"{what}. {_WHICH_COUNTS}"
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(root), damage=False))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError; a topic is an item, since it may have the name of a method."""
+            # without `_found` while it is being unpickled
+            if any(key.topic == name for key in self.__dict__.get("_found", ())):
+                return no_attribute(self, name, {name: f"log_dir[{name!r}]"})
+            return super().__getattr__(name)
 
     @overload
     def __getitem__(self, key: tuple[str, int]) -> Partition: ...

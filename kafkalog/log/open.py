@@ -66,7 +66,9 @@ def open(
             return open_file(location, memory_map=memory_map, limits=limits)
         raise missing_path(path)
     if path is None or isinstance(path, (bytes, bytearray)) or not isinstance(path, Sequence):
-        raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(path).__name__}")
+        name = getattr(path, "name", None)
+        hint = f"; open {os.fspath(name)!r} by its name" if isinstance(name, (str, os.PathLike)) else ""
+        raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(path).__name__}{hint}")
     if not path:
         raise ValueError("no path given")
     return LogDir(path, memory_map=memory_map, limits=limits)

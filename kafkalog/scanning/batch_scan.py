@@ -7,6 +7,7 @@ for questions about producers, sizes and compression. Records are not decoded, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 import numpy as np
@@ -21,8 +22,8 @@ from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.parsing import hint
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
-from kafkalog.scanning.query import BatchOptions, Opened, Query, Target, offset_of
-from kafkalog.scanning.scan import check_columns
+from kafkalog.scanning.explain import html_of
+from kafkalog.scanning.query import BatchOptions, Opened, Query, Target, check_columns, offset_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +80,12 @@ class BatchScan(ArrowStream):
 
     def __repr__(self) -> str:
         return f"BatchScan({self._query.target!r})"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
+        # control batches have rows here, and no records are decoded
+        conditions = replace(self._query, include_control=True).conditions()
+        return html_of(repr(self), self.schema, {**conditions, "records": []})
 
     @property
     def target(self) -> Target:

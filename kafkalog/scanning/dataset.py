@@ -26,7 +26,10 @@ _OTHER_NAMES: Final = {
     "to_reader": "scanner().to_reader()",
     "columns": "schema.names",
     "num_rows": "count_rows()",
+    "shape": "count_rows(), schema.names",
+    "read_all": "to_table()",
     "scan": "scanner()",
+    **dict.fromkeys(("sql", "query"), 'duckdb.sql("select ... from dataset")'),
 }
 _CHEAPEST: Final = "offset"
 _BATCH_SIZE: Final = 2**17
@@ -43,6 +46,9 @@ class Source(Protocol):
     @property
     def can_be_narrowed(self) -> bool:
         """See `Scan.can_be_narrowed`."""
+
+    def _repr_html_(self, title: str | None = None) -> str:
+        """HTML for a notebook."""
 
     def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> Self:
         """See `Scan.narrowed`."""
@@ -210,11 +216,26 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     def __repr__(self) -> str:
         return f"ScanDataset({self._scan!r})"
 
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
+        return self._scan._repr_html_(repr(self))
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """Raise AttributeError, with the right name where it is known."""
             return no_attribute(self, name, _OTHER_NAMES)
+
+        def __bool__(self) -> bool:
+            """True, without a count of records."""
+            return True
+
+        def __len__(self) -> int:
+            """Raise: a count is a pass over the files."""
+            raise TypeError("a dataset has no len(): count_rows() reads and counts its records")
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches()).__arrow_c_stream__(requested_schema)
 
     @property
     def files(self) -> list[str]:

@@ -36,19 +36,20 @@ from kafkalog.values.schemas import SchemaSource
 
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("count", "num_rows", "n_records"), "count_rows()"),
+    "shape": "count_rows(), schema.names",
     **dict.fromkeys(("filter", "where"), "scan(..., filters=...)"),
     **dict.fromkeys(("select", "project"), "scan(..., columns=...)"),
     "limit": "head(n), scan(..., limit=n)",
     **dict.fromkeys(("show", "take", "first"), "head(n)"),
     "last": "tail(n)",
-    **dict.fromkeys(("to_arrow", "collect", "read", "to_pyarrow"), "to_table()"),
+    **dict.fromkeys(("to_arrow", "collect", "read", "read_all", "to_pyarrow"), "to_table()"),
     **dict.fromkeys(("to_df", "df", "toPandas"), "to_pandas()"),
     "pl": "to_polars()",
     **dict.fromkeys(("records", "to_pylist", "rows"), "kafkalog.cat(...)"),
     **dict.fromkeys(
         ("to_parquet", "write_parquet", "to_csv", "write_csv", "to_json", "write"), "kafkalog.export(scan, output)"
     ),
-    "to_duckdb": 'duckdb.sql("select ... from scan")',
+    **dict.fromkeys(("to_duckdb", "sql", "query"), 'duckdb.sql("select ... from scan")'),
 }
 
 

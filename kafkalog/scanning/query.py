@@ -6,7 +6,7 @@ It opens the path and chooses partitions, segments and offsets. It reads no reco
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypedDict, Unpack, cast, get_args
 
@@ -39,6 +39,7 @@ from kafkalog.scanning.conditions.expressions import Residual, conditions_of
 from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.text import near
 
 Opened = LogDir | Partition | Segment
 Target = Opened | PartitionRanges
@@ -305,6 +306,29 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
 def check_options(**options: Any) -> dict[str, Any]:
     """Check options of a scan, and convert them to the values of a `Query`; leaves out those that need more."""
     return {name: CHECKS[name](name, value) for name, value in options.items() if name in CHECKS}
+
+
+def check_columns(
+    columns: Sequence[str] | None, known: Sequence[str], default: Sequence[str], derived: Container[str] = ()
+) -> tuple[str, ...]:
+    """Check that each column exists and is named once, and return the names; the default columns for None."""
+    if columns is None:
+        return tuple(default)
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
+    names = tuple(columns)
+    for name in names:
+        if name in derived and name not in known:
+            raise ValueError(
+                f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
+            )
+        if name not in known:
+            close = near(name, known)
+            there = f"did you mean {close!r}? There are" if close else "there are"
+            raise ValueError(f"no column {name!r}; {there} {', '.join(known)}")
+    if len(set(names)) != len(names):
+        raise ValueError("columns names a column twice")
+    return names
 
 
 def check_on_corruption(name: str, value: str) -> str:

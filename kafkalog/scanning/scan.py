@@ -6,7 +6,7 @@ Memory holds a few windows and the records decoded from them, whatever the size 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
@@ -32,7 +32,7 @@ from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
-from kafkalog.parsing import integer, near, optional_integer
+from kafkalog.parsing import integer, optional_integer
 from kafkalog.read_methods import ScanOptions
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
@@ -40,7 +40,7 @@ from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_besid
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
-from kafkalog.scanning.query import Opened, Query, Target, offset_of
+from kafkalog.scanning.query import Opened, Query, Target, check_columns, offset_of
 from kafkalog.values.conditions import ArrowCondition
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.registry import schema_source
@@ -99,6 +99,12 @@ class Scan(DecodedScan):
         self.progress: Callable[[int], object] | None = None
         self._last = Pass(query)
 
+    def __copy__(self) -> Scan:
+        """The same scan with its `progress`, which a pickle leaves out."""
+        one = type(self).__new__(type(self))
+        one.__dict__.update(self.__dict__)
+        return one
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("progress", "_last")}
 
@@ -108,9 +114,9 @@ class Scan(DecodedScan):
     def __repr__(self) -> str:
         return f"Scan({self._query.target!r}, columns={list(self.columns)})"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self, title: str | None = None) -> str:
         """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
-        return html_of(repr(self), self.schema, self._query.conditions())
+        return html_of(title or repr(self), self.schema, self._query.conditions())
 
     @property
     def findings(self) -> list[Finding]:
@@ -224,10 +230,12 @@ class Scan(DecodedScan):
             raise ValueError("n must not be negative")
         n = min(n, 2**62)  # Arrow's lengths are int64
         if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
-            one = copy(self)
-            one._query = replace(self._query, limit=n if self._query.limit is None else min(n, self._query.limit))
+            limit = n if self._query.limit is None else min(n, self._query.limit)
+            one = self._over(self._query.target, limit=limit)
             one._decoding = copy(self._decoding)
-            return one.to_table()
+            table = one.to_table()
+            self._last = one._last
+            return table
         batches: list[pa.RecordBatch] = []
         left = n
         stream = self.to_batches()
@@ -407,7 +415,6 @@ class Scan(DecodedScan):
             The scan has a `limit`, which counts records before the expression is applied; a name is no column.
         """
         query, one = self._query, copy(self)
-        one.progress = self.progress  # which is not copied: it cannot be pickled
         if expression is not None:
             if not self.can_be_narrowed:
                 raise ValueError("a scan with a limit cannot be narrowed: the limit counts what it takes first")
@@ -463,29 +470,6 @@ def _report_header_keys(one: Pass, writer: ArrowWriter | None, segment: Segment 
     if writer is not None and segment is not None and writer.n_bad_header_keys:
         detail = f"{writer.n_bad_header_keys} header keys are not UTF-8 and show U+FFFD; to_numpy() keeps the bytes"
         one.report(Finding(Reason.HEADER_KEY_UTF8, detail, path=str(segment.path), damage=False))
-
-
-def check_columns(
-    columns: Sequence[str] | None, known: Sequence[str], default: Sequence[str], derived: Container[str] = ()
-) -> tuple[str, ...]:
-    """Check that each column exists and is named once, and return the names; the default columns for None."""
-    if columns is None:
-        return tuple(default)
-    if isinstance(columns, str):
-        raise TypeError(f"columns must be a sequence of names, not a string; did you mean columns=[{columns!r}]?")
-    names = tuple(columns)
-    for name in names:
-        if name in derived and name not in known:
-            raise ValueError(
-                f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
-            )
-        if name not in known:
-            close = near(name, known)
-            there = f"did you mean {close!r}? There are" if close else "there are"
-            raise ValueError(f"no column {name!r}; {there} {', '.join(known)}")
-    if len(set(names)) != len(names):
-        raise ValueError("columns names a column twice")
-    return names
 
 
 def _context_column(name: str, contexts: Sequence[tuple[kf.TopicPartition | None, str, int]]) -> Column:

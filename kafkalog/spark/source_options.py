@@ -16,11 +16,12 @@ from urllib.parse import unquote
 
 from kafkalog import format as kf
 from kafkalog.errors import OnCorruption
-from kafkalog.parsing import TopicPatterns, near
+from kafkalog.parsing import TopicPatterns
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding, parse_json
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
+from kafkalog.text import near
 
 EARLIEST: Final = -2
 LATEST: Final = -1

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkalog.errors import Finding, LimitExceededError, Reason
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS, extend_schema, record_schema
-from kafkalog.parsing import near
+from kafkalog.text import near
 from kafkalog.values.columns import column_decoder
 from kafkalog.values.conditions import Conditions, columns_of, matching
 from kafkalog.values.options import ColumnFormat

@@ -26,6 +26,19 @@ def test_head_and_tail_read_the_types_of_their_own_records(orders: Path) -> None
 
 
 @BROKEN
+def test_head_tells_of_its_bytes_and_of_what_it_could_not_decode(orders: Path) -> None:
+    scan = kafkalog.scan(orders, decode={"value": "json"})
+    done: list[int] = []
+    scan.progress = done.append
+    assert len(scan.head(100)) == len(ORDERS)
+    assert sum(done) == sum(path.stat().st_size for path in orders.glob("*.log"))
+    assert {finding.reason for finding in scan.findings} == {kafkalog.Reason.VALUE_UNDECODED}
+    del done[:]
+    assert len(scan.tail(2)) == 2
+    assert sum(done) > 0
+
+
+@BROKEN
 @pytest.mark.parametrize(
     ("options", "message"),
     [

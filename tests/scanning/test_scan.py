@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,29 @@ def test_partitions_come_in_order_and_offsets_rise(log_dir: Path) -> None:
 def test_a_single_column_equals_the_same_of_the_whole(log_dir: Path, name: str) -> None:
     whole = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
     assert kafkalog.read_table(log_dir, columns=[name]).column(0).equals(whole.column(name))
+
+
+def test_scans_made_of_a_scan_tell_their_bytes_as_well(log_dir: Path) -> None:
+    scan = kafkalog.scan(log_dir, topics="p-multi", include_deleted=True)
+    done: list[int] = []
+    scan.progress = done.append
+    whole = scan.to_table()
+    n_bytes = sum(done)
+    assert n_bytes == sum(path.stat().st_size for path in log_dir.glob("p-multi-*/*.log"))
+    parts = scan.plan(target_bytes=2**14)
+    assert len(parts) > 1
+    for read in (
+        lambda: [part.to_table() for part in parts],
+        lambda: scan.tail(10**6),
+        lambda: scan.narrowed(["offset"]).to_table(),
+        lambda: copy(scan).to_table(),
+    ):
+        del done[:]
+        read()
+        assert sum(done) == n_bytes
+    del done[:]
+    assert pickle.loads(pickle.dumps(scan)).to_table() == whole  # a function need not pickle
+    assert not done
 
 
 def test_columns_come_in_the_order_asked_for(log_dir: Path) -> None:

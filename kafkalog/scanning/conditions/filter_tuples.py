@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.parsing import near, parse_milliseconds, parse_time
+from kafkalog.parsing import parse_milliseconds, parse_time
 from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.conditions.filters import (
@@ -21,6 +21,7 @@ from kafkalog.scanning.conditions.filters import (
     Filter,
     Term,
 )
+from kafkalog.text import near
 
 _TIMESTAMP_TYPES: Final = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
 _SAME: Final = {"=": "==", "startswith": "starts_with", "is_null": "is null", "is_not_null": "is not null"}
