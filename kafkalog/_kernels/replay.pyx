@@ -1,12 +1,13 @@
-"""The last row of each key, of records that come part by part.
+"""The last record of each key, of records that come part by part.
 
 Keys get numbers in the order in which they first appear. A table of places, of which at most half are taken, leads
-from the hash of a key to its number; keys are compared as bytes.
+from the hash of a key to its number; keys are compared as bytes. A key and its last value lie side by side: the next
+value is written over the one before, so what has been replaced takes no memory, and nothing is sorted out later.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 cdef extern from *:
     """
@@ -51,16 +52,24 @@ cdef extern from *:
     uint64_t hashed "kl_hash"(const uint8_t* p, int64_t n, uint64_t seed, uint64_t other) noexcept nogil
 
 cdef enum:
-    GROUP = 32
-    FIRST_PLACES = 1024
-    FIRST_KEYS = 256
+    GROUP = 128
+    FIRST_PLACES = 16
+    FIRST_KEYS = 8
+    FIRST_BYTES = 512
     MAX_KEYS = 0x3FFFFFFF
+    IN_CACHE = 0x40000  # bytes of keys and values that are found without a wait for memory
+    LEAST_WASTE = 0x10000
+    VIEW = 16
+    INLINE = 12
 
-cdef struct Key:
-    int64_t start
-    int64_t size
-    int64_t part
-    int64_t at
+cdef struct Record:
+    int64_t offset
+    int64_t timestamp
+    int64_t value  # where it is in the bytes; the key lies behind this struct
+    int32_t key_size
+    int32_t value_size  # -1 for null
+    int32_t room
+    int32_t partition
 
 
 cdef struct Place:
@@ -68,8 +77,31 @@ cdef struct Place:
     int32_t number
 
 
+cdef struct Strings:
+    const uint8_t* views
+    const uint8_t* data[2]
+    int64_t size[2]
+
+
+cdef inline const uint8_t* string_at(const Strings* strings, int64_t row, int64_t* size) noexcept nogil:
+    """The bytes of a view; NULL if it leads out of its buffer."""
+    cdef const uint8_t* view = strings.views + VIEW * row
+    cdef int32_t words[4]
+    memcpy(words, view, VIEW)
+    size[0] = words[0]
+    if 0 <= words[0] <= INLINE:
+        return view + 4
+    if words[0] < 0 or words[3] < 0 or not 0 <= words[2] <= 1 or words[0] > strings.size[words[2]] - words[3]:
+        return NULL
+    return strings.data[words[2]] + words[3]
+
+
+cdef inline int64_t rounded(int64_t size) noexcept nogil:
+    return (size + 7) & ~<int64_t>7
+
+
 cdef class LastRows:
-    """Numbers the keys of records that come part by part, and finds the last row of each key in a part.
+    """The last record of each key, of records that come part by part.
 
     Parameters
     ----------
@@ -78,12 +110,15 @@ cdef class LastRows:
 
     Attributes
     ----------
-    n_keys, n_bytes : int
+    n_keys, key_bytes, value_bytes : int
+        Of the last records.
     """
 
     cdef readonly int64_t n_keys
-    cdef int64_t n_parts
-    cdef readonly int64_t n_bytes
+    cdef readonly int64_t key_bytes
+    cdef readonly int64_t value_bytes
+    cdef int64_t n_bytes
+    cdef int64_t wasted
     cdef int64_t room
     cdef int64_t room_of_keys
     cdef int64_t known
@@ -92,149 +127,218 @@ cdef class LastRows:
     cdef uint64_t seed
     cdef uint64_t other
     cdef uint8_t* bytes
-    cdef Key* table
+    cdef int64_t* starts
     cdef Place* places
 
     def __cinit__(self, uint64_t seed, uint64_t other):
-        self.bytes, self.table, self.places = NULL, NULL, NULL
-        self.n_keys, self.n_parts, self.n_bytes = 0, 0, 0
-        self.room, self.room_of_keys, self.n_places = FIRST_KEYS * 16, FIRST_KEYS, FIRST_PLACES
+        self.bytes, self.starts, self.places = NULL, NULL, NULL
+        self.n_keys, self.key_bytes, self.value_bytes, self.n_bytes, self.wasted = 0, 0, 0, 0, 0
+        self.room, self.room_of_keys, self.n_places = FIRST_BYTES, FIRST_KEYS, FIRST_PLACES
         self.seed, self.other = seed, other
         self.known, self.in_order = -1, False
         self.bytes = <uint8_t*>malloc(self.room)
-        self.table = <Key*>malloc(self.room_of_keys * sizeof(Key))
+        self.starts = <int64_t*>malloc(self.room_of_keys * sizeof(int64_t))
         self.places = <Place*>calloc(self.n_places, sizeof(Place))
-        if self.bytes == NULL or self.table == NULL or self.places == NULL:
+        if self.bytes == NULL or self.starts == NULL or self.places == NULL:
             raise MemoryError()
 
     def __dealloc__(self):
         free(self.bytes)
-        free(self.table)
+        free(self.starts)
         free(self.places)
 
-    def feed(self, const int64_t[::1] offsets not None, const uint8_t[::1] data not None,
-             const uint8_t[::1] wanted, int64_t[::1] numbers not None, int64_t[::1] rows not None):
-        """Take the next part; returns how many different keys it has: `numbers` and `rows` have an element for each.
+    def feed(self, key not None, value not None, const int64_t[::1] offset not None,
+             const int64_t[::1] timestamp not None, int32_t partition, const uint8_t[::1] wanted, bint only_newer):
+        """Take the next part, of a partition.
 
-        Key `i` is ``data[offsets[i]:offsets[i + 1]]``. Rows that are 0 in `wanted` do not count; None for all.
+        Key and value are ``(views, buffers, valid)``, of a buffer or two; `valid` may be None, and records without a
+        key are left out. Rows that are 0 in `wanted` do not count; None for all. With `only_newer`, neither do those
+        whose offset is not above that of the last record of their key.
         """
-        cdef int64_t n = offsets.shape[0] - 1
-        cdef int64_t size = data.shape[0]
-        cdef int64_t row, first, n_in_order, n_found = 0
-        cdef int64_t number = 0
+        cdef int64_t n = offset.shape[0]
+        cdef const uint8_t[::1] key_valid = key[2]
+        cdef const uint8_t[::1] value_valid = value[2]
+        cdef Strings keys, values
         cdef uint64_t[GROUP] hashes
-        cdef Py_ssize_t i, n_group
-        cdef uint8_t nothing = 0
-        cdef const uint8_t* origin = &nothing
-        if n < 0 or numbers.shape[0] < n or rows.shape[0] < n or (wanted is not None and wanted.shape[0] != n):
+        cdef uint8_t[GROUP] is_hashed
+        cdef const uint8_t* text
+        cdef const uint8_t* content
+        cdef const uint8_t* before
+        cdef int64_t size, size_before, value_size, row, number
+        cdef int64_t first = 0
+        cdef Py_ssize_t i, n_group, n_in_order
+        cdef bint is_far, outside = False, full = False
+        kept = set_strings(&keys, key, n), set_strings(&values, value, n)
+        if (timestamp.shape[0] != n or (wanted is not None and wanted.shape[0] != n)
+                or (key_valid is not None and key_valid.shape[0] != n)
+                or (value_valid is not None and value_valid.shape[0] != n)):
             raise ValueError("columns differ in length")
-        if n == 0:
-            return 0
-        if size:
-            origin = &data[0]
-        for row in range(n):
-            if offsets[row] < 0 or offsets[row + 1] < offsets[row] or offsets[row + 1] > size:
-                raise IndexError("a key lies outside data")
-        self.n_parts += 1
         with nogil:
-            first = 0
-            while first < n and number >= 0:
+            while first < n and not outside and not full:
                 n_group = <Py_ssize_t>(GROUP if n - first > GROUP else n - first)
-                if not self.in_order:
+                is_far = self.n_bytes > IN_CACHE
+                memset(is_hashed, 0, sizeof(is_hashed))
+                if is_far or not self.in_order:
                     # their places are fetched into cache together, instead of one wait for memory a key
+                    before, size_before = NULL, 0
                     for i in range(n_group):
-                        row = first + i
-                        hashes[i] = hashed(origin + offsets[row], offsets[row + 1] - offsets[row], self.seed,
-                                           self.other)
-                        kl_prefetch(self.places + (hashes[i] & (self.n_places - 1)))
+                        text = string_at(&keys, first + i, &size)
+                        if text == NULL:
+                            continue
+                        # keys in a known order follow each other in memory: those that differ in their last bytes
+                        if not (self.in_order and size == size_before and size > 8 and same(text, before, size - 8)):
+                            hashes[i] = hashed(text, size, self.seed, self.other)
+                            is_hashed[i] = 1
+                            kl_prefetch(self.places + (hashes[i] & (self.n_places - 1)))
+                        before, size_before = text, size
                     # of many keys each step misses the cache: all in a group do it together
-                    for i in range(n_group):
-                        number = self.places[hashes[i] & (self.n_places - 1)].number
-                        kl_prefetch(self.table + (number - (number > 0)))
-                    for i in range(n_group):
-                        number = self.places[hashes[i] & (self.n_places - 1)].number
-                        if number > 0:
-                            kl_prefetch(self.bytes + self.table[number - 1].start)
-                number = 0
+                    for i in range(n_group if is_far else 0):
+                        if is_hashed[i]:
+                            number = self.places[hashes[i] & (self.n_places - 1)].number
+                            kl_prefetch(self.starts + (number - (number > 0)))
+                    for i in range(n_group if is_far else 0):
+                        if is_hashed[i]:
+                            number = self.places[hashes[i] & (self.n_places - 1)].number
+                            if number > 0:
+                                kl_prefetch(self.bytes + self.starts[number - 1])
+                                kl_prefetch(self.bytes + self.starts[number - 1] + 64)
                 n_in_order = 0
                 for i in range(n_group):
                     row = first + i
-                    if wanted is not None and wanted[row] == 0:
+                    if (wanted is not None and wanted[row] == 0) or (key_valid is not None and key_valid[row] == 0):
                         continue
-                    if self.in_order and self.is_key(self.known + 1, origin + offsets[row],
-                                                     offsets[row + 1] - offsets[row]):
-                        number = self.known + 1
+                    text = string_at(&keys, row, &size)
+                    content = string_at(&values, row, &value_size)
+                    if text == NULL or content == NULL:
+                        outside = True
+                        break
+                    if value_valid is not None and value_valid[row] == 0:
+                        value_size = -1
+                    number = self.known + 1
+                    if self.in_order and self.is_key(number, text, size):
+                        n_in_order += 1
                     else:
-                        if self.in_order:
-                            hashes[i] = hashed(origin + offsets[row], offsets[row + 1] - offsets[row], self.seed,
-                                               self.other)
-                        number = self.number_of(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
+                        if not is_hashed[i]:
+                            hashes[i] = hashed(text, size, self.seed, self.other)
+                        number = self.number_of(text, size, hashes[i])
+                        n_in_order += number == self.known + 1
                     if number < 0:
-                        number = self.add(origin + offsets[row], offsets[row + 1] - offsets[row], hashes[i])
-                        if number < 0:
-                            break
-                    n_in_order += number == self.known + 1
+                        number = self.add(text, size, value_size, hashes[i])
+                    elif only_newer and self.of(number).offset >= offset[row]:
+                        self.known = number
+                        continue
+                    if number < 0 or not self.put(number, content, value_size):
+                        full = True
+                        break
                     self.known = number
-                    # marked with the number of the part, so that no mark has to be cleared between parts
-                    if self.table[number].part != self.n_parts:
-                        self.table[number].part = self.n_parts
-                        self.table[number].at = n_found
-                        numbers[n_found] = number
-                        n_found += 1
-                    rows[self.table[number].at] = row
+                    self.of(number).offset = offset[row]
+                    self.of(number).timestamp = timestamp[row]
+                    self.of(number).partition = partition
                 # a group that commits all its partitions writes the same keys each time, one behind the other
                 self.in_order = 2 * n_in_order > n_group
                 first += n_group
-        if number < 0:
+        del kept
+        if outside:
+            raise IndexError("a string lies outside its buffer")
+        if full:
             raise MemoryError()
-        return n_found
 
-    def copy_keys(self, int64_t[::1] offsets not None, uint8_t[::1] data not None):
-        """Copy the bytes of all keys, one after the other, and the offset of each in them."""
-        cdef int64_t number
-        if offsets.shape[0] != self.n_keys + 1 or data.shape[0] != self.n_bytes:
+    def copy(self, int64_t[::1] key_offsets not None, uint8_t[::1] keys not None, int64_t[::1] value_offsets not None,
+             uint8_t[::1] values not None, uint8_t[::1] valid not None, int64_t[::1] offset not None,
+             int64_t[::1] timestamp not None, int32_t[::1] partition not None):
+        """Copy the last records to columns, in the order of the numbers of their keys; how many values are null."""
+        cdef int64_t number, key_at = 0, value_at = 0, n_null = 0
+        cdef Record* record
+        if (key_offsets.shape[0] != self.n_keys + 1 or keys.shape[0] != self.key_bytes
+                or value_offsets.shape[0] != self.n_keys + 1 or values.shape[0] != self.value_bytes
+                or valid.shape[0] != self.n_keys or offset.shape[0] != self.n_keys
+                or timestamp.shape[0] != self.n_keys or partition.shape[0] != self.n_keys):
             raise ValueError("columns of another length")
-        for number in range(self.n_keys):
-            offsets[number] = self.table[number].start
-        offsets[self.n_keys] = self.n_bytes
-        if self.n_bytes:
-            memcpy(&data[0], self.bytes, <size_t>self.n_bytes)
+        key_offsets[0] = value_offsets[0] = 0
+        with nogil:
+            for number in range(self.n_keys):
+                record = self.of(number)
+                if record.key_size > 0:
+                    memcpy(&keys[key_at], record + 1, <size_t>record.key_size)
+                    key_at += record.key_size
+                if record.value_size > 0:
+                    memcpy(&values[value_at], self.bytes + record.value, <size_t>record.value_size)
+                    value_at += record.value_size
+                key_offsets[number + 1], value_offsets[number + 1] = key_at, value_at
+                valid[number] = record.value_size >= 0
+                n_null += record.value_size < 0
+                offset[number], timestamp[number] = record.offset, record.timestamp
+                partition[number] = record.partition
+        return n_null
 
-    def key(self, int64_t number):
-        """The bytes of a key."""
-        if not 0 <= number < self.n_keys:
-            raise IndexError("there is no such key")
-        return (<const char*>self.bytes + self.table[number].start)[:self.table[number].size]
+    cdef inline Record* of(self, int64_t number) noexcept nogil:
+        return <Record*>(self.bytes + self.starts[number])
 
     cdef inline bint is_key(self, int64_t number, const uint8_t* key, int64_t size) noexcept nogil:
         """Whether a number is that of a key."""
-        return (number < self.n_keys and self.table[number].size == size
-                and same(self.bytes + self.table[number].start, key, size))
+        cdef Record* record
+        if number >= self.n_keys:
+            return False
+        record = self.of(number)
+        return record.key_size == size and same(<uint8_t*>(record + 1), key, size)
 
     cdef inline int64_t number_of(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
         """The number of a key; -1 if it is new."""
         cdef uint64_t at = h & (self.n_places - 1)
-        cdef Key* known
         while self.places[at].number != 0:
             # keys that share a place mostly differ in the tag, and are told apart without a look at their bytes
             if self.places[at].tag == <uint32_t>(h >> 32):
                 # numbers in places begin with 1, so that memory from calloc is a table without keys
-                known = self.table + (self.places[at].number - 1)
-                if known.size == size and same(self.bytes + known.start, key, size):
+                if self.is_key(self.places[at].number - 1, key, size):
                     return self.places[at].number - 1
             at = (at + 1) & (self.n_places - 1)
         return -1
 
-    cdef int64_t add(self, const uint8_t* key, int64_t size, uint64_t h) noexcept nogil:
-        """Add a key that is new; its number, -1 if there is no memory."""
-        cdef Key* made
-        # half of the places stay free, so that a search for a new key ends after a few steps
-        if not self.make_room(size) or (<uint64_t>(2 * self.n_keys) >= self.n_places and not self.spread()):
+    cdef inline bint put(self, int64_t number, const uint8_t* value, int64_t size) noexcept nogil:
+        """Write a value over the one before; whether there is memory for it."""
+        cdef Record* record = self.of(number)
+        cdef int64_t more
+        if size > record.room:
+            # a value that grows each time is moved a few times only
+            more = rounded(size + size // 4)
+            if not self.make_room(more):
+                return False
+            record = self.of(number)
+            self.wasted += record.room
+            record.value, record.room = self.n_bytes, <int32_t>more if more <= 0x7FFFFFFF else 0x7FFFFFFF
+            self.n_bytes += more
+        if size > 0:
+            memcpy(self.bytes + record.value, value, <size_t>size)
+        self.value_bytes += (size if size > 0 else 0) - (record.value_size if record.value_size > 0 else 0)
+        record.value_size = <int32_t>size
+        return self.wasted <= LEAST_WASTE or 2 * self.wasted <= self.n_bytes or self.close_gaps()
+
+    cdef int64_t add(self, const uint8_t* key, int64_t size, int64_t value_size, uint64_t h) noexcept nogil:
+        """Add a key that is new, with room for a value; its number, -1 if there is no memory."""
+        cdef int64_t value_room = rounded(value_size) if value_size > 0 else 0
+        cdef int64_t needed = <int64_t>sizeof(Record) + rounded(size)
+        cdef Record* made
+        cdef void* grown
+        if value_room > 0x7FFFFFF8:
+            value_room = 0
+        if self.n_keys >= MAX_KEYS or not self.make_room(needed + value_room):
             return -1
-        made = self.table + self.n_keys
-        made.start, made.size, made.part, made.at = self.n_bytes, size, 0, 0
-        memcpy(self.bytes + self.n_bytes, key, <size_t>size)
-        self.n_bytes += size
+        if self.n_keys == self.room_of_keys:
+            grown = realloc(self.starts, 2 * self.room_of_keys * sizeof(int64_t))
+            if grown == NULL:
+                return -1
+            self.starts = <int64_t*>grown
+            self.room_of_keys *= 2
+        # half of the places stay free, so that a search for a new key ends after a few steps
+        if <uint64_t>(2 * self.n_keys) >= self.n_places and not self.spread():
+            return -1
+        made = <Record*>(self.bytes + self.n_bytes)
+        made.key_size, made.value_size, made.room = <int32_t>size, -1, <int32_t>value_room
+        made.value = self.n_bytes + needed
+        memcpy(made + 1, key, <size_t>size)
+        self.starts[self.n_keys] = self.n_bytes
+        self.n_bytes += needed + value_room
+        self.key_bytes += size
         self.n_keys += 1
         self.take_place(self.places, self.n_places, h, self.n_keys)
         return self.n_keys - 1
@@ -249,14 +353,6 @@ cdef class LastRows:
     cdef bint make_room(self, int64_t size) noexcept nogil:
         cdef int64_t more
         cdef void* grown
-        if self.n_keys >= MAX_KEYS:
-            return False
-        if self.n_keys == self.room_of_keys:
-            grown = realloc(self.table, 2 * self.room_of_keys * sizeof(Key))
-            if grown == NULL:
-                return False
-            self.table = <Key*>grown
-            self.room_of_keys *= 2
         if size > self.room - self.n_bytes:
             more = 2 * self.room if size <= self.room else self.room + size
             grown = realloc(self.bytes, more)
@@ -264,6 +360,29 @@ cdef class LastRows:
                 return False
             self.bytes = <uint8_t*>grown
             self.room = more
+        return True
+
+    cdef bint close_gaps(self) noexcept nogil:
+        """Move keys and values together, which leaves out values that were too short for the next ones."""
+        cdef int64_t room = self.n_bytes - self.wasted
+        cdef uint8_t* moved = <uint8_t*>malloc(room)
+        cdef int64_t number, size, at = 0
+        cdef Record* record
+        cdef Record* made
+        if moved == NULL:
+            return False
+        for number in range(self.n_keys):
+            record = self.of(number)
+            made = <Record*>(moved + at)
+            size = <int64_t>sizeof(Record) + rounded(record.key_size)
+            memcpy(made, record, <size_t>size)
+            made.value = at + size
+            if record.value_size > 0:
+                memcpy(moved + made.value, self.bytes + record.value, <size_t>record.value_size)
+            self.starts[number] = at
+            at += size + record.room
+        free(self.bytes)
+        self.bytes, self.room, self.n_bytes, self.wasted = moved, room, at, 0
         return True
 
     cdef bint spread(self) noexcept nogil:
@@ -275,8 +394,27 @@ cdef class LastRows:
         if places == NULL:
             return False
         for number in range(self.n_keys):
-            h = hashed(self.bytes + self.table[number].start, self.table[number].size, self.seed, self.other)
+            h = hashed(<uint8_t*>(self.of(number) + 1), self.of(number).key_size, self.seed, self.other)
             self.take_place(places, n_places, h, number + 1)
         free(self.places)
         self.places, self.n_places = places, n_places
         return True
+
+
+cdef object set_strings(Strings* strings, column, int64_t n):
+    """Where the strings of a column are; returns what keeps them there."""
+    cdef const uint8_t[::1] views = column[0]
+    cdef const uint8_t[::1] data
+    cdef int i
+    kept = [views]
+    if views.shape[0] != VIEW * n or len(column[1]) > 2:
+        raise ValueError("columns differ in length")
+    strings.views = &views[0] if n else NULL
+    for i in range(2):
+        strings.data[i], strings.size[i] = NULL, 0
+    for i in range(len(column[1])):
+        data = column[1][i]
+        kept.append(data)
+        if data.shape[0]:
+            strings.data[i], strings.size[i] = &data[0], data.shape[0]
+    return kept

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog._kernels.fill import view_strings
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, is_masked, zeros
+from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, as_views, is_masked, zeros
 from kafkalog.records.fill import Form
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
@@ -239,10 +238,7 @@ def binary_array(column: BinaryColumn | ViewColumn, kind: pa.DataType) -> pa.Arr
     n = len(column)
     bitmap, n_null = _bitmap(column.validity), column.null_count
     if kind.id == _VIEW.id:
-        if isinstance(column, BinaryColumn):
-            views = np.empty(16 * n, np.uint8)
-            view_strings(column.offsets.astype(np.int64, copy=False), column.data, views)
-            column = ViewColumn(views, (column.data,))
+        column = as_views(column)
         buffers = [pa.py_buffer(buffer) for buffer in (column.views, *column.buffers)]
         return pa.Array.from_buffers(kind, n, [bitmap, *buffers], n_null)
     if isinstance(column, ViewColumn):

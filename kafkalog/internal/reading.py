@@ -20,6 +20,7 @@ from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
 from kafkalog.records.decode import decode_all
+from kafkalog.records.fill import Form
 from kafkalog.records.selection import Selection
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value")
@@ -84,13 +85,17 @@ class TopicRecords(NamedTuple):
     """`COLUMNS`, and `OF_TRANSACTIONS` unless no record is of a transaction or a control record."""
 
 
-def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[TopicRecords]:
+def read_topic(
+    log_dir: LogDir, topic: str, as_of: AsOf, report: Report, *, views: bool = False
+) -> Iterator[TopicRecords]:
     """Read a topic's partitions one after the other, control records included.
 
     Parameters
     ----------
     report : callable
         Called with each finding.
+    views : bool
+        Whether keys and values may be views, which hold until the next records are asked for.
     """
     for key in [one for one in log_dir if one.topic == topic]:
         try:
@@ -108,7 +113,7 @@ def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iter
         for finding in partition.findings:
             report(finding)
         for window in partition.reader.windows(selection, on_corruption="skip", report=report):
-            for columns in _decoded(window, selection, report):
+            for columns in _decoded(window, selection, report, views=views):
                 yield TopicRecords(key.partition, columns)
                 # freed before the next window is decoded: two of them may be large
                 del columns
@@ -116,13 +121,14 @@ def read_topic(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iter
             del window
 
 
-def _decoded(window: SegmentWindow, selection: Selection, report: Report) -> Iterator[RecordColumns]:
+def _decoded(window: SegmentWindow, selection: Selection, report: Report, *, views: bool) -> Iterator[RecordColumns]:
     """The columns of a window's records; batches that cannot be decoded are reported."""
     batches = window.batches
     is_plain = not (batches.is_transactional | batches.is_control).any()
     names = COLUMNS if is_plain else (*COLUMNS, *OF_TRANSACTIONS)
     path, limits = str(window.segment.path), window.segment.limits
-    for decoded in decode_all(window.window, names, selection=selection, limits=limits, path=path):
+    form: Form = "views" if views and is_plain else "numpy"
+    for decoded in decode_all(window.window, names, selection=selection, form=form, limits=limits, path=path):
         if decoded.columns is not None:
             yield decoded.columns
         if decoded.error is not None:

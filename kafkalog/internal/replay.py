@@ -9,7 +9,6 @@ Offsets that were committed in a transaction count once its marker says so. Mirr
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import Final, NamedTuple
@@ -24,15 +23,10 @@ from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecord
 from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import InternalRecord, decode_record
-from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, ViewColumn, as_views
+from kafkalog.storage.source import Bytes
 
 _COMMIT: Final = 1
-_KEPT: Final = ("offset", "timestamp", "value")
-_MOST_KEPT: Final = 4
-"""Records, for each key, before those that have been replaced are dropped."""
-_LEAST_DROPPED: Final = 2**16
-
-Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Take = Callable[[BinaryColumn, BinaryColumn], Mask]
 
@@ -53,18 +47,12 @@ class LastRecord(NamedTuple):
 class LastRecords:
     """The last record of each key.
 
-    Nothing is decoded here. Of a part's records, those that are the last ones of their keys in it are kept, until
-    later ones have replaced most of them.
+    Nothing is decoded here, and records that have been replaced take no memory.
     """
 
     def __init__(self) -> None:
-        # seeds of the hash: whoever chooses keys cannot make all of them collide
-        self._keys = LastRows(secrets.randbits(64), secrets.randbits(64))
-        self._kept: list[RecordColumns] = []
-        self._n_kept = 0
-        # by number of the key: where its record is among the kept ones, and its offset; -1 for none
-        self._at = self._offset = np.empty(0, np.int64)
-        self._pending: defaultdict[tuple[int, int], list[_Last]] = defaultdict(list)
+        self._last = _rows()
+        self._pending: dict[tuple[int, int], LastRows] = {}
 
     def feed(self, parts: Iterable[TopicRecords]) -> None:
         """Take the next records, as `read_topic` gives them, control records among them.
@@ -75,77 +63,21 @@ class LastRecords:
         for partition, columns in parts:
             if columns.n_records:
                 counted = self._counted(partition, columns) if "is_control" in columns else None
-                self._set(self._keep(partition, columns, counted))
+                _feed(self._last, partition, columns, counted)
 
     def records(self, take: Take | None = None) -> Iterator[tuple[bytes, LastRecord]]:
-        """Each key with its record, tombstones included, in the order in which keys first appear; then pending ones.
+        """Each key with its record, tombstones included, in the order in which keys first count; then pending ones.
 
         `take` gets the keys and values of those that count, all at once, and says which of them it has taken.
         """
-        self._drop_replaced()
-        numbers = np.flatnonzero(self._at >= 0)
-        if take is not None and numbers.size:
-            (part,) = self._kept
-            values: BinaryColumn = part["value"]  # type: ignore[assignment]
-            keys = BinaryColumn(np.empty(self._keys.n_keys + 1, np.int64), np.empty(self._keys.n_bytes, np.uint8))
-            self._keys.copy_keys(keys.offsets, keys.data)
-            taken = take(keys.take(numbers), values.take(self._at[numbers]))
-            numbers = numbers[~taken]
-        yield from self._records(numbers, self._at[numbers], is_pending=False)
-        for last in chain.from_iterable(self._pending.values()):
-            yield from self._records(last.numbers, last.kept, is_pending=True)
-
-    def _records(self, numbers: Rows, kept: Rows, *, is_pending: bool) -> Iterator[tuple[bytes, LastRecord]]:
-        for part in self._kept:
-            of_keys = part.take(kept)
-            lists = [listed(of_keys[name]) for name in ("partition", *_KEPT)]
-            records = map(LastRecord, *lists, repeat(is_pending))
-            yield from zip(map(self._keys.key, numbers.tolist()), records, strict=False)
-
-    def _keep(self, partition: int, columns: RecordColumns, wanted: Mask | None) -> _Last:
-        """Keep the last records of the keys of some rows; None for all."""
-        keys: BinaryColumn = columns["key"]  # type: ignore[assignment]
-        if keys.validity is not None:
-            wanted = keys.validity if wanted is None else wanted & keys.validity
-        numbers, rows = np.empty((2, len(keys)), np.int64)
-        n = self._keys.feed(keys.offsets, keys.data, None if wanted is None else wanted.view(np.uint8), numbers, rows)
-        numbers, rows = numbers[:n], rows[:n]
-        if self._keys.n_keys > self._at.size:
-            more = np.full(2 * self._keys.n_keys - self._at.size, -1)
-            self._at, self._offset = np.concatenate([self._at, more]), np.concatenate([self._offset, more])
-        # in a log that was not compacted most kept records have been replaced
-        if self._n_kept > max(_MOST_KEPT * self._keys.n_keys, _LEAST_DROPPED):
-            self._drop_replaced()
-        held = RecordColumns(columns.n_records, {name: columns[name] for name in _KEPT}).take(rows)
-        self._kept.append(RecordColumns(n, {**held, "partition": np.full(n, partition)}))
-        self._n_kept += n
-        return _Last(numbers, np.arange(self._n_kept - n, self._n_kept), np.asarray(columns["offset"])[rows])
-
-    def _set(self, last: _Last) -> None:
-        self._at[last.numbers], self._offset[last.numbers] = last.kept, last.offsets
-
-    def _drop_replaced(self) -> None:
-        """Keep only the last records of keys, and those of transactions that are open."""
-        if self._kept:
-            numbers = np.flatnonzero(self._at >= 0)
-            pending = [last for lasts in self._pending.values() for last in lasts]
-            kept = np.concatenate([self._at[numbers], *(last.kept for last in pending)])
-            is_wanted = np.zeros(self._n_kept, np.bool_)
-            is_wanted[kept] = True
-            wanted = np.flatnonzero(is_wanted)
-            places = (np.cumsum(is_wanted) - 1)[kept]
-            bounds = np.cumsum([0, *(part.n_records for part in self._kept)])
-            cuts = np.searchsorted(wanted, bounds)
-            # part by part: most of what is kept has been replaced, and is not copied once more
-            for i, part in enumerate(self._kept):
-                self._kept[i] = part.take(wanted[cuts[i] : cuts[i + 1]] - bounds[i])
-            self._kept = [RecordColumns.concatenate(self._kept)]
-            self._n_kept = wanted.size
-            self._at[numbers], *rest = np.split(
-                places, np.cumsum([numbers.size, *(last.kept.size for last in pending)])
-            )
-            for last, found in zip(pending, rest, strict=False):
-                last.kept[:] = found
+        last = _columns(self._last)
+        if take is not None and last.n_records:
+            keys: BinaryColumn = last["key"]  # type: ignore[assignment]
+            values: BinaryColumn = last["value"]  # type: ignore[assignment]
+            last = last.take(np.flatnonzero(~take(keys, values)))
+        for columns, is_pending in chain([(last, False)], zip(map(_columns, self._pending.values()), repeat(True))):
+            keys, *rest = (listed(columns[name]) for name in ("key", "partition", "offset", "timestamp", "value"))
+            yield from zip(keys, map(LastRecord, *rest, repeat(is_pending)), strict=False)
 
     def _counted(self, partition: int, columns: RecordColumns) -> Mask:
         """Which rows are outside of transactions, or in one that a marker in the same part commits.
@@ -176,27 +108,48 @@ class LastRecords:
         unended = of_transaction & ~has_marker
         of_row = np.cumsum(is_first) - 1
         for producer in np.unique(producers[unended]).tolist():
-            of_producer = (unended & (producers == producer))[of_row]
-            self._pending[partition, producer].append(self._keep(partition, columns, of_producer))
+            pending = self._pending.setdefault((partition, producer), _rows())
+            _feed(pending, partition, columns, (unended & (producers == producer))[of_row])
         counted: Mask = (~is_control & (~of_transaction | commits))[of_row]
         return counted
 
     def _end(self, producer: tuple[int, int], *, is_commit: bool) -> None:
-        for last in self._pending.pop(producer, ()):
-            if is_commit:
-                # a commit outside of the transaction may have come between its record and its marker
-                is_newer = self._offset[last.numbers] < last.offsets
-                self._set(_Last(*(column[is_newer] for column in last)))
+        pending = self._pending.pop(producer, None)
+        if pending is not None and is_commit:
+            # a commit outside of the transaction may have come between its record and its marker
+            _feed(self._last, producer[0], _columns(pending), only_newer=True)
 
 
-class _Last(NamedTuple):
-    """Records that are the last ones of their keys, in a part or in a transaction."""
+def _rows() -> LastRows:
+    # seeds of the hash: whoever chooses keys cannot make all of them collide
+    return LastRows(secrets.randbits(64), secrets.randbits(64))
 
-    numbers: Rows
-    """Of the keys."""
-    kept: Rows
-    """Where they are among the kept ones."""
-    offsets: Rows
+
+def _feed(
+    rows: LastRows, partition: int, columns: RecordColumns, wanted: Mask | None = None, *, only_newer: bool = False
+) -> None:
+    offset, timestamp = (np.asarray(columns[name]) for name in ("offset", "timestamp"))
+    mask = None if wanted is None else wanted.view(np.uint8)
+    rows.feed(_views(columns["key"]), _views(columns["value"]), offset, timestamp, partition, mask, only_newer)
+
+
+def _views(column: Column) -> tuple[Bytes, tuple[Bytes, ...], npt.NDArray[np.uint8] | None]:
+    assert isinstance(column, (BinaryColumn, ViewColumn))
+    column = as_views(column)
+    return column.views, column.buffers, None if column.validity is None else column.validity.view(np.uint8)
+
+
+def _columns(rows: LastRows) -> RecordColumns:
+    n = rows.n_keys
+    key_offsets, value_offsets = np.empty((2, n + 1), np.int64)
+    keys, values = np.empty(rows.key_bytes, np.uint8), np.empty(rows.value_bytes, np.uint8)
+    valid, partition = np.empty(n, np.bool_), np.empty(n, np.int32)
+    offset, timestamp = np.empty((2, n), np.int64)
+    n_null = rows.copy(key_offsets, keys, value_offsets, values, valid.view(np.uint8), offset, timestamp, partition)
+    columns: dict[str, Column] = {"partition": partition, "offset": offset, "timestamp": timestamp}
+    columns["key"] = BinaryColumn(key_offsets, keys)
+    columns["value"] = BinaryColumn(value_offsets, values, valid if n_null else None)
+    return RecordColumns(n, columns)
 
 
 def load_topic(
@@ -210,7 +163,7 @@ def load_topic(
     if topic not in log_dir.topics:
         return
     last = LastRecords()
-    last.feed(read_topic(log_dir, topic, as_of, report))
+    last.feed(read_topic(log_dir, topic, as_of, report, views=True))
     for key, record in last.records(take):
         if record.value is None:
             continue

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog._kernels import columns as kernels
+from kafkalog._kernels.fill import view_strings
 from kafkalog.storage.buffer_pool import GrowingArray
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
@@ -153,6 +154,15 @@ class ViewColumn:
         """Return the rows with these numbers; shares the buffers."""
         views = self.views.reshape(-1, 16)[rows].ravel()
         return ViewColumn(views, self.buffers, None if self.validity is None else self.validity[rows])
+
+
+def as_views(column: BinaryColumn | ViewColumn) -> ViewColumn:
+    """A column's byte strings as views into its bytes."""
+    if isinstance(column, ViewColumn):
+        return column
+    views = np.empty(16 * len(column), np.uint8)
+    view_strings(column.offsets.astype(np.int64, copy=False), column.data, views)
+    return ViewColumn(views, (column.data,), column.validity)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -13,9 +13,9 @@ import pytest
 
 from kafkalog._kernels.replay import LastRows
 from kafkalog.internal import replay
-from kafkalog.internal.reading import OF_TRANSACTIONS, TopicRecords
+from kafkalog.internal.reading import OF_TRANSACTIONS, TopicRecords, listed
 from kafkalog.internal.replay import LastRecords
-from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.records.columns import BinaryColumn, RecordColumns, ViewColumn, as_views
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 
@@ -73,11 +73,7 @@ def test_offsets_and_times_are_those_of_the_last_record() -> None:
     assert (record.partition, record.offset, record.timestamp) == (0, 9, 1009)
 
 
-@pytest.mark.parametrize("least_dropped", [0, replay._LEAST_DROPPED])
-def test_random_transactions_against_one_record_after_the_other(
-    least_dropped: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replay, "_LEAST_DROPPED", least_dropped)
+def test_random_transactions_against_one_record_after_the_other() -> None:
     rng = random.Random(18)
     for _ in range(150):
         rows: list[tuple[Any, ...]] = []
@@ -125,33 +121,68 @@ def test_keys_of_one_hash_are_told_apart_by_their_bytes() -> None:
     made = [word + b"middle-A\0", word + b"middle-A", word + b"middle-B"]
     made += [word + b"middle-A" + b"the-end.", word + b"middle-B" + b"the-end."]
     column = binary([*made, *made])
-    keys, n = LastRows(7, other), len(made)
-    numbers, rows = np.empty((2, 2 * n), np.int64)
-    assert keys.feed(column.offsets, column.data, None, numbers, rows) == keys.n_keys == n
-    assert [keys.key(number) for number in range(n)] == made
-    assert rows[:n].tolist() == list(range(n, 2 * n))
+    rows, n = LastRows(7, other), len(made)
+    feed(rows, column, column)
+    assert [key for key, *_ in content(rows)] == made
+    assert [offset for *_, offset in content(rows)] == list(range(n, 2 * n))
 
 
-def test_a_key_lies_within_its_data() -> None:
-    keys = LastRows(1, 2)
-    numbers, rows = np.empty((2, 2), np.int64)
-    data = np.frombuffer(b"abc", np.uint8)
-    for ends in ([0, 1, 4], [0, 2, 1], [-1, 1, 2]):
-        with pytest.raises(IndexError):
-            keys.feed(np.array(ends), data, None, numbers, rows)
+def feed(rows: LastRows, keys: BinaryColumn, values: BinaryColumn, **given: Any) -> None:
+    """Rows whose offsets are their numbers, unless they are given."""
+    number = np.arange(len(keys))
+    options: dict[str, Any] = {"offset": number, "timestamp": number, "partition": 0, "wanted": None} | given
+    rows.feed(replay._views(keys), replay._views(values), **{"only_newer": False} | options)
+
+
+def content(rows: LastRows) -> list[tuple[Any, ...]]:
+    """The key, value and offset of each row."""
+    return list(zip(*(listed(replay._columns(rows)[name]) for name in ("key", "value", "offset")), strict=True))
+
+
+def test_a_string_lies_within_its_buffer() -> None:
+    good, nothing = as_views(binary([b"of thirteen..", b""])), np.empty(0, np.int64)
+    views = good.views.view(np.int32).reshape(2, 4)
+    for word, wrong in ((0, -1), (0, 14), (0, 2**31 - 1), (2, 1), (2, 2), (2, -1), (3, 1), (3, -1)):
+        changed = views.copy()
+        changed[0, word] = wrong
+        bad = ViewColumn(changed.view(np.uint8).ravel(), good.buffers)
+        for pair in ((bad, good), (good, bad)):
+            with pytest.raises(IndexError):
+                feed(LastRows(1, 2), *pair)  # type: ignore[arg-type]
+    for name in ("offset", "timestamp"):
+        with pytest.raises(ValueError, match="differ in length"):
+            feed(LastRows(1, 2), good, good, **{name: nothing})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="differ in length"):
-        keys.feed(np.array([0, 1, 2, 3]), data, None, numbers, rows)
-    assert keys.feed(np.array([0, 1, 1]), data, None, numbers, rows) == keys.n_keys == 2
-    assert [keys.key(0), keys.key(1)] == [b"a", b""]
-    with pytest.raises(IndexError):
-        keys.key(2)
+        feed(LastRows(1, 2), good, good, wanted=np.empty(0, np.uint8))  # type: ignore[arg-type]
+    rows, no_bytes, one = LastRows(1, 2), np.empty(0, np.uint8), np.zeros(1, np.int64)
+    with pytest.raises(ValueError, match="another length"):
+        rows.copy(nothing, no_bytes, one, no_bytes, no_bytes, nothing, nothing, np.empty(0, np.int32))
+    assert rows.copy(one, no_bytes, one, no_bytes, no_bytes, nothing, nothing, np.empty(0, np.int32)) == 0
+
+
+def test_values_of_all_sizes_replace_each_other() -> None:
+    rng = random.Random(19)
+    keys = [b"%d" % number * (1 + number % 20) for number in range(300)]
+    rows, expected, offset = LastRows(1, 2), dict[bytes, tuple[bytes | None, int]](), 0
+    for turn in range(30):
+        fed = [(rng.choice(keys), rng.choice((None, rng.randbytes(rng.randrange(20 * turn + 1))))) for _ in range(400)]
+        offsets = (
+            np.arange(offset, offset + len(fed)) if turn % 3 else np.array([rng.randrange(offset + 1) for _ in fed])
+        )
+        for one, (key, value) in zip(offsets.tolist(), fed, strict=True):
+            if turn % 3 or key not in expected or expected[key][1] < one:
+                expected[key] = value, one
+        columns = [binary(column) for column in zip(*fed, strict=True)]
+        feed(rows, *columns, offset=offsets, timestamp=offsets, only_newer=turn % 3 == 0)
+        offset += len(fed)
+    assert [(key, (value, one)) for key, value, one in content(rows)] == [*expected.items()]
 
 
 def test_keys_in_the_same_order_again_and_out_of_it_have_their_numbers() -> None:
     rng = random.Random(18)
     runs = [[b"%d-%d" % (group, partition) * (1 + group % 3) for partition in range(12)] for group in range(60)]
     runs += [[b"", b"a", b"ba"], [b"aa", b"a", b"aa", b"a"]]
-    rows, known = LastRows(1, 2), dict[bytes, int]()
+    rows, known, expected = LastRows(1, 2), dict[bytes, int](), dict[bytes, int]()
     for _ in range(40):
         keys = [key for _ in range(rng.randrange(1, 40)) for key in rng.choice(runs)[rng.randrange(3) :]]
         if rng.random() < 0.3:
@@ -162,8 +193,6 @@ def test_keys_in_the_same_order_again_and_out_of_it_have_their_numbers() -> None
         for key in first:
             known.setdefault(key, len(known))
         column = binary(keys)
-        numbers, found = np.empty((2, len(keys)), np.int64)
-        n = rows.feed(column.offsets, column.data, np.array(wanted, np.uint8), numbers, found)
-        assert numbers[:n].tolist() == [known[key] for key in first]
-        assert found[:n].tolist() == [last[key] for key in first]
-    assert [rows.key(number) for number in range(rows.n_keys)] == [*known]
+        feed(rows, column, column, wanted=np.array(wanted, np.uint8))
+        expected |= last
+        assert content(rows) == [(key, key, expected[key]) for key in known]
