@@ -106,6 +106,7 @@ class Schemas(StateList[Schema]):
         self.modes: dict[str, str] = {}
         self._by_id: dict[int, list[Schema]] = {}
         self._n_known = 0
+        self._of_topic: Sequence[Schema] = ()
 
     @property
     def compatibility(self) -> dict[str, str]:
@@ -129,11 +130,29 @@ class Schemas(StateList[Schema]):
         return _best(one for one in self if one.guid == guid.lower())
 
     def find(self, subject: str, version: int) -> Schema | None:
-        """Return a version of a subject; -1 for its latest version that is not deleted."""
-        of_subject = [one for one in self if one.subject == subject]
+        """Return a version of a subject, or one that these refer to; -1 for the latest that is not deleted."""
         if version == -1:
+            of_subject = [one for one in self if one.subject == subject]
             return next((one for one in reversed(of_subject) if one.deleted is None), None)
-        return next((one for one in of_subject if one.version == version), None)
+        for schemas in (self, self._of_topic and self.referred()):
+            for one in schemas:
+                if (one.subject, one.version) == (subject, version):
+                    return one
+        return None
+
+    def referred(self) -> list[Schema]:
+        """Return what these schemas refer to, over several steps too, and is not among them; deleted or not."""
+        known = {(one.subject, one.version): one for one in self._of_topic}
+        for one in self:
+            known.pop((one.subject, one.version), None)
+        found, left = list[Schema](), list(self)
+        while left:
+            for _, subject, version in left.pop().references:
+                one = known.pop((subject, version), None)
+                if one is not None:
+                    found.append(one)
+                    left.append(one)
+        return sorted(found, key=lambda one: (one.subject, one.version))
 
     def to_arrow(self) -> pa.Table:
         """The schemas as a table, a row per version of a subject."""
@@ -146,7 +165,7 @@ class Schemas(StateList[Schema]):
         ``7.avsc`` has the schema of id 7 (``.proto``, ``.json``; ``.txt`` for a type of a plugin). Subjects are no part
         of names. Where contexts have different schemas of one id, the one that `by_id` gives is ``7.avsc``, the others
         are ``7-2.avsc`` and so on. ``manifest.json`` has a row for each version of a subject with its file, and the
-        settings.
+        settings. What these schemas refer to is written with them.
 
         Parameters
         ----------
@@ -170,7 +189,8 @@ class Schemas(StateList[Schema]):
         files: dict[tuple[int, str, str], str] = {}
         n_files: Counter[int] = Counter()
         with staged_directory(output) as directory:
-            for one in sorted(self, key=lambda one: one is not self.by_id(one.id)):
+            referred = self.referred()
+            for one in [*sorted(self, key=lambda one: one is not self.by_id(one.id)), *referred]:
                 if (one.id, one.type, one.schema) in files:
                     continue
                 n_files[one.id] += 1
@@ -179,7 +199,7 @@ class Schemas(StateList[Schema]):
                 # half of a surrogate pair becomes a question mark, as in Java
                 _write(directory, name, one.schema.encode("utf-8", "replace"))
             rows = []
-            for one in self:
+            for one in sorted([*self, *referred], key=lambda one: (one.subject, one.version)):
                 row = {"file": files[one.id, one.type, one.schema], **one.as_dict()}
                 del row["schema"]
                 rows.append(row)
@@ -254,6 +274,7 @@ def schemas(
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     found = read_schemas(log_dir, topic=topic, as_of=AsOf.of(end_offset, end_timestamp))
+    found._of_topic = tuple(found)
     is_wanted = name_matcher(subjects)
     found[:] = [one for one in found if (deleted or one.deleted is None) and is_wanted(one.subject)]
     return found

@@ -294,6 +294,50 @@ def test_written_schemas_are_read_back_whatever_their_subjects_are(
     assert table.column(0).to_pylist() == [{"price": {"cents": 8}}]
 
 
+def test_what_some_schemas_refer_to_is_found_and_written_with_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_dir, output = tmp_path / "log", tmp_path / "schemas"
+    log_dir.mkdir()
+    total = '{"type":"record","name":"Total","fields":[{"name":"of","type":"Bill"}]}'
+    bill = [{"name": "Bill", "subject": "bill", "version": 1}]
+    circle = [
+        schema("round", number, 20 + number, references=[{"name": "A", "subject": "round", "version": 3 - number}])
+        for number in (1, 2)
+    ]
+    deleted = schema("money", 4, 9, HOSTILE[5][1]["schema"], deleted=True)
+    written(log_dir, [*HOSTILE, schema("total", 1, 12, total, references=bill), deleted, *circle])
+    assert main(["schemas", str(log_dir), "-s", "total", "-o", str(output)]) == 0
+    assert capsys.readouterr().err.endswith(f"1 version of subjects, and 2 that they refer to, written to {output}\n")
+    manifest = json.loads((output / "manifest.json").read_text())
+    assert [(row["subject"], row["version"]) for row in manifest["schemas"]] == [
+        ("bill", 1),
+        ("money", 4),
+        ("total", 1),
+    ]
+    assert sorted(path.name for path in output.iterdir()) == ["11.avsc", "12.avsc", "9.avsc", "manifest.json"]
+    found = kafkalog.schemas(log_dir, subjects="total")
+    with PartitionWriter(tmp_path / "totals-0") as writer:
+        writer.append({"value": [b"\0\0\0\0\x0c\x10"]})
+    for source in (output, found):
+        options: dict[str, Any] = {"decode": {"value": "avro"}, "schemas": source, "columns": ["value"]}
+        table = kafkalog.read_table(tmp_path / "totals-0", **options)
+        assert table.column(0).to_pylist() == [{"of": {"price": {"cents": 8}}}]
+    assert [one.subject for one in found] == ["total"]
+    assert found.find("money", 5) is None, "nothing refers to it"
+    found = kafkalog.schemas(log_dir, subjects="round")
+    del found[1:]
+    assert [one.version for one in found.referred()] == [2]
+
+
+def test_no_schemas_make_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path)
+    output = tmp_path / "schemas"
+    assert main(["schemas", str(tmp_path), "-s", "none-such", "-o", str(output)]) == 0
+    assert "none that match; nothing is written" in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_schemas_are_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log_dir = tmp_path / "log"
     log_dir.mkdir()

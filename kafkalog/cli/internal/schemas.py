@@ -23,7 +23,7 @@ of a subject, with its id, type and references.
 
 --deleted also lists deleted ones, as long as their records are in the files: 'soft' are those that the registry can
 restore, 'hard' those that are nowhere else. --text prints the schemas themselves; --output writes them to files, which
---schemas of other commands reads.""",
+--schemas of other commands reads, with those that they refer to.""",
     examples="""\
   kafkalog schemas /var/lib/kafka
   kafkalog schemas /backup/kafka --deleted -s 'orders-*'
@@ -66,10 +66,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     found = schemas(args.paths, **chosen(args, "subjects", "deleted", "topic", *AS_OF))
     console.findings(found.findings)
     if not found:
-        console.note(f"no schemas: there is no {args.topic}, or it has none that match")
-    if args.output is not None:
+        nothing = "" if args.output is None else "; nothing is written"
+        console.note(f"no schemas: there is no {args.topic}, or it has none that match{nothing}")
+    elif args.output is not None:
         found.write(args.output)
-        console.note(f"{counted(len(found), 'version')} of subjects, written to {args.output}")
+        referred = len(found.referred())
+        more = f", and {referred} that they refer to" if referred else ""
+        console.note(f"{counted(len(found), 'version')} of subjects{more}, written to {args.output}")
     if args.json:
         for one in found:
             console.json(one.as_dict())
