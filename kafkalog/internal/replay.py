@@ -76,8 +76,8 @@ class LastRecords:
             values: BinaryColumn = last["value"]  # type: ignore[assignment]
             last = last.take(np.flatnonzero(~take(keys, values)))
         for columns, is_pending in chain([(last, False)], zip(map(_columns, self._pending.values()), repeat(True))):
-            keys, *rest = (listed(columns[name]) for name in ("key", "partition", "offset", "timestamp", "value"))
-            yield from zip(keys, map(LastRecord, *rest, repeat(is_pending)), strict=False)
+            lists = [listed(columns[name]) for name in ("key", "partition", "offset", "timestamp", "value")]
+            yield from zip(lists[0], map(LastRecord, *lists[1:], repeat(is_pending)), strict=False)
 
     def _counted(self, partition: int, columns: RecordColumns) -> Mask:
         """Which rows are outside of transactions, or in one that a marker in the same part commits.

@@ -148,10 +148,10 @@ class Schemas(StateList[Schema]):
         found, left = list[Schema](), list(self)
         while left:
             for _, subject, version in left.pop().references:
-                one = known.pop((subject, version), None)
-                if one is not None:
-                    found.append(one)
-                    left.append(one)
+                other = known.pop((subject, version), None)
+                if other is not None:
+                    found.append(other)
+                    left.append(other)
         return sorted(found, key=lambda one: (one.subject, one.version))
 
     def to_arrow(self) -> pa.Table:
