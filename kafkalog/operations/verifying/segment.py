@@ -331,11 +331,14 @@ def open_index(
 
 
 def _were_preallocated(offset_index: OffsetIndex, time_index: TimeIndex) -> bool:
-    """Whether both files have the size that the same `segment.index.bytes` gives them.
+    """Whether both files have the size that the same `segment.index.bytes` gives them, or the time index has none yet.
 
     A broker preallocates both indexes and later trims both, the offset index first. Zeros at the end of the offset
-    index alone therefore have another cause.
+    index alone therefore have another cause. It makes the time index last, and then gives it its size: one that is
+    killed in between leaves no bytes of it. A time index that was trimmed has an entry.
     """
+    if not (len(time_index) or time_index.padding_bytes or time_index.odd_bytes):
+        return True
     sizes = []
     for index in (offset_index, time_index):
         entry = index.dtype.itemsize

@@ -114,6 +114,11 @@ def test_preallocated_indexes_are_normal_until_a_clean_shutdown(log_dir: Path) -
 
     grow(".index")
     assert reasons(partition) == {f"{0:020d}.index": {"index_padding"}}  # it is the first that a broker trims
+    (time_index,) = partition.glob("*.timeindex")
+    content = time_index.read_bytes()
+    time_index.write_bytes(b"")  # a broker was killed before it gave the file its size
+    assert reasons(partition) == {}
+    time_index.write_bytes(content)
     grow(".timeindex")
     assert reasons(partition) == {}
     (log_dir / ".kafka_cleanshutdown").touch()
