@@ -151,13 +151,13 @@ def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder
                 tally.wrong.append(f"{what}: no forecast of {name}, and it was {answer}")
             continue
         tally.verdicts[row.verdict] += 1
-        problems = list(_disagreements(row, root / name, answer))
+        problems = list(disagreements(row, root / name, answer))
         done = recovered.get(name)
         if done is not None and done.error is None and answer[0] == "loaded":
             if done.log_end_offset != int(answer[2]) and any(one.action != "kept" for one in done.segments):
                 problems.append(f"recover: ends at {done.log_end_offset}")
             with_epochs = not any("leader" in one for one in case.what)
-            problems += [f"recover: {one}" for one in _differences(ours / name, root / name, with_epochs)]
+            problems += [f"recover: {one}" for one in differences(ours / name, root / name, with_epochs)]
             tally.n_recovered += 1
         elif done is not None and done.error is None and not _is_about_epochs(row):
             problems.append(f"recover: recovered what Kafka cannot load: {answer}")
@@ -185,7 +185,8 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _disagreements(row: PartitionForecast, directory: Path, answer: list[str]) -> Iterator[str]:
+def disagreements(row: PartitionForecast, directory: Path, answer: list[str]) -> Iterator[str]:
+    """What preflight said of a partition and Kafka did not do."""
     first = row.exceptions[0] if row.exceptions else None
     if answer[0] == "died":
         if first is None:
@@ -219,7 +220,7 @@ def _is_about_epochs(row: PartitionForecast) -> bool:
     return len(row.exceptions) == 1 and row.exceptions[0].path.endswith(kf.LEADER_EPOCH_CHECKPOINT)
 
 
-def _differences(ours: Path, theirs: Path, with_epochs: bool) -> Iterator[str]:
+def differences(ours: Path, theirs: Path, with_epochs: bool) -> Iterator[str]:
     """Files of a partition that are not equal."""
     names = [
         {path.name for path in one.iterdir() if path.name.endswith(_WRITTEN) and path.is_file()}

@@ -221,6 +221,7 @@ class Rebuilder:
         else:
             kinds -= _REPLAYED
         aborted = work.replay.feed(found) if kinds & _REPLAYED else np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+        self._target.look(found)
         # freed at once: a long log has many segments, and each replay may be large
         found.replay = []
         if work.only is None or base in work.only:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog.errors import KafkalogError, Reason, UnsafePathError
+from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.output_paths import copy_ownership
 from kafkalog.storage.source import read_file
@@ -21,6 +22,9 @@ _MAX_OLD_BYTES: Final = 2**30
 
 class Target:
     """Receives rebuilt files; every `path` lies beside the `.log`. Without another word it does nothing."""
+
+    def look(self, found: RecoveredSegment) -> None:
+        """Look at what was read of a segment, before the batches for its producers are dropped."""
 
     def put(self, path: Path, data: bytes) -> Path | None:
         """Write a file that is new or has changed. Returns the path of the old file's backup."""

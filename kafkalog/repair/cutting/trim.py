@@ -85,7 +85,8 @@ def trim(
         def raise_starts(offsets: dict[kf.TopicPartition, int]) -> None:
             for plan, start in starts.items():
                 key = plan.partition.topic_partition
-                if key is not None and start > plan.partition.log_start_offset and not plan.files.problem:
+                is_raised = start > plan.partition.log_start_offset and plan.files.problem(plan.path) is None
+                if key is not None and is_raised:
                     offsets[key] = start
 
         # first, so that no crash leaves records that are gone below a log start that does not say so
@@ -117,8 +118,10 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
     row.log_start_offset, row.log_end_offset = start, plan.partition.log_end_offset
     # where the checkpoint has it already, a run before may have been killed before it removed all
     is_trimmed = start > plan.partition.log_start_offset or 0 < start == plan.log_start
-    if is_trimmed and plan.files.problem:
-        row.log_start_offset, row.error = plan.partition.log_start_offset, plan.files.problem
+    problem = plan.files.problem(plan.path)
+    if is_trimmed and problem is not None:
+        row.log_start_offset = plan.partition.log_start_offset
+        row.fail(problem)
         output.abandon()
         return row
     there = set(plan.files.names)

@@ -5,7 +5,7 @@ Mirrors `LogLoader.recoverLog`, and what `LogLoader.load` does before and after 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
 from kafkalog.repair.startup.forecast import LoadFailure
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem
-from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay
+from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay, ReplayCheck
 from kafkalog.repair.startup.segment_reading import LoadedSegment
 from kafkalog.repair.startup.small_files import topic_id_exception
 from kafkalog.state import leader_epochs
@@ -54,8 +54,10 @@ class PartitionRecovery:
     """Names of derived files that were built anew, changed or not."""
     removed_segments: set[int] = field(default_factory=set)
     """Base offsets."""
-    unwritten: str = ""
+    unwritten: Finding | None = None
     """Why an index was not written, if one was not."""
+    check: ReplayCheck = field(default_factory=ReplayCheck)
+    """Has looked at the batches of producers in the segments that were read."""
     findings: list[Finding] = field(default_factory=list)
     """Offsets that are missing between two segments, which a broker does not notice; a topic id that it dies of."""
 
@@ -66,7 +68,8 @@ class PartitionRecovery:
         self.written.add(final_name(path.name))
         is_transactions = final_name(path.name).endswith(kf.TRANSACTION_INDEX_SUFFIX)
         if is_transactions and not is_in_order(np.frombuffer(data, kf.TRANSACTION_INDEX_DTYPE)):
-            self.unwritten = f"{path}: aborted transactions do not end in order: a broker dies of it"
+            detail = "aborted transactions do not end in order: a broker dies of it"
+            self.unwritten = Finding(Reason.INDEX_TRANSACTION, detail, path=str(path))
         self.output.write(final_name(path.name), data)
 
     def finish(self) -> RecoveredPartition:
@@ -79,8 +82,8 @@ class PartitionRecovery:
         """
         report = self._empty_report()
         problem = self.problem()
-        if problem:
-            report.error = problem
+        if problem is not None:
+            report.fail(problem)
             self.output.abandon()
             return report
         self._cut_logs(report)
@@ -89,7 +92,7 @@ class PartitionRecovery:
                 self._put_producers(report)
             except LoadFailure as failure:
                 report = self._empty_report()
-                report.error = f"{failure}: a broker dies of it ({failure.java_name}) while it loads the producers"
+                report.fail(self._failed(failure))
                 self.output.abandon()
                 return report
             self._put_epochs(report.log_end_offset)
@@ -135,50 +138,61 @@ class PartitionRecovery:
         report.log_end_offset = report.log_start_offset
         return report
 
-    def problem(self) -> str:
-        """Why the partition cannot be recovered; "" if it can."""
-        if self.plan.files.problem or self.unwritten:
-            return self.plan.files.problem or self.unwritten
+    def _failed(self, failure: LoadFailure) -> Finding:
+        detail = f"{failure}: a broker dies of it ({failure.java_name}) while it loads the producers"
+        is_state = failure.path is None or failure.java_name == "InvalidTxnStateException"
+        reason = Reason.TRANSACTION_OUTCOME if is_state else Reason.CONTROL_RECORD
+        path = str(failure.path or self.plan.path)
+        return Finding(reason, detail, path=path, position=failure.position)
+
+    def problem(self) -> Finding | None:
+        """Why the partition cannot be recovered; None if it can."""
+        problem = self.plan.files.problem(self.plan.path) or self.unwritten
+        if problem is not None:
+            return problem
         exception = topic_id_exception(self.plan.path, "4.3")
         if exception is not None:
             detail = f"{exception.detail}: a broker does not start with it; move it away"
-            self.findings = [Finding(Reason.CHECKPOINT_SYNTAX, detail, path=exception.path)]
-            return f"{kf.PARTITION_METADATA}: {detail}"
+            return Finding(Reason.CHECKPOINT_SYNTAX, detail, path=exception.path)
         for segment in self.plan.partition.segments:
             why = transaction_index_problem(segment) if segment.sidecar_path(kf.INDEX_SUFFIX).exists() else ""
             if why:
-                return f"{segment.path}: {why}: a broker does not start with it; move the index away"
-        problem = "" if self.main is None or not self.main.found else self.problem_behind(self.main.found[-1].segment)
-        if problem:
-            return problem
+                detail = f"{why}: a broker does not start with it; move the index away"
+                path = str(segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX))
+                return Finding(Reason.INDEX_TRANSACTION, detail, path=path)
+        if self.main is not None and self.main.found:
+            problem = self.problem_behind(self.main.found[-1].segment)
+        return problem or self._problem_inside()
+
+    def _problem_inside(self) -> Finding | None:
+        """Why a segment that was read cannot be recovered."""
         for work in [*self.lone, *([] if self.main is None else [self.main])]:
             last = work.found[-1] if work.found else None
             for one in work.found:
                 if one.finding is not None and one.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
-                    return str(one.finding)
+                    return one.finding
                 # a broker recovers such a segment for its missing index, before it has read the rest of the log, and
                 # then dies of what it finds
                 if one.is_emptied and one.segment.base_offset in (*self.plan.lone, *self.plan.cut_before):
-                    return f"{one.finding}; without its offset index it is not emptied: a broker does not start"
+                    return _because(one, "without its offset index it is not emptied: a broker does not start")
             if work.is_stopped and (last is None or not (last.is_cut or last.is_emptied)):
-                return "a segment cannot be read to its end: see the findings"
+                detail = "a segment cannot be read to its end: see the findings"
+                return Finding(Reason.FILE_UNREADABLE, detail, path=str(self.plan.path))
             wanted = work.only or {segment.base_offset for segment in work.partition.segments}
             if last is not None and last.segment.base_offset < min(wanted):
-                return (
-                    f"{last.segment.path.name} is damaged below the recovery point, and there is no producer snapshot"
-                    " behind it: recover all segments (all_segments, --all)"
-                )
-        return ""
+                why = "it lies below the recovery point, and there is no producer snapshot behind it: recover all"
+                return _because(last, f"{why} segments (all_segments, --all)")
+        return None
 
-    def problem_behind(self, last: Segment | None) -> str:
+    def problem_behind(self, last: Segment | None) -> Finding | None:
         """Why a segment behind the last one kept cannot be recovered; a broker begins with those without an index."""
         for segment in self.plan.partition.segments:
             if segment.base_offset in self.plan.cut_before and (last is None or segment.base_offset > last.base_offset):
                 found = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False)
                 reasons = (Reason.OFFSET_OUTSIDE_SEGMENT, Reason.OFFSET_ORDER)
                 if found.finding is not None and found.finding.reason in reasons:
-                    return str(found.finding)
-        return ""
+                    return found.finding
+        return None
 
     def _cut_logs(self, report: RecoveredPartition) -> None:
         """Cut the damaged logs, and remove those that lie behind damage."""
@@ -246,12 +260,7 @@ class PartitionRecovery:
             A broker does not start.
         """
         assert self.main is not None
-        recovered = {
-            one.segment.base_offset: one
-            for work in (*self.lone, self.main)
-            for one in work.found
-            if work.only is None or one.segment.base_offset in work.only
-        }
+        recovered = {one.segment.base_offset: one for work in (*self.lone, self.main) for one in _recovered(work)}
         there = [name for name in self.plan.files.names if name not in self.plan.files.removed]
         try:
             left = self._producers(report, recovered, there, "check" if self.replays else "skip")
@@ -270,6 +279,9 @@ class PartitionRecovery:
         self, producers: ProducerLoading, recovered: dict[int, RecoveredSegment], there: list[str]
     ) -> bool:
         """Whether all snapshots that a broker takes were written, from the state that it loads."""
+        # the snapshot that the later segments began with, before an older segment was recovered alone
+        if self.plan.lone and any((one.kind, one.change) == ("snapshot", "changed") for one in self.files):
+            return False
         first = self.plan.bases[0]
         # the first segment's own snapshot is loaded if the checkpoint says that the log begins before it
         own = kf.segment_file_name(first, kf.PRODUCER_SNAPSHOT_SUFFIX)
@@ -282,7 +294,8 @@ class PartitionRecovery:
     ) -> ProducerLoading:
         """Replay producers in a broker's order. Source: LogLoader.load, Kafka 4.3."""
         plan = self.plan
-        producers = ProducerLoading(_snapshots(plan.path, there), "4.3", self.now_ms, replay=replay)
+        seen = self.check if replay == "check" else None
+        producers = ProducerLoading(_snapshots(plan.path, there), "4.3", self.now_ms, replay=replay, seen=seen)
         loaded: dict[int, LoadedSegment] = {}
         segments = {segment.base_offset: segment for segment in plan.partition.segments}
 
@@ -342,11 +355,14 @@ class PartitionRecovery:
         Source: LogLoader.load, LeaderEpochFileCache, Kafka 4.3.
         """
         assert self.main is not None
-        only = self.main.only
-        recovered = [one for one in self.main.found if only is None or one.segment.base_offset in only]
+        # those without an index are recovered before the others
+        first = (*self.plan.lone, *self.plan.cut_before)
+        works = [*self.lone, self.main]
+        found = {one.segment.base_offset: one for work in works for one in _recovered(work)}
+        recovered = [found[base] for base in sorted(found, key=lambda base: (base not in first, base))]
         path = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
         epochs = self._known_epochs()
-        for epoch, start in (one for found in recovered for one in found.epochs):
+        for epoch, start in (entry for one in recovered for entry in one.epochs):
             if epoch > epochs.latest:
                 epochs.assign(epoch, start)
         # one that would begin at the end has no record: recovery drops it
@@ -400,6 +416,17 @@ def _snapshots(directory: Path, names: list[str]) -> dict[int, npt.NDArray[np.vo
 def final_name(name: str) -> str:
     """The name of a file once a `.swap` is complete."""
     return name.removesuffix(kf.SWAP_SUFFIX)
+
+
+def _recovered(work: Work) -> list[RecoveredSegment]:
+    """The segments of a piece of work that are recovered, and not only read for their producers."""
+    return [one for one in work.found if work.only is None or one.segment.base_offset in work.only]
+
+
+def _because(found: RecoveredSegment, why: str) -> Finding:
+    """The finding about a damaged segment, with why it cannot be recovered."""
+    assert found.finding is not None
+    return replace(found.finding, detail=f"{found.finding.detail}; {why}")
 
 
 def _end_offset(segment: Segment, found: RecoveredSegment | None, action: Action) -> int | None:

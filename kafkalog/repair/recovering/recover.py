@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
@@ -244,9 +244,9 @@ class RecoveryRun(Target):
         for plan in plans:
             interval = index_interval(plan.partition, None).n_bytes if self._interval is None else self._interval
             one = PartitionRecovery(plan, self._make_output(plan), interval, self._now)
-            if not one.problem() and self._begins_anew(plan):
+            if one.problem() is None and self._begins_anew(plan):
                 one.unwritten = one.problem_behind(None)
-                if one.unwritten:
+                if one.unwritten is not None:
                     self._finish(one)
                 else:
                     self._add(one.wipe())
@@ -301,6 +301,12 @@ class RecoveryRun(Target):
 
     # the target of the rebuild
 
+    def look(self, found: RecoveredSegment) -> None:
+        """Look for markers and transactions that stop a broker, which a plain replay passes over."""
+        one = self._by_path[found.segment.path.parent]
+        for batches, coordinator_epoch in found.replay:
+            one.check.add(batches, coordinator_epoch)
+
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file that is new or has changed."""
         self._by_path[path.parent].put(path, data)
@@ -320,7 +326,7 @@ class RecoveryRun(Target):
         # an index that is too large was not written: nothing of the partition may be, then
         for finding in self._report.findings.rows:
             if finding.reason is Reason.INDEX_SIZE and Path(finding.path or "").parent == one.plan.path:
-                one.unwritten = str(finding)
+                one.unwritten = finding
         if is_last:
             del self._by_path[one.plan.path]
             self._finish(one)
@@ -353,11 +359,7 @@ def finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
     report.n_backup_files = placed.n_backup_files
     if placed.is_partition:
         if placed.staged is not None and not report.is_clean:
-            error = report.partitions[0].error or ""
-            for finding in report.findings.rows:
-                if finding.detail and finding.detail in error:
-                    raise CorruptionError.about(finding, finding.detail)
-            raise CorruptionError(Reason.UNKNOWN_FILE, error, path=os.fspath(root))
+            raise report.cause(report.partitions[0])
         return
     if placed.staged is None and placed.backup is None:
         return

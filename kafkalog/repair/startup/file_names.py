@@ -38,15 +38,18 @@ class FileNames:
     """Files that it deletes, and why."""
     renamed: dict[str, str] = field(default_factory=dict)
     """`.swap` files that it renames, and their new names."""
-    bad_swaps: list[str] = field(default_factory=list)
-    """`.swap` segments whose end cannot be read."""
+    bad_swaps: dict[str, LoadFailure] = field(default_factory=dict)
+    """`.swap` segments whose end cannot be read, and what a broker dies of there."""
 
-    @property
-    def problem(self) -> str:
-        """Why a broker cannot load the partition, whatever the segments hold; "" if nothing is in the way."""
+    def problem(self, directory: Path) -> Finding | None:
+        """Why a broker cannot load the partition, whatever the segments hold; None if nothing is in the way."""
         if self.fatal:
-            return f"{self.fatal[0]}: not named after an offset, so that a broker does not start; move it away"
-        return self.bad_swaps[0] if self.bad_swaps else ""
+            detail = "not named after an offset, so that a broker does not start; move it away"
+            return Finding(Reason.UNKNOWN_FILE, detail, path=str(directory / self.fatal[0]))
+        if self.bad_swaps:
+            name, failure = next(iter(self.bad_swaps.items()))
+            return Finding(Reason.SWAP_FILE, str(failure), path=str(directory / name))
+        return None
 
     def after(self) -> set[str]:
         """Names of the files that are there afterwards."""
@@ -149,9 +152,10 @@ def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker:
                 end = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False).next_offset
             else:
                 end = LoadedSegment(segment, broker).next_offset()
-        except (LoadFailure, KafkalogError) as error:
-            found.bad_swaps.append(f"{name}: {error}")
-            end = base
+        except LoadFailure as failure:
+            found.bad_swaps[name], end = failure, base
+        except KafkalogError as error:
+            found.bad_swaps[name], end = LoadFailure("CorruptRecordException", str(error)), base
         ranges[base] = end
     bases = {*ranges}
     if ranges and broker != "2.8":  # all of them as one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from kafkalog import format as kf
@@ -36,11 +37,19 @@ class LoadFailure(Exception):
     java_name : str
         Class of what it throws, without its package.
     detail : str
+
+    Attributes
+    ----------
+    path : Path, optional
+    position : int, optional
+        Of the batch that it is about, where one batch is the cause.
     """
 
     def __init__(self, java_name: str, detail: str) -> None:
         super().__init__(detail)
         self.java_name = java_name
+        self.path: Path | None = None
+        self.position: int | None = None
 
 
 @dataclass(slots=True)

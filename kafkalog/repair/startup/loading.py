@@ -77,8 +77,8 @@ class PartitionLoading:
         row.removed, row.renamed = {**plan.files.removed, **self._bad_snapshots}, dict(plan.files.renamed)
         for name in plan.files.fatal:
             self._dies("NumberFormatException", name, "its name is not an offset")
-        for error in plan.files.bad_swaps:
-            self._dies("CorruptRecordException", "", str(error))
+        for name, failure in plan.files.bad_swaps.items():
+            self._dies(failure.java_name, name, str(failure))
         epochs = epochs_exception(plan.path, self.broker)
         if epochs is not None:  # it comes before all others
             row.exceptions.insert(0, epochs)

@@ -30,6 +30,32 @@ class NotPlain(Exception):
     """Batches have to be replayed one by one."""
 
 
+class ReplayCheck:
+    """Looks for what makes a broker stop in a replay, so that batches have to be replayed one by one.
+
+    Attributes
+    ----------
+    is_plain : bool
+        False if there is a marker that stops a broker, or a producer that is transactional only now and then.
+    """
+
+    def __init__(self) -> None:
+        self.is_plain = True
+        self._always: set[int] = set()
+        self._never: set[int] = set()
+
+    def add(self, batches: BatchTable, coordinator_epoch: npt.NDArray[np.int32]) -> None:
+        """Look at batches of producers, with the coordinator epochs of the markers among them."""
+        is_control = batches.is_control
+        is_marker = is_control & (batches.records_count != 0)
+        is_wrong = (batches.codec != 0) | (coordinator_epoch < 0) | (batches.control_type < 0)
+        is_wrong |= batches.control_type > kf.ControlRecordType.COMMIT
+        is_transactional = (batches.attributes & kf.TRANSACTIONAL_BIT) != 0
+        self._always.update(np.unique(batches.producer_id[~is_control & is_transactional]).tolist())
+        self._never.update(np.unique(batches.producer_id[~is_control & ~is_transactional]).tolist())
+        self.is_plain &= not (is_marker & is_wrong).any() and self._always.isdisjoint(self._never)
+
+
 class ProducerLoading:
     """The producer snapshots of a partition while it is loaded.
 
@@ -42,6 +68,8 @@ class ProducerLoading:
         The broker's clock; default: no producer expires.
     replay : {"skip", "check", "exact"}
         "exact": batch by batch. "check": `NotPlain` is raised where that is needed. "skip": no batch is looked at.
+    seen : ReplayCheck, optional
+        Has looked at batches already that are replayed here, of segments that were read before.
 
     Attributes
     ----------
@@ -60,6 +88,7 @@ class ProducerLoading:
         now_ms: int | None,
         *,
         replay: Replay,
+        seen: ReplayCheck | None = None,
     ) -> None:
         self.snapshots = dict(snapshots)
         self.taken: set[int] = set()
@@ -70,7 +99,7 @@ class ProducerLoading:
         self._first = frozenset(snapshots)
         self._broker, self._now = broker, now_ms
         self._last = (-1, -1)
-        self._ids: tuple[set[int], set[int]] = (set(), set())
+        self._check = seen or ReplayCheck()
 
     def begin_recovery(self, loaded: list[LoadedSegment], base_offset: int, log_start: int) -> _Manager:
         """The producers before a segment, when others are loaded. Source: LogLoader.recoverSegment, Kafka 4.3."""
@@ -96,7 +125,9 @@ class ProducerLoading:
             if self._is_checked and found.unnoticed is not None:
                 raise NotPlain
             for batches, coordinator_epoch in found.replay if self._is_checked else ():
-                self._check_plain(batches, coordinator_epoch)
+                self._check.add(batches, coordinator_epoch)
+            if self._is_checked and not self._check.is_plain:
+                raise NotPlain
             self._last = segment.base_offset, found.next_offset
             if not found.is_emptied:
                 manager.map_end = found.map_end_offset
@@ -243,26 +274,14 @@ class ProducerLoading:
                     begins.update(wanted.intersection(batches.position.tolist()))
                     position, next_offset = int(batches.next_position[-1]), int(batches.last_offset[-1]) + 1
                     rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
-                    self._check_plain(*with_markers(window, batches[rows]))
+                    self._check.add(*with_markers(window, batches[rows]))
+                    if not self._check.is_plain:
+                        raise NotPlain
                     source.release(window.data, window.start)
         except KafkalogError as error:
             raise NotPlain from error
         is_over = following is not None and next_offset > following
         if is_over or position != segment.size_in_bytes or not wanted <= begins:
-            raise NotPlain
-
-    def _check_plain(self, batches: BatchTable, coordinator_epoch: npt.NDArray[np.int32]) -> None:
-        """Raise NotPlain for a marker that stops a broker, or a producer that is transactional only now and then."""
-        is_control = batches.is_control
-        is_marker = is_control & (batches.records_count != 0)
-        is_wrong = (batches.codec != 0) | (coordinator_epoch < 0) | (batches.control_type < 0)
-        if (is_marker & (is_wrong | (batches.control_type > kf.ControlRecordType.COMMIT))).any():
-            raise NotPlain
-        is_transactional = (batches.attributes & kf.TRANSACTIONAL_BIT) != 0
-        always, never = self._ids
-        always.update(np.unique(batches.producer_id[~is_control & is_transactional]).tolist())
-        never.update(np.unique(batches.producer_id[~is_control & ~is_transactional]).tolist())
-        if not always.isdisjoint(never):
             raise NotPlain
 
 
@@ -295,6 +314,13 @@ class _Append:
 
     def append(self, batch: BatchHeader, segment: LoadedSegment, broker: str) -> tuple[int, int, bool] | None:
         """Replay a batch; returns first and last offset of the transaction that it ends, and whether it is aborted."""
+        try:
+            return self._append(batch, segment, broker)
+        except LoadFailure as failure:
+            failure.path, failure.position = segment.segment.path, batch.position
+            raise
+
+    def _append(self, batch: BatchHeader, segment: LoadedSegment, broker: str) -> tuple[int, int, bool] | None:
         attributes, epoch = batch.head[22], batch.field(51, 2)
         if attributes & kf.CONTROL_BIT:
             end = marker(batch, segment.content(batch), broker)

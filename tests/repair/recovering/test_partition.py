@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import builder
 import golden_sets
+import pytest
 from files import content, flip
 from recoveries import RECOVERY_POINTS, logs, row, small_log_dir
 
 import kafkalog
+from kafkalog.errors import CorruptionError, Reason
 from kafkalog.repair.recovering.recover import recover
 
 
@@ -169,3 +172,55 @@ def test_a_segment_without_an_index_is_recovered_before_those_behind_are_there(t
     before = int(logs(log_dir / "p-txn-0")[-2].stem)
     assert left == {int(second.stem), int(fourth.stem), before, int(last.stem), end}
     assert int(third.stem) not in left
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_a_marker_of_which_a_broker_dies_is_named(tmp_path: Path, at_end: bool) -> None:
+    """Its checksum is right, so that nothing is cut."""
+    wrong = builder.control_batch(1, base_offset=1, producer_id=7, value=b"\0\0\0")
+    record = builder.record_v2(0, 0, b"k", b"v")
+    data = builder.batch_v2([record], transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    behind = builder.batch_v2([record], base_offset=2)
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    for base, batches in ((0, data + wrong), (2, behind)) if at_end else ((0, data + wrong + behind),):
+        for suffix in (".log", ".index", ".timeindex"):
+            path = partition / f"{base:020d}{suffix}"
+            path.write_bytes(batches if suffix == ".log" else b"")
+    path = partition / f"{0:020d}.log"
+    report = kafkalog.recover(partition, dry_run=True)
+    [finding] = report.findings.rows
+    assert (finding.reason, finding.path, finding.position) == (Reason.CONTROL_RECORD, str(path), len(data))
+    assert f"{path.name}@{len(data)}" in (report.partitions[0].error or "")
+    with pytest.raises(CorruptionError, match="BufferUnderflowException") as raised:
+        kafkalog.recover(partition, output=tmp_path / "out")
+    assert (raised.value.path, raised.value.position) == (str(path), len(data))
+    path.write_bytes(path.read_bytes().replace(wrong, builder.control_batch(1, base_offset=1, producer_id=7)))
+    assert kafkalog.recover(partition, output=tmp_path / "out").is_clean
+
+
+def test_epochs_of_a_segment_without_an_index_are_found(tmp_path: Path) -> None:
+    partition = tmp_path / "data" / "t-0"
+    partition.mkdir(parents=True)
+    record = builder.record_v2(0, 0, b"k", b"v")
+    for base, suffixes in ((0, (".log",)), (1, (".log", ".index", ".timeindex"))):
+        for suffix in suffixes:
+            data = builder.batch_v2([record], base_offset=base, leader_epoch=3 + base)
+            (partition / f"{base:020d}{suffix}").write_bytes(data if suffix == ".log" else b"")
+    (tmp_path / "data" / RECOVERY_POINTS).write_text("0\n1\nt 0 2\n")
+    kafkalog.recover(partition, output=tmp_path / "out")
+    assert (tmp_path / "out" / "leader-epoch-checkpoint").read_text() == "0\n2\n3 0\n4 1\n"
+
+
+def test_a_file_that_no_broker_loads_is_the_reason(tmp_path: Path) -> None:
+    partition = small_log_dir(tmp_path, ("p-txn-0",)) / "p-txn-0"
+    (partition / "notes.log").write_text("mine")
+    report = kafkalog.recover(partition, dry_run=True)
+    assert [(one.reason, one.path) for one in report.findings.rows] == [
+        (Reason.UNKNOWN_FILE, str(partition / "notes.log"))
+    ]
+    (partition / "notes.log").unlink()
+    index = logs(partition)[0].with_suffix(".txnindex")
+    index.write_bytes(b"\1" * 34)
+    report = kafkalog.recover(partition, dry_run=True)
+    assert [(one.reason, one.path) for one in report.findings.rows] == [(Reason.INDEX_TRANSACTION, str(index))]

@@ -26,7 +26,7 @@ def test_what_is_sound_stays(tmp_path: Path) -> None:
     make(tmp_path, *names, "leader-epoch-checkpoint", "partition.metadata")
     (tmp_path / "foo.log").mkdir()
     found = file_names(tmp_path)
-    assert (found.removed, found.renamed, found.problem) == ({}, {}, "")
+    assert (found.removed, found.renamed, found.problem(tmp_path)) == ({}, {}, None)
     assert found.after() == {*names, "leader-epoch-checkpoint", "partition.metadata"}
 
 
@@ -57,11 +57,12 @@ def test_a_swap_replaces_the_segments_that_it_covers(tmp_path: Path) -> None:
 
 def test_what_stops_a_broker_is_the_problem(tmp_path: Path) -> None:
     make(tmp_path, "foo.log", name(0, ".log"))
-    assert file_names(tmp_path).problem.startswith("foo.log: not named after an offset")
+    assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{tmp_path}/foo.log: unknown_file: not named after")
     (tmp_path / "foo.log").unlink()
     (tmp_path / name(0, ".log.swap")).write_bytes(builder.batch_v2(base_offset=0, crc=1) + bytes(61))
-    assert file_names(tmp_path).problem.startswith(f"{name(0, '.log.swap')}: found record size 0")
-    assert file_names(tmp_path, "2.8").problem == ""
+    swap = tmp_path / name(0, ".log.swap")
+    assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{swap}: swap_file: found record size 0")
+    assert file_names(tmp_path, "2.8").problem(tmp_path) is None
     with pytest.raises(ReadError, match="No such file"):
         file_names(tmp_path / "gone")
 
