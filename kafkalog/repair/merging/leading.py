@@ -67,6 +67,10 @@ class Comparison(NamedTuple):
     """The offset of its first batch that the leader has, too, but with another leader epoch: two leaders have appended
     what a producer sent twice, or one of the epochs is wrong.
     """
+    n_left: int
+    """Its batches that were not taken, since compaction may have left the gap in which they lie."""
+    left_from: int | None
+    """The offset of the first one."""
 
 
 class MergedLog:
@@ -109,12 +113,15 @@ class MergedLog:
         n_shared = int(same[-1]) + 1 if same.size else 0
         is_proven = np.arange(rows.size) < n_shared
         is_proven[:trusted] |= self._has_epoch(rows[:trusted], place[:trusted])
-        take = is_free & is_proven & self._is_hole(rows, place)
+        is_wanted = is_free & is_proven
+        take = is_wanted & self._is_hole(rows, place)
+        left = rows["first_offset"][is_wanted & ~take]
         # its first batch may be where its log begins
         rows["is_after_loss"] |= ~np.append(False, is_proven[:-1])[: rows.size]
         self.rows = np.insert(self.rows, place[take], rows[take])
         self._confirm(rows[:n_shared])
-        return Comparison(end, conflict, int(resent[0]) if resent.size else None)
+        doubted = int(resent[0]) if resent.size else None
+        return Comparison(end, conflict, doubted, left.size, int(left[0]) if left.size else None)
 
     def _places(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Mask]:
         """Where each row belongs among the rows that are there, and whether its offsets are free."""

@@ -39,6 +39,7 @@ from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.staging import staged_directory
+from kafkalog.text import counted
 
 REPORT_NAME: Final = "merge.json"
 _NAMELESS: Final = kf.TopicPartition("merged", 0)
@@ -95,7 +96,8 @@ def merge(
     from another one if that is known to be the same log: both have the same later batch, or its batches have the
     epoch of the leader's history at their offsets. Batches before v2 have no epoch, so that only the first proves them.
     The same holds for offsets before the leader's first segment. In a compacted log, gaps between intact batches are
-    not filled.
+    not filled, and a log with such gaps counts as compacted; batches that are not taken for this are counted
+    (`MergedReplica.n_batches_left`) and named in a finding that is no damage.
 
     No checksum covers the leader epoch of a batch. A wrong one can make a copy lead, or have another one cut. It is
     named as a doubt (`MergedReplica.doubted_from`, and a finding that is no damage) where a copy leads by the epoch of
@@ -245,7 +247,7 @@ class _PartitionMerge:
 
     def _add(self, number: int) -> None:
         replica, described = self._replicas[number], self.report.replicas[number]
-        end, conflict, doubted = self.log.add(replica)
+        end, conflict, doubted, described.n_batches_left, left_from = self.log.add(replica)
         described.truncate_to = end if end < replica.end_offset else None
         described.differs_from = conflict
         if conflict is not None:
@@ -257,6 +259,12 @@ class _PartitionMerge:
             )
             detail += " of the epochs is wrong: no checksum covers them"
             self._doubt(number, doubted, detail)
+        if left_from is not None:
+            detail = (
+                f"{counted(described.n_batches_left, 'batch')} from here on not taken: {self.report.leader} has gaps"
+                " there, and no damage. Compaction leaves such gaps; if the topic is not compacted, that copy lost them"
+            )
+            self._note(Finding(Reason.OFFSET_GAP, detail, path=described.path, base_offset=left_from, damage=False))
 
     def _doubt(self, number: int, offset: int, detail: str) -> None:
         """Name a batch whose leader epoch may be wrong."""

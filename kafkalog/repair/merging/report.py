@@ -25,6 +25,9 @@ class MergedReplica:
     """Those in the output."""
     n_batches_undecodable: int = 0
     """Those in the output that cannot be decoded. Each has a finding."""
+    n_batches_left: int = 0
+    """Those that were not taken, since they lie in gaps of the leader's copy without damage, as compaction leaves them.
+    """
     n_bytes_lost: int = 0
     """Bytes that are damaged, suspect, or not readable. `salvage` of the copy describes them."""
     is_tail_lost: bool = False
@@ -83,7 +86,8 @@ class MergeReport(CopyReport):
     """What `merge` took from where.
 
     There are findings about offsets that no copy has, copies that differ although their leader epochs agree, leader
-    epochs that may be wrong, and batches in the output that cannot be decoded.
+    epochs that may be wrong, batches that compaction seems to have removed from the leader's copy, and batches in the
+    output that cannot be decoded.
     """
 
     partitions: list[MergedPartition] = field(default_factory=list)
@@ -104,6 +108,8 @@ class MergeReport(CopyReport):
                     words.append(f"{one.n_bytes_lost:,} bytes lost{', at its end, too' if one.is_tail_lost else ''}")
                 if one.n_batches_undecodable:
                     words.append(f"{counted(one.n_batches_undecodable, 'batch')} taken that cannot be decoded")
+                if one.n_batches_left:
+                    words.append(f"{counted(one.n_batches_left, 'batch')} not taken: the leader looks compacted there")
                 if one.truncate_to is not None:
                     words.append(f"cut at offset {one.truncate_to}")
                 if one.differs_from is not None:
