@@ -264,6 +264,15 @@ def sidecar_name(log_name: str, suffix: str) -> str:
     return stem + suffix + rest if log_suffix else log_name + suffix
 
 
+def moved_names(log_name: str) -> tuple[str, str]:
+    """Where a running broker moves a `.log` or `.log.swap`: to its final name, or to that under which it is deleted.
+
+    Source: LocalLog.replaceSegments, LocalLog.deleteSegmentFiles, Kafka 4.3.
+    """
+    final = log_name.removesuffix(SWAP_SUFFIX)
+    return final, final + DELETED_SUFFIX
+
+
 def milliseconds(moment: datetime) -> int:
     """Convert an aware datetime to milliseconds since 1970 (UTC), rounded up to a whole millisecond."""
     # rounded up, by a floor division of the negative: no time may count as one before it

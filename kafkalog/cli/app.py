@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, Final
 
 from kafkalog import __version__
@@ -20,6 +25,8 @@ from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, e
 from kafkalog.cli.options import make_limits
 from kafkalog.cli.parser import Parser
 from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
+
+_MOMENT: Final = 0.05  # seconds
 
 _DESCRIPTION: Final = """\
 kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segments and their indexes) without a broker.\
@@ -114,12 +121,58 @@ def main(argv: Sequence[str] | None = None) -> int:
     # no command does linear algebra, and the threads that OpenBLAS starts for it slow down the import of NumPy
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        return int(_main(argv))
+        with _signals():
+            return int(_main(argv))
     except BrokenPipeError:
         discard(sys.stdout)
         return int(Exit.BROKEN_PIPE)
+    except _Terminated:
+        # what was staged is removed by now: end as a process without a handler does, which a service manager expects
+        signal.raise_signal(signal.SIGTERM)
+        return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came: everything is undone as after Ctrl-C."""
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def _send(number: int) -> None:
+    time.sleep(_MOMENT)
+    os.kill(os.getpid(), number)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """Let SIGTERM end a command as Ctrl-C does; send either again that came where Python ignores exceptions."""
+    handles = threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    ignored = sys.unraisablehook
+
+    def send_again(event: sys.UnraisableHookArgs) -> None:
+        if isinstance(event.exc_value, KeyboardInterrupt):
+            number = signal.SIGTERM if isinstance(event.exc_value, _Terminated) else signal.SIGINT
+            # from a thread, a moment later: in here it would be ignored, too. `Thread.start` waits, and takes a lock
+            # that the code which was interrupted by a finalizer may hold
+            _thread.start_new_thread(_send, (number,))
+        else:
+            ignored(event)
+
+    sys.unraisablehook = send_again
+    if handles:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = ignored
+        if handles:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _main(argv: Sequence[str] | None) -> int:

@@ -9,8 +9,10 @@ memory does not grow with the log.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -154,6 +156,23 @@ def find_knee(candidates: Iterable[IndexMeasures]) -> IndexMeasures | None:
         return None
     at_knee = [one for one, height in zip(points.values(), heights, strict=True) if height == lowest]
     return at_knee[-1]
+
+
+def one_ahead(meters: Iterable[SegmentMeter]) -> Iterator[SegmentMeter]:
+    """Make the first meter now, and each other one before the meter in front of it is given.
+
+    Making one reads the indexes, and a walk of the batches is a window ahead. A running broker appends to the
+    log first: entries have to be read before batches.
+    """
+    rest = iter(meters)
+    made = deque(islice(rest, 1))
+
+    def give() -> Iterator[SegmentMeter]:
+        while made:
+            made.extend(islice(rest, 1))
+            yield made.popleft()
+
+    return give()
 
 
 class SegmentMeter:

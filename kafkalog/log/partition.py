@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
-from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
+from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, one_ahead
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
@@ -482,9 +482,9 @@ class Partition(ReadMethods):
             report(finding)
 
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
+        meters = one_ahead(segment.index_meter(what_if, config) for segment in self.segments)
         row = next(walk, None)
-        for segment in self.segments:
-            meter = segment.index_meter(what_if, config)
+        for segment, meter in zip(self.segments, meters, strict=True):
             while row is not None and row.segment is segment:
                 meter.feed(row.batches)
                 row = next(walk, None)

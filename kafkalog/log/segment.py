@@ -114,9 +114,11 @@ class Segment(ReadMethods):
         self.topic_partition = topic_partition
         self.findings: list[Finding] = []
         self.error: KafkalogError | None = None
+        self._was_there = not must_open  # what a listing named was
         try:
             # opened once here, so that what cannot be read is known before anything is read of the others
             with self.open() as source:
+                self._was_there = True
                 self.size_in_bytes, self.is_preallocated = source.size, source.is_preallocated
         except (ReadError, LimitExceededError) as error:
             if must_open:
@@ -130,7 +132,7 @@ class Segment(ReadMethods):
         return f"Segment({str(self.path)!r}, base_offset={self.base_offset}, {counted(self.size_in_bytes, 'byte')})"
 
     def open(self) -> ByteSource:
-        """The bytes of the `.log`.
+        """The bytes of the `.log`; under its new name if a running broker renames it to delete it.
 
         Raises
         ------
@@ -139,7 +141,8 @@ class Segment(ReadMethods):
         LimitExceededError
             The file is larger than `limits.max_segment_bytes`: no broker wrote it.
         """
-        source = open_source(self.path, memory_map=self.memory_map is True)
+        moved_to = kf.moved_names(str(self.path)) if self._was_there else ()
+        source = open_source(self.path, memory_map=self.memory_map is True, moved_to=moved_to)
         if source.size > self.limits.max_segment_bytes:
             source.close()
             raise LimitExceededError(

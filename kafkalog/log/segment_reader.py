@@ -195,6 +195,8 @@ class SegmentReader:
             stream: SegmentStream | None = None
             try:
                 with segment.open() as source:
+                    if _is_merged(segment, source, previous):
+                        continue
                     if start is not None:
                         position = segment.position_for(source, start)
                     position = max(position, start_at(segment))
@@ -366,6 +368,8 @@ class SegmentReader:
             begin = position if number == first else 0
             try:
                 with segment.open() as source:
+                    if _is_merged(segment, source, previous):
+                        continue
                     previous = max(previous, segment.base_offset - 1)
                     stream = SegmentStream(
                         segment,
@@ -389,6 +393,11 @@ class SegmentReader:
         if damage:
             end = Window(np.empty(0, np.uint8), 0, BatchTable.empty())
             yield ReplayWindow(end, len(self._segments) << POSITION_BITS, tuple(damage))
+
+
+def _is_merged(segment: Segment, source: ByteSource, previous: int) -> bool:
+    """Whether a running broker's cleaner has merged a segment into an earlier one, which was read in its new form."""
+    return previous >= segment.base_offset and source.path is not None and source.path.endswith(kf.DELETED_SUFFIX)
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

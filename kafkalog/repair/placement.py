@@ -100,11 +100,11 @@ class Placement:
         if self.dry_run:
             return placed
         if self.output is not None:
-            check_outside(self.output, [root])
+            check_outside(self.output, [root], is_new=True)
             placed.staged = stack.enter_context(staged_directory(self.output))
             return placed
         assert self.backup is not None
-        check_outside(self.backup, [root])
+        check_outside(self.backup, [root], is_new=True)
         placed.backup = Backup(self.backup)
         stack.enter_context(hold_locks([placed.log_dir]))
         stack.enter_context(hold_partitions(partitions))

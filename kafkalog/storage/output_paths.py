@@ -58,13 +58,16 @@ def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
     return log_dir
 
 
-def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
+def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool = False) -> None:
     """Raise if output at this path would do harm.
 
     Parameters
     ----------
     sources : iterable of path-like
         Files and directories that are read.
+    is_new : bool
+        Whether nothing at the path is replaced: what is there, such as the output of an earlier run, is left to the
+        caller to refuse.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def check_outside(target: StrPath, sources: Iterable[StrPath]) -> None:
             raise UnsafePathError(
                 Reason.UNSAFE_PATH, f"{source} is being read, and sources are never modified", path=os.fspath(target)
             )
-    for directory in (resolved, *resolved.parents):
+    for directory in resolved.parents if is_new else (resolved, *resolved.parents):
         if what := _kafka_directory(directory):
             detail = f"{directory} is a {what}: a broker may not start, or lose data, with foreign files in it"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))

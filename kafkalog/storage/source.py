@@ -8,6 +8,7 @@ Mirrors the reading half of Kafka's `FileRecords`; knows nothing about batches.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -363,15 +365,33 @@ class MappedSource(_FileSource):
         self._map, self._data = None, self._data[:0].copy()
 
 
-def open_source(path: str | os.PathLike[str], *, memory_map: bool) -> ByteSource:
+def open_source(
+    path: str | os.PathLike[str], *, memory_map: bool, moved_to: Iterable[str | os.PathLike[str]] = ()
+) -> ByteSource:
     """Open a regular file, mapped or read with `pread`.
+
+    Parameters
+    ----------
+    path : path-like
+    memory_map : bool
+    moved_to : iterable of path-like
+        If there is no file at the path, the first of these that there is is opened. `path` of the source tells which.
 
     Raises
     ------
     ReadError
         The file cannot be opened, or is not a regular file.
     """
-    return MappedSource(path) if memory_map else PreadSource(path)
+    kind = MappedSource if memory_map else PreadSource
+    try:
+        return kind(path)
+    except ReadError:
+        if os.path.lexists(path):
+            raise
+        for name in moved_to:
+            with contextlib.suppress(ReadError):
+                return kind(name)
+        raise
 
 
 def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:

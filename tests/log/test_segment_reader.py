@@ -182,3 +182,59 @@ def test_batches_that_an_earlier_segment_has_too_are_given_once(tmp_path: Path, 
     with pytest.warns(kafkalog.CorruptionWarning):
         kafkalog.convert(tmp_path / "t-0", tmp_path / "u-0", on_corruption="skip")
     assert kafkalog.scan(tmp_path / "u-0").to_numpy().offset.tolist() == list(range(12))
+
+
+def retire(path: Path) -> None:
+    """What a broker does first with a segment that it deletes."""
+    path.rename(path.with_name(f"{path.name}.deleted"))
+
+
+READINGS: dict[str, Any] = {
+    "scan": lambda opened: kafkalog.scan(opened).to_numpy().offset.tolist(),
+    "committed": lambda opened: kafkalog.scan(opened, isolation_level="read_committed").to_numpy().offset.tolist(),
+    "skip": lambda opened: kafkalog.scan(opened, on_corruption="skip").to_numpy().offset.tolist(),
+    "batches": lambda opened: kafkalog.batches(opened).to_table()["last_offset"].to_pylist(),
+    "producers": lambda opened: repr(kafkalog.producers(opened, now=0)),
+    "lookup": lambda opened: [one.as_dict()["offset"] for one in kafkalog.lookup(opened, offset=[20, 200, 420])],
+}
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_what_retention_deletes_after_the_listing_is_still_read(log_dir_copy: Path, name: str) -> None:
+    partition = log_dir_copy / "p-txn-0"
+    expected = READINGS[name](kafkalog.open(partition))
+    opened = kafkalog.open(partition)
+    for segment in sorted(partition.glob("*.log"))[:3]:
+        retire(segment)
+    assert READINGS[name](opened) == expected
+
+
+@pytest.mark.parametrize("name", [name for name in READINGS if name not in ("lookup", "producers")])
+def test_what_the_cleaner_merges_after_the_listing_is_read_once(log_dir_copy: Path, name: str) -> None:
+    """As LocalLog.replaceSegments: the old ones are renamed, then the new one gets the name of the first."""
+    partition = log_dir_copy / "p-compact-0"
+    expected = READINGS[name](kafkalog.open(partition))
+    opened = kafkalog.open(partition)
+    first, second, third, _ = sorted(partition.glob("*.log"))
+    merged = b"".join(path.read_bytes() for path in (first, second, third))
+    for path in (first, second, third):
+        retire(path)
+    first.write_bytes(merged)
+    assert READINGS[name](opened) == expected
+
+
+def test_a_swap_file_that_gets_its_name_after_the_listing_is_read_under_it(log_dir_copy: Path) -> None:
+    partition = log_dir_copy / "p-compact-0"
+    expected = READINGS["scan"](kafkalog.open(partition))
+    second = sorted(partition.glob("*.log"))[1]
+    swap = second.rename(second.with_name(f"{second.name}.swap"))
+    opened = kafkalog.open(partition)
+    swap.rename(second)
+    assert READINGS["scan"](opened) == expected
+
+
+def test_a_deleted_segment_that_no_listing_had_is_not_there(log_dir_copy: Path) -> None:
+    path = min((log_dir_copy / "p-txn-0").glob("*.log"))
+    retire(path)
+    with pytest.raises(kafkalog.ReadError, match="No such file"):
+        Segment(path)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 import kafkalog
-from kafkalog.errors import UnsafePathError, WriteError
+from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
 from kafkalog.storage.output_paths import check_outside, check_stage_in
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.job_directories import StagingArea
@@ -42,6 +43,19 @@ def test_output_is_refused_where_it_would_do_harm(log_dir_copy: Path, tmp_path: 
     copy.mkdir()
     check_outside(away / "x.parquet", [copy])
     check_outside(copy / "x.parquet", [lone])  # named like a partition, and holds no segments
+
+
+def test_what_an_earlier_run_wrote_is_there_already_and_no_danger(log_dir: Path, tmp_path: Path) -> None:
+    for target in (log_dir, log_dir / "p-multi-1"):
+        with pytest.raises(UnsafePathError):
+            check_outside(target, [tmp_path])
+    check_outside(shutil.copytree(log_dir / "p-multi-1", tmp_path / "p-multi-1"), [log_dir], is_new=True)
+    with pytest.raises(UnsafePathError):
+        check_outside(log_dir / "new", [tmp_path], is_new=True)
+    again = {"output": shutil.copytree(log_dir, tmp_path / "out")}, {"in_place": True, "backup": tmp_path / "out"}
+    for where in again:
+        with pytest.raises(OutputExistsError):
+            kafkalog.recover(shutil.copytree(log_dir, tmp_path / "log", dirs_exist_ok=True), **where)  # type: ignore[arg-type]
 
 
 def test_nothing_is_staged_where_partitions_lie(log_dir_copy: Path, tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def convert(
         raise ValueError("no partition here matches the topics and the partition numbers")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     # checked before anything is read: a conversion may take hours
-    check_outside(output, [*sources, *(partition.path for partition in chosen)])
+    check_outside(output, [*sources, *(partition.path for partition in chosen)], is_new=True)
     if not dry_run and os.path.lexists(target):  # also a dangling symbolic link
         raise OutputExistsError.at(target)
     name = kf.parse_partition_directory(target.absolute().name)

@@ -101,5 +101,5 @@ def check_paths(
             sources = [opened.path]  # a lone segment is in no partition directory: `output` may be made beside it
         else:
             sources = directories
-        check_outside(output, sources)
+        check_outside(output, sources, is_new=True)
     return roots

@@ -5,6 +5,7 @@ Returns a `VerifiedSegment`. Transaction indexes need earlier segments; `partiti
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -117,6 +118,9 @@ class SegmentCheck:
             offset_index = open_index(OffsetIndex, segment, findings.add, is_live=around.is_live)
             time_index = open_index(TimeIndex, segment, findings.add, is_live=around.is_live)
             with segment.open() as source:
+                if around.is_live and source.path != str(segment.path):
+                    # a running broker deleted it, and its indexes: those of another may be in their place
+                    raise ReadError(Reason.FILE_UNREADABLE, os.strerror(errno.ENOENT), path=segment.path)
                 done = self._walk(segment, source, offset_index, time_index, around, result, findings, progress)
         except KafkalogError as error:
             # retention deleted it: nothing is damaged

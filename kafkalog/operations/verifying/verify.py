@@ -210,6 +210,7 @@ def partitions_to_verify(
     for partition in partitions_of(path, topics, numbers, set_apart=True):
         if isinstance(partition, Partition):
             chosen.append(partition)
-        else:
+        # a running broker deletes directories of deleted topics
+        elif not (isinstance(path, LogDir) and path.is_live and not os.path.exists(partition.path or "")):
             found.append(partition.to_finding())
     return chosen

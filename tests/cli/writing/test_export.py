@@ -183,15 +183,18 @@ def long_log(tmp_path_factory: pytest.TempPathFactory, log_dir: Path) -> Path:
     return root
 
 
-def test_ctrl_c_is_130_and_leaves_nothing(long_log: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_command_that_is_interrupted_leaves_nothing(
+    long_log: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     command = [sys.executable, "-m", "kafkalog", "export", str(long_log), "-o", str(tmp_path / "x.csv")]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 200
     while not any(path.stat().st_size for path in tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, "")
+    assert (child.returncode, err) == (code, "")
     assert os.listdir(tmp_path) == []
 
 

@@ -323,3 +323,15 @@ def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(
     (partition,) = kafkalog.verify(directory).partitions
     damage = [finding for segment in partition.segments for finding in segment.findings if finding.damage]
     assert [(finding.reason, finding.path) for finding in damage] == [(Reason.NOT_A_FILE, str(directory / lost))]
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_deleted_topic_that_a_running_broker_removes_is_no_damage(
+    log_dir_copy: Path, monkeypatch: pytest.MonkeyPatch, is_live: bool
+) -> None:
+    gone = (log_dir_copy / "p-txn-0").rename(log_dir_copy / f"p-txn-0.{'0' * 32}-delete")
+    opened = kafkalog.open_log_dir(log_dir_copy)
+    shutil.rmtree(gone)
+    monkeypatch.setattr(kafkalog.LogDir, "is_live", is_live)
+    found = [one for one in kafkalog.verify(opened).all_findings() if one.damage]
+    assert [one.path for one in found] == ([] if is_live else [str(gone)])
