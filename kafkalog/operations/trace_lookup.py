@@ -24,7 +24,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.records.selection import Selection
-from kafkalog.storage.source import ByteSource
+from kafkalog.storage.source import ByteSource, size_of
 
 _END: Final = 2**63 - 1
 _EMPTY: Final = "the log is empty"
@@ -255,7 +255,7 @@ class _Scan:
             position=self._leads_to if self._entry >= 0 else None,
             is_right=is_right,
         )
-        if not is_right:
+        if not is_right and not _has_changed(self._segment):
             where = "behind the batch that holds it" if self._is_boundary else "where no batch begins"
             detail = f"entry {self._entry} leads for offset {offset} to position {self._leads_to}, {where}"
             trace.findings.append(_misleads(trace.offset_index, detail))
@@ -323,7 +323,7 @@ def _trace_batch(trace: Trace, partition: Partition, visit: Visit, asked: int, p
         index = segment.index_or_none(TimeIndex)
         if index is not None:
             trace.time_index = step = _time_index_step(index, visit, asked, last_offset)
-            if not step.is_right:
+            if not step.is_right and not _has_changed(segment):
                 detail = f"entry {step.entry} ({step.timestamp}, offset {step.offset}) leads past offset {trace.offset}"
                 trace.findings.append(_misleads(step, detail))
             elif step.offset is not None:
@@ -369,12 +369,17 @@ def _check_last_entry(visit: Visit) -> list[Finding]:
     at_least = max(said, 0) if index.padding_bytes else said
     behind = at_least < visit.largest_timestamp and not visit.segment.is_last
     ahead = said > visit.largest_timestamp and visit.is_whole
-    if not behind and not ahead:
+    if not (behind or ahead) or _has_changed(visit.segment):
         return []
     seen = f"{visit.largest_timestamp}" if visit.is_whole else f"at least {visit.largest_timestamp}"
     return [
         Finding(Reason.INDEX_MISLEADS, f"its last timestamp is {said}; that of the batches is {seen}", path=index.path)
     ]
+
+
+def _has_changed(segment: Segment) -> bool:
+    """Whether a running broker has written to a segment since it was listed, or replaced it; so it has its indexes."""
+    return size_of(segment.path) != segment.size_in_bytes
 
 
 def _misleads(step: IndexStep, detail: str) -> Finding:

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -337,3 +338,24 @@ def test_lookup_says_what_is_wrong_about_a_command_line(run: Any, log_dir: Path,
     code, out, err = run("lookup", log_dir, *argv)
     assert (code, out) == (2, "")
     assert message in err
+
+
+@pytest.mark.parametrize("asked", [{"offset": 300}, {"timestamp": "max-timestamp"}])
+def test_indexes_of_a_segment_that_a_running_broker_writes_to_meanwhile_are_no_damage(
+    log_dir_copy: Path, asked: dict[str, Any]
+) -> None:
+    active = max((log_dir_copy / "p-txn-0").glob("*.log"))
+    partition = kafkalog.Partition(active.parent)
+    batches = partition.segments[-1].batches
+    last, stamp, end = int(batches.last_offset[-1]), int(batches.max_timestamp.max()), active.stat().st_size
+    for suffix, entry in ((".index", (last + 1, end)), (".timeindex", (stamp + 9, last + 1))):
+        relative = (
+            [entry[0] - int(active.stem), entry[1]] if suffix == ".index" else [entry[0], entry[1] - int(active.stem)]
+        )
+        with active.with_suffix(suffix).open("ab") as file:
+            file.write(struct.pack(">ii" if suffix == ".index" else ">qi", *relative))
+    (trace,) = kafkalog.lookup(partition, **asked)
+    assert [one.reason for one in trace.findings] == ([Reason.INDEX_MISLEADS] if "timestamp" in asked else [])
+    with active.open("ab") as file:
+        file.write(stamped(last + 1, stamp + 9))
+    assert not kafkalog.lookup(partition, **asked)[0].findings

@@ -74,7 +74,9 @@ def check_partition(
         Gaps between segments.
     """
     for before, after in itertools.pairwise(segments):
-        if before.last_offset >= after.base_offset:
+        # a running broker's cleaner merges segments: the first one is there in its new form, the others are gone
+        is_merged = around.is_live and not os.path.exists(after.path)
+        if before.last_offset >= after.base_offset and not is_merged:
             detail = f"reaches offset {before.last_offset}, and the next segment begins at {after.base_offset}"
             after_path = os.path.basename(after.path)
             add(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import Reason
+from kafkalog.operations.verifying.segment import LogDirState
 from kafkalog.operations.verifying.verify import iter_verify
 
 HEALTHY = [(name, "clean") for name in golden_sets.SETS]
@@ -335,3 +336,17 @@ def test_a_deleted_topic_that_a_running_broker_removes_is_no_damage(
     monkeypatch.setattr(kafkalog.LogDir, "is_live", is_live)
     found = [one for one in kafkalog.verify(opened).all_findings() if one.damage]
     assert [one.path for one in found] == ([] if is_live else [str(gone)])
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_segments_that_a_running_broker_has_merged_do_not_overlap(
+    log_dir_copy: Path, monkeypatch: pytest.MonkeyPatch, is_live: bool
+) -> None:
+    opened = kafkalog.open_log_dir(log_dir_copy)
+    first, second, *_ = (segment.path for segment in opened["p-compact", 0].segments)
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    second.rename(second.with_name(f"{second.name}.deleted"))
+    for module in ("segment", "partition"):
+        monkeypatch.setattr(f"kafkalog.operations.verifying.{module}.LogDirState.of", lambda one: LogDirState(is_live))
+    found = [one.reason for one in kafkalog.verify(opened, topics="p-compact").all_findings() if one.damage]
+    assert (Reason.OFFSET_ORDER in found) == (not is_live)
