@@ -218,7 +218,7 @@ class Pass:
                     mask = selection.wanted_batches(window.window, check_crcs=check_crcs)
                     n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
                     counts.n_batches_decoded += n_wanted
-                    for finding in _hidden_records(window, mask, check_crcs=check_crcs):
+                    for finding in hidden_records_in(window, mask, check_crcs=check_crcs):
                         yield _Found(partition, finding, ends_reading=False)
                     if n_wanted and records is not None:
                         n_records = records.n_records
@@ -389,7 +389,7 @@ class _SilentPass(Pass):
         self.findings.add(finding)
 
 
-def _hidden_records(window: SegmentWindow, mask: npt.NDArray[np.bool_] | None, *, check_crcs: bool) -> list[Finding]:
+def hidden_records_in(window: SegmentWindow, mask: npt.NDArray[np.bool_] | None, *, check_crcs: bool) -> list[Finding]:
     """Findings about batches that hold records of which no reader gives any; `mask` has those that are wanted."""
     batches = window.batches
     if batches.records_count.all():

@@ -25,6 +25,7 @@ from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, 
 from kafkalog.operations.converting.rules import BoundRules, Rules
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch
 from kafkalog.records.selection import Selection
+from kafkalog.scanning.execution import hidden_records_in
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
 
 _MAX_OFFSET: Final = 2**63 - 1
@@ -160,6 +161,8 @@ class Conversion:
                 mask = selection.batch_mask(batches)
                 wanted = range(len(batches)) if mask is None else np.flatnonzero(mask).tolist()
                 known = epochs.of(batches)
+                # they are copied like all batches without records, and said as `scan` says them
+                found += hidden_records_in(piece, mask, check_crcs=True)
                 if not wanted:
                     self._release(piece)
                     continue
