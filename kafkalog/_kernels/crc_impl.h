@@ -5,7 +5,7 @@
  *   AVX-512      The bytes are folded, 256 a step, by carry-less multiplication ("Fast CRC Computation for Generic
  *                Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken. It reads
  *                one byte after the other, so the machine reads ahead by itself.
- *   VPCLMULQDQ   CRC-32: folded, 128 a step. CRC-32C: the same beside three streams of the crc32 instruction.
+ *   VPCLMULQDQ   CRC-32: folded, 64 a step. CRC-32C: the same beside three streams of the crc32 instruction.
  *   PCLMULQDQ    CRC-32: folded, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
  *                three cycles, throughput one), joined by a multiplication with x^(8n-33) mod P, which advances a CRC
  *                over n zero bytes.
@@ -76,8 +76,10 @@ static uint32_t kl_x_pow(uint32_t n, uint32_t poly) {
 
 /* What folds a 128-bit word over a distance of so many bits: for its first and its second eight bytes. */
 typedef struct { uint64_t first, second; } kl_fold;
-typedef struct { kl_fold by_128, by_512, by_1024, by_2048; } kl_folds;
+typedef struct { kl_fold by_96, by_128, by_256, by_512, by_1024, by_2048; } kl_folds;
 static kl_folds kl_folds_crc32c, kl_folds_crc32;
+/* Of CRC-32, as 33 bits: P, and the quotient of x^64 by P. */
+static uint64_t kl_poly_crc32, kl_quotient_crc32;
 
 static kl_fold kl_fold_by(uint32_t bits, uint32_t poly) {
     kl_fold fold = {(uint64_t)kl_x_pow(bits + 32, poly) << 1, (uint64_t)kl_x_pow(bits - 32, poly) << 1};
@@ -85,8 +87,20 @@ static kl_fold kl_fold_by(uint32_t bits, uint32_t poly) {
 }
 
 static kl_folds kl_folds_of(uint32_t poly) {
-    kl_folds folds = {kl_fold_by(128, poly), kl_fold_by(512, poly), kl_fold_by(1024, poly), kl_fold_by(2048, poly)};
+    kl_folds folds = {kl_fold_by(96, poly),  kl_fold_by(128, poly),  kl_fold_by(256, poly),
+                      kl_fold_by(512, poly), kl_fold_by(1024, poly), kl_fold_by(2048, poly)};
     return folds;
+}
+
+/* The quotient of x^64 by P: what is taken off x^31, 33 times moved up by one. */
+static uint64_t kl_quotient(uint32_t poly) {
+    uint64_t quotient = 0;
+    uint32_t value = 1;
+    for (int i = 0; i < 33; i++) {
+        quotient |= (uint64_t)(value & 1) << i;
+        value = (value >> 1) ^ ((value & 1) ? poly : 0);
+    }
+    return quotient;
 }
 
 __attribute__((target("sse4.2,pclmul")))
@@ -119,35 +133,6 @@ __attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
 static inline __m256i kl_fold_256(__m256i words, __m256i by, __m256i next) {
     return _mm256_xor_si256(
         next, _mm256_xor_si256(_mm256_clmulepi64_epi128(words, by, 0x00), _mm256_clmulepi64_epi128(words, by, 0x11)));
-}
-
-/* The same for n / 128 * 128 bytes (n >= 128). */
-__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
-static size_t kl_fold_avx2(const uint8_t *p, size_t n, const kl_folds *folds, uint8_t out[16]) {
-    const uint8_t *start = p;
-    __m128i narrow = _mm_set_epi64x((long long)folds->by_1024.second, (long long)folds->by_1024.first);
-    __m256i by = _mm256_broadcastsi128_si256(narrow);
-    __m256i a = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_zextsi128_si256(_mm_cvtsi32_si128(-1)));
-    __m256i b = _mm256_loadu_si256((const __m256i *)(p + 32));
-    __m256i c = _mm256_loadu_si256((const __m256i *)(p + 64));
-    __m256i d = _mm256_loadu_si256((const __m256i *)(p + 96));
-    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128) {
-        a = kl_fold_256(a, by, _mm256_loadu_si256((const __m256i *)p));
-        b = kl_fold_256(b, by, _mm256_loadu_si256((const __m256i *)(p + 32)));
-        c = kl_fold_256(c, by, _mm256_loadu_si256((const __m256i *)(p + 64)));
-        d = kl_fold_256(d, by, _mm256_loadu_si256((const __m256i *)(p + 96)));
-    }
-    narrow = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
-    __m128i word = _mm256_castsi256_si128(a);
-    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(a, 1));
-    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(b));
-    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(b, 1));
-    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(c));
-    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(c, 1));
-    word = kl_fold_128(word, narrow, _mm256_castsi256_si128(d));
-    word = kl_fold_128(word, narrow, _mm256_extracti128_si256(d, 1));
-    _mm_storeu_si128((__m128i *)out, word);
-    return (size_t)(p - start);
 }
 
 #define KL_AVX512 __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
@@ -189,28 +174,41 @@ KL_AVX512 static inline size_t kl_fold_avx512(const uint8_t *p, size_t n, const 
     return (size_t)(p - start);
 }
 
+/* The CRC-32 that sixteen folded bytes have: down to eight bytes, to four, then Barrett's reduction. */
+__attribute__((target("sse4.2,pclmul")))
+static inline uint32_t kl_crc32_end(__m128i word) {
+    const kl_folds *folds = &kl_folds_crc32;
+    __m128i low = _mm_cvtsi32_si128(-1);
+    __m128i by = _mm_set_epi64x((long long)folds->by_96.second, (long long)folds->by_128.second);
+    __m128i barrett = _mm_set_epi64x((long long)kl_poly_crc32, (long long)kl_quotient_crc32);
+    word = _mm_xor_si128(_mm_srli_si128(word, 8), _mm_clmulepi64_si128(word, by, 0x00));
+    word = _mm_xor_si128(_mm_srli_si128(word, 4), _mm_clmulepi64_si128(_mm_and_si128(word, low), by, 0x10));
+    __m128i times = _mm_clmulepi64_si128(_mm_and_si128(word, low), barrett, 0x00);
+    times = _mm_clmulepi64_si128(_mm_and_si128(times, low), barrett, 0x10);
+    return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(word, times), 1);
+}
+
+/* At n, what moves the bytes of a word up by 16 - n, and at 16 + n, down by n; what is left is zero. */
+enum { KL_ZERO = 0x80 };
+#define KL_ZEROS KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO
+static const uint8_t kl_slide[48] = {
+    KL_ZEROS, KL_ZEROS, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, KL_ZEROS, KL_ZEROS};
+
 /* CRC-32 of sixteen folded bytes and n more; at least sixteen lie before p. The last ones are folded, too: the word
  * moves up by as many bytes as there are, and what leaves it is folded into what it is now. */
 __attribute__((target("sse4.2,pclmul")))
 static inline uint32_t kl_crc32_rest(__m128i word, const uint8_t *p, size_t n) {
-    enum { NONE = 0x80 };
-    static const uint8_t slide[48] = {
-        NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
-        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-        NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE};
-    uint8_t folded[16];
     const kl_folds *folds = &kl_folds_crc32;
     __m128i by = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
     for (; n >= 16; p += 16, n -= 16) word = kl_fold_128(word, by, _mm_loadu_si128((const __m128i *)p));
     if (n) {
-        __m128i up = _mm_loadu_si128((const __m128i *)(slide + n));
-        __m128i down = _mm_loadu_si128((const __m128i *)(slide + 16 + n));
+        __m128i up = _mm_loadu_si128((const __m128i *)(kl_slide + n));
+        __m128i down = _mm_loadu_si128((const __m128i *)(kl_slide + 16 + n));
         __m128i last = _mm_loadu_si128((const __m128i *)(p + n - 16));
         last = _mm_andnot_si128(_mm_cmplt_epi8(up, _mm_setzero_si128()), last);
         word = kl_fold_128(_mm_shuffle_epi8(word, up), by, _mm_or_si128(_mm_shuffle_epi8(word, down), last));
     }
-    _mm_storeu_si128((__m128i *)folded, word);
-    return ~kl_crc_more(kl_crc32_table, 0, folded, 16);
+    return kl_crc32_end(word);
 }
 
 __attribute__((target("sse4.2,pclmul")))
@@ -226,17 +224,48 @@ static uint32_t kl_crc32_pclmul(const uint8_t *p, size_t n) {
     return kl_crc32_rest(word, p + done, n - done);
 }
 
-__attribute__((target("sse4.2,pclmul")))
+/* Messages have a few hundred bytes, so this is a matter of steps that wait for each other, and of branches: zeros in
+ * front, which do not count, make it whole words of 32 bytes, of which two are folded at a time. The CRC's start,
+ * inverted bits, belongs to the first four bytes, wherever these come to lie. */
+__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
 static uint32_t kl_crc32_vpclmul(const uint8_t *p, size_t n) {
-    uint8_t folded[16];
-    if (n < 256) return kl_crc32_pclmul(p, n);
-    size_t done = kl_fold_avx2(p, n, &kl_folds_crc32, folded);
-    return kl_crc32_rest(_mm_loadu_si128((const __m128i *)folded), p + done, n - done);
+    if (n < 64) return kl_crc32_pclmul(p, n);
+    const kl_folds *folds = &kl_folds_crc32;
+    __m128i narrow = _mm_set_epi64x((long long)folds->by_256.second, (long long)folds->by_256.first);
+    __m256i by_256 = _mm256_broadcastsi128_si256(narrow);
+    narrow = _mm_set_epi64x((long long)folds->by_512.second, (long long)folds->by_512.first);
+    __m256i by_512 = _mm256_broadcastsi128_si256(narrow);
+    narrow = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
+    __m128i start = _mm_cvtsi32_si128(-1);
+    /* of the first word's bytes, 1 to 32, those in its lower and its upper half */
+    const uint8_t *const end = p + n;
+    size_t size = ((n - 1) & 31) + 1, lower = size > 16 ? size - 16 : 0, upper = size - lower;
+    __m128i low = _mm_xor_si128(_mm_loadu_si128((const __m128i *)p), start);
+    low = _mm_shuffle_epi8(low, _mm_loadu_si128((const __m128i *)(kl_slide + lower)));
+    __m128i high = _mm_shuffle_epi8(start, _mm_loadu_si128((const __m128i *)(kl_slide + 16 + lower)));
+    high = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(p + lower)), high);
+    high = _mm_shuffle_epi8(high, _mm_loadu_si128((const __m128i *)(kl_slide + upper)));
+    start = _mm_shuffle_epi8(start, _mm_loadu_si128((const __m128i *)(kl_slide + 16 + upper)));
+    __m256i a = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    p += size;
+    __m256i b = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_zextsi128_si256(start));
+    p += 32;
+    if ((end - p) & 32) {
+        a = kl_fold_256(a, by_256, b);
+        b = _mm256_loadu_si256((const __m256i *)p);
+        p += 32;
+    }
+    for (; p < end; p += 64) {
+        a = kl_fold_256(a, by_512, _mm256_loadu_si256((const __m256i *)p));
+        b = kl_fold_256(b, by_512, _mm256_loadu_si256((const __m256i *)(p + 32)));
+    }
+    b = kl_fold_256(a, by_256, b);
+    return kl_crc32_end(kl_fold_128(_mm256_castsi256_si128(b), narrow, _mm256_extracti128_si256(b, 1)));
 }
 
 KL_AVX512 static uint32_t kl_crc32_avx512(const uint8_t *p, size_t n) {
     uint8_t folded[16];
-    if (n < 128) return kl_crc32_pclmul(p, n);
+    if (n < 256) return kl_crc32_vpclmul(p, n);
     size_t done = kl_fold_avx512(p, n, &kl_folds_crc32, folded);
     return kl_crc32_rest(_mm_loadu_si128((const __m128i *)folded), p + done, n - done);
 }
@@ -423,6 +452,8 @@ static int kl_crc_setup(int level) {
     kl_few = kl_shifts_of(KL_FEW);
     kl_folds_crc32c = kl_folds_of(KL_POLY_CRC32C);
     kl_folds_crc32 = kl_folds_of(KL_POLY_CRC32);
+    kl_poly_crc32 = (uint64_t)KL_POLY_CRC32 << 1 | 1;
+    kl_quotient_crc32 = kl_quotient(KL_POLY_CRC32);
     if (level >= KL_PCLMUL && __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul")) {
         kl_crc32c_best = kl_crc32c_sse42;
         kl_crc32_best = kl_crc32_pclmul;

@@ -95,7 +95,11 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
                       int32_t[::1] records_count, int16_t[::1] control_type) noexcept nogil:
     """Walk from `window[at]` to `end`, adding rows up to `capacity`; all pointers are moved on, and the status says why
     it stopped."""
-    cdef Py_ssize_t row
+    # of short messages, what a walk from size to size has to wait for is most of the time: no way through memory
+    cdef Py_ssize_t row = n_rows[0]
+    cdef Py_ssize_t here = at[0]
+    cdef int64_t before = previous_offset[0]
+    cdef int64_t size = 0
     cdef const uint8_t* p = NULL
     cdef int64_t first, last
     cdef int32_t delta
@@ -103,23 +107,25 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
     cdef int16_t bits
     cdef int status
     while True:
-        row = n_rows[0]
-        needed[0] = 0
-        if at[0] >= end:
-            return NEED_MORE
+        size = 0
+        status = NEED_MORE
+        if here >= end:
+            break
+        status = OUTPUT_FULL
         if row >= capacity:
-            return OUTPUT_FULL
-        p = &window[at[0]]
-        status = check_envelope(p, end - at[0], needed)
+            break
+        p = &window[here]
+        status = check_envelope(p, end - here, &size)
         if status != OK:
-            return status
+            break
         version = <int8_t>p[16]
         first = <int64_t>load_be64(p)
         if version == 2:
             delta = <int32_t>load_be32(p + 23)
             # a last offset beyond int64 would wrap, and seem to lie before all others
             if delta < 0 or first > INT64_MAX - delta:
-                return HEADER_INCONSISTENT
+                status = HEADER_INCONSISTENT
+                break
             last = first + delta
             bits = <int16_t>load_be16(p + 21)
             leader_epoch[row] = <int32_t>load_be32(p + 12)
@@ -136,7 +142,7 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
             elif bits & CODEC_MASK:
                 control_type[row] = NO_CONTROL_RECORD
             else:
-                control_type[row] = control_type_of(p + 61, p + needed[0], records_count[row])
+                control_type[row] = control_type_of(p + 61, p + size, records_count[row])
         else:
             last = first
             bits = p[17]
@@ -154,18 +160,24 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
             else:
                 records_count[row] = 1
         # of a compressed v0 or v1 message only the last offset is known
-        if (first if first >= 0 or version == 2 else last) <= previous_offset[0]:
-            return OFFSET_ORDER
-        previous_offset[0] = last
-        position[row] = window_start + at[0]
+        if (first if first >= 0 or version == 2 else last) <= before:
+            status = OFFSET_ORDER
+            break
+        before = last
+        position[row] = window_start + here
         # fits in 32 bits: the batch lies within the window, and a window has less than 2 GiB
-        size_in_bytes[row] = <int32_t>needed[0]
+        size_in_bytes[row] = <int32_t>size
         base_offset[row] = first
         last_offset[row] = last
         magic[row] = version
         attributes[row] = bits
-        n_rows[0] = row + 1
-        at[0] += needed[0]
+        row += 1
+        here += size
+    at[0] = here
+    n_rows[0] = row
+    previous_offset[0] = before
+    needed[0] = size
+    return status
 
 
 def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t previous_offset,
