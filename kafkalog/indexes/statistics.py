@@ -9,10 +9,8 @@ memory does not grow with the log.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -165,12 +163,13 @@ def one_ahead(meters: Iterable[SegmentMeter]) -> Iterator[SegmentMeter]:
     log first: entries have to be read before batches.
     """
     rest = iter(meters)
-    made = deque(islice(rest, 1))
+    made = next(rest, None)
 
     def give() -> Iterator[SegmentMeter]:
-        while made:
-            made.extend(islice(rest, 1))
-            yield made.popleft()
+        nonlocal made
+        while made is not None:
+            meter, made = made, next(rest, None)
+            yield meter
 
     return give()
 

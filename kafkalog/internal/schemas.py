@@ -134,8 +134,8 @@ class Schemas(StateList[Schema]):
         if version == -1:
             of_subject = [one for one in self if one.subject == subject]
             return next((one for one in reversed(of_subject) if one.deleted is None), None)
-        for schemas in (self, self._of_topic and self.referred()):
-            for one in schemas:
+        for look_in in (self.__iter__, self.referred):  # the second only where it has to be gathered
+            for one in look_in():
                 if (one.subject, one.version) == (subject, version):
                     return one
         return None

@@ -100,9 +100,10 @@ class Scan(DecodedScan):
         self._last = Pass(query)
 
     def __copy__(self) -> Scan:
-        """The same scan with its `progress`, which a pickle leaves out."""
+        """The same scan with its `progress`, which a pickle leaves out; nothing has been read with it yet."""
         one = type(self).__new__(type(self))
-        one.__dict__.update(self.__dict__)
+        one.__setstate__(self.__dict__)
+        one.progress = self.progress
         return one
 
     def __getstate__(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def test_head_tells_of_its_bytes_and_of_what_it_could_not_decode(orders: Path) -
     assert len(scan.head(100)) == len(ORDERS)
     assert sum(done) == sum(path.stat().st_size for path in orders.glob("*.log"))
     assert {finding.reason for finding in scan.findings} == {kafkalog.Reason.VALUE_UNDECODED}
+    assert copy(scan).findings == []  # nothing has been read with it
     del done[:]
     assert len(scan.tail(2)) == 2
     assert sum(done) > 0

@@ -34,7 +34,7 @@ from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
-from kafkalog.storage.source import open_source
+from kafkalog.storage.source import open_source, size_of
 
 _CHECKPOINTS: Final = (
     kf.LOG_START_OFFSET_CHECKPOINT,
@@ -74,9 +74,9 @@ def check_partition(
         Gaps between segments.
     """
     for before, after in itertools.pairwise(segments):
-        # a running broker's cleaner merges segments: the first one is there in its new form, the others are gone
-        is_merged = around.is_live and not os.path.exists(after.path)
-        if before.last_offset >= after.base_offset and not is_merged:
+        if before.last_offset >= after.base_offset:
+            if around.is_live and not os.path.exists(after.path):
+                continue  # its cleaner merges segments: the first is there in its new form, the others are gone
             detail = f"reaches offset {before.last_offset}, and the next segment begins at {after.base_offset}"
             after_path = os.path.basename(after.path)
             add(
@@ -115,13 +115,14 @@ def check_partition(
 
 
 def _check_producer_snapshots(partition: Partition, names: Sequence[str], around: LogDirState, add: Add) -> None:
+    """Report producer snapshots that a broker does not take."""
     snapshots = [name for name in names if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not kf.is_fatal_name(name)]
     for name in snapshots:
         path = partition.path / name
         found: list[Finding] = []
         _try(found.append, partial(read_snapshot, path), "a broker deletes it, and takes an older one", around)
         # a broker makes the file and then writes all of it at once: one that is killed in between leaves an empty file
-        if found and name == snapshots[-1] and not around.was_closed and path.exists() and not path.stat().st_size:
+        if found and name == snapshots[-1] and not around.was_closed and size_of(path) == 0:
             detail = f"{found[0].detail}; one that is killed while it writes a snapshot leaves this"
             found = [replace(found[0], damage=False, detail=detail)]
         for finding in found:
