@@ -123,7 +123,7 @@ def _check_producer_snapshots(partition: Partition, names: Sequence[str], around
         _try(found.append, partial(read_snapshot, path), "a broker deletes it, and takes an older one", around)
         # a broker makes the file and then writes all of it at once: one that is killed in between leaves an empty file
         if found and name == snapshots[-1] and not around.was_closed and size_of(path) == 0:
-            detail = f"{found[0].detail}; one that is killed while it writes a snapshot leaves this"
+            detail = f"{found[0].detail}; a broker that is killed before it fills the file leaves this"
             found = [replace(found[0], damage=False, detail=detail)]
         for finding in found:
             add(finding)
