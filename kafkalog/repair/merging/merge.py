@@ -262,7 +262,7 @@ class _PartitionMerge:
         if left_from is not None:
             detail = (
                 f"{counted(described.n_batches_left, 'batch')} from here on not taken: {self.report.leader} has gaps"
-                " there, and no damage. Compaction leaves such gaps; if the topic is not compacted, the leader lost them"
+                " there, and no damage. Compaction leaves such gaps; without compaction the leader lost them"
             )
             self._note(Finding(Reason.OFFSET_GAP, detail, path=described.path, base_offset=left_from, damage=False))
 
