@@ -114,8 +114,8 @@ def sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -
     """Print a total of what was done, and what could not be."""
     for row in report.partitions:
         if row.error is not None:
-            # most errors are findings, too, which have been printed
-            is_said = any(one.damage and one.detail and one.detail in row.error for one in report.findings.rows)
+            # most are findings, too, which have been printed
+            is_said = row.problem in report.findings.rows
             console.note(f"{row.path} is not recovered" + ("" if is_said else f": {row.error}"))
     n_cut = sum(segment.n_bytes != segment.n_bytes_before for row in report.partitions for segment in row.segments)
     verb = "would be" if args.dry_run else "are"

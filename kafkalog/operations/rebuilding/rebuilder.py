@@ -56,7 +56,8 @@ class Work:
     segments: list[Segment]
     max_index_bytes: int
     found: list[RecoveredSegment] = field(default_factory=list)
-    is_stopped: bool = False
+    stopped_by: Finding | None = None
+    """Damage, or a file that could not be read or written: later segments are left as they are."""
     damaged_at: int | None = None
     """Base offset of the first damaged segment that keeps its files: producers cannot be replayed from there on."""
     passes: frozenset[int] = frozenset()
@@ -166,7 +167,7 @@ class Rebuilder:
         """Submit segments for reading, in order; a step without a segment ends each partition."""
         for work in works:
             for segment in work.segments:
-                if work.is_stopped:
+                if work.stopped_by is not None:
                     break
                 yield work, segment, pool.submit(partial(self._recover, work, segment))
             yield work, None, None
@@ -184,17 +185,18 @@ class Rebuilder:
             self._failed.append(error)
             work.found.clear()  # no snapshots or epochs for this partition
             if segment is not None:
-                self._stop(work, segment, f"{Path(error.path or segment.path).name} before it could not be written")
+                why = f"{Path(error.path or segment.path).name} before it could not be written"
+                self._stop(work, segment, error.to_finding(), why)
 
     def _receive(self, work: Work, segment: Segment, pending: Pending[RecoveredSegment]) -> None:
         # read ahead, before the damage in an earlier segment was known
-        if work.is_stopped:
+        if work.stopped_by is not None:
             return
         try:
             found = pending.result()
         except KafkalogError as error:
             why = f"{segment.path.name} before it could not be read to its end ({error.reason.value})"
-            self._stop(work, segment, why)
+            self._stop(work, segment, error.to_finding(), why)
             self._report.findings.add(error.to_finding())
             return
         self._take(work, found)
@@ -236,9 +238,9 @@ class Rebuilder:
         if found.finding is not None:
             is_shortened = self._is_in_place and any(one.change == "changed" for one in self._report.files[n_files:])
             self._report.findings.add(_shortened(found.finding) if is_shortened else found.finding)
-        if (found.is_cut and base not in work.passes) or found.is_emptied:
-            why = f"a broker's recovery deletes it, because of the damage in {found.segment.path.name}"
-            self._stop(work, found.segment, why)
+            if (found.is_cut and base not in work.passes) or found.is_emptied:
+                why = f"a broker's recovery deletes it, because of the damage in {found.segment.path.name}"
+                self._stop(work, found.segment, found.finding, why)
 
     def _put_index(
         self, work: Work, found: RecoveredSegment, suffix: str, kind: Kind, entries: npt.NDArray[np.void]
@@ -279,9 +281,9 @@ class Rebuilder:
                 Skipped(at, "epochs", f"no segment comes before the damage in {segment.path.name}")
             )
 
-    def _stop(self, work: Work, segment: Segment, why: str) -> None:
+    def _stop(self, work: Work, segment: Segment, problem: Finding, why: str) -> None:
         """Stop this partition: the files of later segments are kept and reported as skipped."""
-        work.is_stopped = True
+        work.stopped_by = problem
         for later in work.segments[work.segments.index(segment) + 1 :]:
             self._report.skipped.extend(Skipped(str(later.path), kind, why) for kind in KINDS[:3] if kind in work.kinds)
 
@@ -309,7 +311,7 @@ class Rebuilder:
                         encode_snapshot(entries),
                         entries.size,
                     )
-            if work.only is None and not work.is_stopped and work.damaged_at is None:
+            if work.only is None and work.stopped_by is None and work.damaged_at is None:
                 self._remove_strays(work, snapshots)
         if "epochs" in work.kinds:
             self._put_epochs(work, log_end_offset)
@@ -342,7 +344,7 @@ class Rebuilder:
         merged = leader_epochs.merge(
             existing,
             found,
-            None if work.is_stopped or work.damaged_at is not None else log_end_offset,
+            None if work.stopped_by is not None or work.damaged_at is not None else log_end_offset,
             covered_to=max((one.map_end_offset for one in work.found if one.epochs), default=0),
         )
         if work.partition.log_start_offset > work.found[0].segment.base_offset:

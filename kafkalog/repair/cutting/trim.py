@@ -121,7 +121,7 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
     problem = plan.files.problem(plan.path)
     if is_trimmed and problem is not None:
         row.log_start_offset = plan.partition.log_start_offset
-        row.fail(problem)
+        row.problem = problem
         output.abandon()
         return row
     there = set(plan.files.names)

@@ -83,7 +83,7 @@ class PartitionRecovery:
         report = self._empty_report()
         problem = self.problem()
         if problem is not None:
-            report.fail(problem)
+            report.problem = problem
             self.output.abandon()
             return report
         self._cut_logs(report)
@@ -92,7 +92,7 @@ class PartitionRecovery:
                 self._put_producers(report)
             except LoadFailure as failure:
                 report = self._empty_report()
-                report.fail(self._failed(failure))
+                report.problem = self._failed(failure)
                 self.output.abandon()
                 return report
             self._put_epochs(report.log_end_offset)
@@ -175,9 +175,8 @@ class PartitionRecovery:
                 # then dies of what it finds
                 if one.is_emptied and one.segment.base_offset in (*self.plan.lone, *self.plan.cut_before):
                     return _because(one, "without its offset index it is not emptied: a broker does not start")
-            if work.is_stopped and (last is None or not (last.is_cut or last.is_emptied)):
-                detail = "a segment cannot be read to its end: see the findings"
-                return Finding(Reason.FILE_UNREADABLE, detail, path=str(self.plan.path))
+            if work.stopped_by is not None and (last is None or not (last.is_cut or last.is_emptied)):
+                return work.stopped_by
             wanted = work.only or {segment.base_offset for segment in work.partition.segments}
             if last is not None and last.segment.base_offset < min(wanted):
                 why = "it lies below the recovery point, and there is no producer snapshot behind it: recover all"

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
@@ -171,8 +171,7 @@ def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, lim
         try:
             plans.append(LoadPlan(directory, offsets, ignores_recovery_point=all_segments, limits=limits))
         except KafkalogError as error:
-            report.findings.add(error.to_finding())
-            report.partitions.append(RecoveredPartition(str(directory), None, error=str(error)))
+            report.add(RecoveredPartition(str(directory), None, problem=error.to_finding()))
     return plans
 
 
@@ -180,8 +179,7 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
     found = []
     for one in partition_directories(root):
         if isinstance(one, Finding):
-            report.findings.add(one)
-            report.partitions.append(RecoveredPartition(one.path or "", None, error=one.detail))
+            report.add(RecoveredPartition(one.path or "", None, problem=one))
         else:
             found.append(one)
     return found
@@ -358,8 +356,9 @@ def finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
     """Write the files of the log dir itself; raise if the copy of a partition is not recovered."""
     report.n_backup_files = placed.n_backup_files
     if placed.is_partition:
-        if placed.staged is not None and not report.is_clean:
-            raise report.cause(report.partitions[0])
+        problem = report.partitions[0].problem
+        if placed.staged is not None and problem is not None:
+            raise CorruptionError.about(problem, problem.detail)
         return
     if placed.staged is None and placed.backup is None:
         return

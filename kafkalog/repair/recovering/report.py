@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import HtmlReport
 from kafkalog.operations.rebuilding.report import RebuiltFile
 from kafkalog.text import counted
@@ -60,16 +60,16 @@ class RecoveredPartition:
     log_start_offset: int = 0
     log_end_offset: int = 0
     """Afterwards."""
-    error: str | None = None
-    """Why the partition could not be recovered; it is then unchanged, or left out of the copy."""
     problem: Finding | None = None
-    """What the error is about, if it is about one file."""
+    """Why the partition could not be recovered; it is then unchanged, or left out of the copy."""
 
-    def fail(self, problem: Finding) -> None:
-        """Note why the partition cannot be recovered."""
-        self.problem = problem
-        where = "" if problem.position is None else f"@{problem.position}"
-        self.error = f"{Path(problem.path or self.path).name}{where}: {problem.detail}"
+    @property
+    def error(self) -> str | None:
+        """The problem in one line, without the directory."""
+        if self.problem is None:
+            return None
+        where = "" if self.problem.position is None else f"@{self.problem.position}"
+        return f"{Path(self.problem.path or self.path).name}{where}: {self.problem.detail}"
 
     @property
     def n_bytes_lost(self) -> int:
@@ -116,24 +116,15 @@ class RecoveryReport(HtmlReport):
     """False after a dry run."""
 
     def add(self, row: RecoveredPartition) -> None:
-        """Take the row of a partition; an error that no finding tells becomes one."""
-        if row.error is not None and self._told(row) is None:
-            self.findings.add(row.problem or Finding(Reason.UNKNOWN_FILE, row.error, path=row.path))
+        """Take the row of a partition; its problem is a finding, unless one about the same bytes is there."""
+        found = row.problem
+        is_told = any(
+            one.damage and found is not None and (one.path, one.position) == (found.path, found.position)
+            for one in self.findings.rows
+        )
+        if found is not None and not is_told:
+            self.findings.add(found)
         self.partitions.append(row)
-
-    def _told(self, row: RecoveredPartition) -> Finding | None:
-        """The finding that tells an error; else one about damage in the partition, unless the error has its file."""
-        inside = [one for one in self.findings.rows if one.damage and _is_in(Path(one.path or ""), Path(row.path))]
-        told = [one for one in inside if one.detail and one.detail in (row.error or "")]
-        has_own = row.problem is not None and row.problem.path != row.path
-        return next(iter(told or ([] if has_own else inside)), None)
-
-    def cause(self, row: RecoveredPartition) -> CorruptionError:
-        """The error of a partition that is not recovered, with the file and the position that it is about."""
-        found, error = self._told(row) or row.problem, row.error or ""
-        if found is None:
-            return CorruptionError(Reason.UNKNOWN_FILE, error, path=row.path)
-        return CorruptionError.about(found, found.detail if found.detail and found.detail in error else error)
 
     @property
     def is_clean(self) -> bool:
@@ -163,7 +154,3 @@ class RecoveryReport(HtmlReport):
         state = f"{counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else "nothing lost"
         failed = f", {n_failed} not recovered" if n_failed else ""
         return f"RecoveryReport({counted(len(self.partitions), 'partition')}, {state}{failed})"
-
-
-def _is_in(path: Path, directory: Path) -> bool:
-    return directory in (path, path.parent)
