@@ -16,6 +16,7 @@ import pytest
 from effort import THOROUGH, n_counted
 from golden_sets import session_root
 from hypothesis import HealthCheck, settings
+from more_inputs import takes_more
 from needs import not_tested, skip_without_package
 
 settings.register_profile(
@@ -61,9 +62,6 @@ _LONGEST = (
 _OF_KERNELS = ("kernels", "records", "robustness")
 """Folders whose tests run mostly in kernels."""
 _INPUTS = "inputs of fuzzers"
-_WITH_MORE_INPUTS = re.compile(
-    r"^(from|import) (conformance\.history|effort|fuzzing|hypothesis|strategies)\b", re.MULTILINE
-)
 _ON_DISK = ("storage", "writing")
 """Folders whose tests are more thorough when `fsync` is real."""
 
@@ -93,20 +91,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Soaks are skipped unless --soak asks for them: an -m of the command line replaces the default one.
     """
+    asked = "thorough" in config.getoption("-m")
     for item in items:
         if item.get_closest_marker("soak") and not config.getoption("--soak"):
             item.add_marker(pytest.mark.skip(reason="takes hours; --soak runs it"))
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
-        if _takes_more(item.path):
+        if asked and (takes_more(item) or (THOROUGH and item.path.parent.name in _ON_DISK)):
             item.add_marker(pytest.mark.thorough)
     items.sort(key=lambda item: _rank(item.path))
-
-
-@functools.cache
-def _takes_more(path: Path) -> bool:
-    """Whether KAFKALOG_THOROUGH, or the whole history of a broker, makes a difference to the tests of a file."""
-    return path.parent.name in _ON_DISK or _WITH_MORE_INPUTS.search(path.read_text()) is not None
 
 
 def _rank(path: Path) -> int:

@@ -31,7 +31,7 @@ COMMANDS = ("ls", "cat", "batches")
 
 def process(*argv: object, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "kafkalog", *map(str, argv)], capture_output=True, text=True, timeout=60, **options
+        [sys.executable, "-m", "kafkalog", *map(str, argv)], capture_output=True, text=True, timeout=200, **options
     )
 
 
@@ -79,7 +79,7 @@ def test_help_and_version_are_quick_and_import_no_arrays() -> None:
         (["cat", "--help"], "PATH"),
         (["export", "--help"], "All or nothing"),
     ):
-        done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=200)
         assert word in done.stdout
         assert not {"numpy", "pyarrow", "tqdm"} & set(done.stderr.split())
 
@@ -763,7 +763,7 @@ def test_a_closed_pipe_ends_quietly_with_141(log_dir: Path) -> None:
     os.close(reader)
     for argv in ["cat", str(log_dir)], ["ls", str(log_dir)], ["--help"]:
         done = subprocess.run(
-            [sys.executable, "-m", "kafkalog", *argv], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60
+            [sys.executable, "-m", "kafkalog", *argv], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=200
         )
         assert (done.returncode, done.stderr) == (141, "")
     os.close(writer)
@@ -778,7 +778,7 @@ def test_a_full_disk_is_7(log_dir: Path, command: str) -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=200,
         )
     assert done.returncode == 7
     assert done.stderr == "kafkalog: error: the output could not be written: No space left on device\n"
@@ -788,7 +788,7 @@ def test_a_full_disk_is_7(log_dir: Path, command: str) -> None:
 @pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
 def test_without_stderr_the_exit_code_still_tells(stderr: str) -> None:
     command = f"{shlex.quote(sys.executable)} -m kafkalog ls /nonexistent {stderr}"
-    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, timeout=60)
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, timeout=200)
     assert (done.returncode, done.stdout) == (3, b""), "nothing that is meant for stderr goes to stdout"
 
 
@@ -800,7 +800,7 @@ def test_ctrl_c_is_130_without_a_traceback(log_dir: Path) -> None:
     os.close(writer)
     os.read(reader, 1)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=200)
     os.close(reader)
     assert (child.returncode, err) == (130, "")
 
@@ -836,7 +836,7 @@ def test_the_module_and_the_command_are_the_same(log_dir: Path) -> None:
     assert done.stdout.splitlines()[1].startswith("p-multi-0 ")
     command = shutil.which("kafkalog", path=str(Path(sys.executable).parent))
     if command is not None:
-        again = subprocess.run([command, "ls", str(log_dir / "p-multi-0")], capture_output=True, text=True, timeout=60)
+        again = subprocess.run([command, "ls", str(log_dir / "p-multi-0")], capture_output=True, text=True, timeout=200)
         assert again.stdout == done.stdout
 
 

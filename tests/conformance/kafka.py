@@ -231,7 +231,7 @@ class Broker:
             self._process.wait(90)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(30)
+            self._process.wait(90)
             raise
 
 

@@ -63,7 +63,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         assert process.stdout.readline() == "done\n", said.read_text()
 
     yield run
-    process.communicate(timeout=30)
+    process.communicate(timeout=200)
 
 
 def built(kafka: Kafka, folder: Path, batches: list[dict[str, Any]]) -> list[bytes]:

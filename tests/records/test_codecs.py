@@ -158,7 +158,7 @@ def test_a_bomb_is_refused_with_its_size(codec: int, data: bytes) -> None:
     assert decompress(codec, data) == bytes(2**24)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(200)
 def test_many_small_gzip_members_take_time_in_proportion_to_their_bytes() -> None:
     """Under a second; with a copy of the rest for each member it is many minutes."""
     member = gzip.compress(b"")

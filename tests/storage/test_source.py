@@ -120,7 +120,7 @@ try:
 except kafkalog.FileChangedError as error:
     print("FileChangedError", error.reason)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (0, "FileChangedError file_changed\n"), done.stderr
 
 
