@@ -17,7 +17,7 @@ cdef enum:
 
 PAD = KL_PAD
 ENDINGS = {"done": ALL_DONE, "in doubt": IN_DOUBT, "columns full": COLUMNS_FULL, "arena full": ARENA_FULL}
-LEVELS = ("portable", "avx2", "avx512")
+LEVELS = ("portable", "avx2", "pext")
 
 
 def use_level(int level):
