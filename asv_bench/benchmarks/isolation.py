@@ -37,7 +37,9 @@ def transactional(source: str, target: Path, per_transaction: int) -> None:
             parts.append(_with_crc(bytearray(header + b"\x20\0\0\0\x08\0\0\0" + bytes([kind]) + b"\x0c" + bytes(7))))
             n_markers += 1
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(b"".join(parts))
+    staged = target.with_suffix(".tmp")  # a run that is stopped leaves no half of a log to measure
+    staged.write_bytes(b"".join(parts))
+    staged.rename(target)
 
 
 def _with_crc(batch: bytearray) -> bytes:

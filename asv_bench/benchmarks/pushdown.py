@@ -8,6 +8,7 @@ expression, half a millisecond of 17, and the way through Arrow's scanner, as mu
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,14 +33,17 @@ ROUNDS = 7
 def make_log(path: Path) -> str:
     """Topics of two days each."""
     if not path.exists():
-        path.mkdir(parents=True)
+        staged = path.with_suffix(".tmp")  # a run that is stopped leaves no half of a log to measure
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir(parents=True)
         stamps = START + np.arange(N_RECORDS) * (48 * HOUR // N_RECORDS)
         keys = pc.binary_join_element_wise("user-", pa.array(np.arange(N_RECORDS) % 5000).cast(pa.string()), "")
         value = pa.array([b"a value of an order, as long as this text is"]).take(pa.array(np.zeros(N_RECORDS, int)))
         for number in range(N_TOPICS):
             table = pa.table({"key": keys.cast(pa.binary()), "value": value, "timestamp": pa.array(stamps)})
-            with kafkalog.PartitionWriter(path / f"topic{number}-0", config=kafkalog.LogConfig()) as writer:
+            with kafkalog.PartitionWriter(staged / f"topic{number}-0", config=kafkalog.LogConfig()) as writer:
                 writer.append(table)
+        staged.rename(path)
     return str(path)
 
 
