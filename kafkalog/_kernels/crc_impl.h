@@ -5,7 +5,8 @@
  *   AVX-512      The bytes are folded, 256 a step, by carry-less multiplication ("Fast CRC Computation for Generic
  *                Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken. It reads
  *                one byte after the other, so the machine reads ahead by itself.
- *   VPCLMULQDQ   CRC-32: folded, 64 a step. CRC-32C: the same beside three streams of the crc32 instruction.
+ *   VPCLMULQDQ   CRC-32, and CRC-32C of less than 2 KiB: folded, 64 a step. CRC-32C: the same beside three streams of
+ *                the crc32 instruction.
  *   PCLMULQDQ    CRC-32: folded, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
  *                three cycles, throughput one), joined by a multiplication with x^(8n-33) mod P, which advances a CRC
  *                over n zero bytes.
@@ -224,19 +225,18 @@ static uint32_t kl_crc32_pclmul(const uint8_t *p, size_t n) {
     return kl_crc32_rest(word, p + done, n - done);
 }
 
-/* Messages have a few hundred bytes, so this is a matter of steps that wait for each other, and of branches: zeros in
- * front, which do not count, make it whole words of 32 bytes, of which two are folded at a time. The CRC's start,
- * inverted bits, belongs to the first four bytes, wherever these come to lie. */
-__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
-static uint32_t kl_crc32_vpclmul(const uint8_t *p, size_t n) {
-    if (n < 64) return kl_crc32_pclmul(p, n);
-    const kl_folds *folds = &kl_folds_crc32;
+/* Fold n >= 64 bytes down to sixteen, going on from `crc`. Messages and small batches have a few hundred bytes, so this
+ * is a matter of steps that wait for each other, and of branches: zeros in front, which do not count, make it whole
+ * words of 32 bytes, of which two are folded at a time. The CRC belongs to the first four bytes, wherever these come to
+ * lie. */
+__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul"), always_inline))
+static inline __m128i kl_fold_short(uint32_t crc, const uint8_t *p, size_t n, const kl_folds *folds) {
     __m128i narrow = _mm_set_epi64x((long long)folds->by_256.second, (long long)folds->by_256.first);
     __m256i by_256 = _mm256_broadcastsi128_si256(narrow);
     narrow = _mm_set_epi64x((long long)folds->by_512.second, (long long)folds->by_512.first);
     __m256i by_512 = _mm256_broadcastsi128_si256(narrow);
     narrow = _mm_set_epi64x((long long)folds->by_128.second, (long long)folds->by_128.first);
-    __m128i start = _mm_cvtsi32_si128(-1);
+    __m128i start = _mm_cvtsi32_si128((int)crc);
     /* of the first word's bytes, 1 to 32, those in its lower and its upper half */
     const uint8_t *const end = p + n;
     size_t size = ((n - 1) & 31) + 1, lower = size > 16 ? size - 16 : 0, upper = size - lower;
@@ -260,7 +260,13 @@ static uint32_t kl_crc32_vpclmul(const uint8_t *p, size_t n) {
         b = kl_fold_256(b, by_512, _mm256_loadu_si256((const __m256i *)(p + 32)));
     }
     b = kl_fold_256(a, by_256, b);
-    return kl_crc32_end(kl_fold_128(_mm256_castsi256_si128(b), narrow, _mm256_extracti128_si256(b, 1)));
+    return kl_fold_128(_mm256_castsi256_si128(b), narrow, _mm256_extracti128_si256(b, 1));
+}
+
+__attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
+static uint32_t kl_crc32_vpclmul(const uint8_t *p, size_t n) {
+    if (n < 64) return kl_crc32_pclmul(p, n);
+    return kl_crc32_end(kl_fold_short(0xFFFFFFFFu, p, n, &kl_folds_crc32));
 }
 
 KL_AVX512 static uint32_t kl_crc32_avx512(const uint8_t *p, size_t n) {
@@ -393,13 +399,15 @@ static uint32_t kl_crc32c_vpclmul(const uint8_t *p, size_t n) {
         a = kl_crc32c_block((uint32_t)a, p, KL_MANY, &kl_many);
     for (; n >= KL_BLOCK(KL_FEW); p += KL_BLOCK(KL_FEW), n -= KL_BLOCK(KL_FEW))
         a = kl_crc32c_block((uint32_t)a, p, KL_FEW, &kl_few);
-    KL_THREE_STREAMS(KL_SHORT, kl_short_1, kl_short_2)
-    return ~(uint32_t)kl_crc32c_more(a, p, n);
+    if (n < 64) return ~(uint32_t)kl_crc32c_more(a, p, n);
+    uint8_t folded[16];
+    _mm_storeu_si128((__m128i *)folded, kl_fold_short((uint32_t)a, p, n, &kl_folds_crc32c));
+    return ~(uint32_t)kl_crc32c_more(0, folded, 16);
 }
 
 KL_AVX512 static uint32_t kl_crc32c_avx512(const uint8_t *p, size_t n) {
     uint8_t folded[16];
-    if (n < 128) return ~(uint32_t)kl_crc32c_more(0xFFFFFFFFu, p, n);
+    if (n < 256) return kl_crc32c_vpclmul(p, n);
     size_t done = kl_fold_avx512(p, n, &kl_folds_crc32c, folded);
     return ~(uint32_t)kl_crc32c_more(kl_crc32c_more(0, folded, 16), p + done, n - done);
 }
