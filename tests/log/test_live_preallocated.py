@@ -7,6 +7,7 @@ become visible.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -16,6 +17,7 @@ from typing import Any
 import builder
 import numpy as np
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog import format as kf
@@ -186,8 +188,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Broker], None]]:
     brokers.clear()
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("reader", "how"), thinned(itertools.product(READERS, HOW), 5))
 def test_what_a_broker_writes_meanwhile_is_there_or_not_there_yet(
     tmp_path: Path, hook: Callable[[Broker], None], reader: str, how: str
 ) -> None:

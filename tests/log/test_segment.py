@@ -89,7 +89,7 @@ def linear(segment: Segment, offsets: npt.NDArray[np.int64]) -> list[int]:
     return position[row].tolist()
 
 
-@pytest.mark.parametrize(("name", "damage"), thinned(itertools.product(PARTITIONS, DAMAGE), 4))
+@pytest.mark.parametrize(("name", "damage"), thinned(itertools.product(PARTITIONS, DAMAGE), 8))
 def test_lookups_equal_a_linear_scan_whatever_the_index_holds(log_dir_copy: Path, name: str, damage: str) -> None:
     directory = log_dir_copy / name
     expected_records = kafkalog.read_table(log_dir_copy, topics=name.rpartition("-")[0])

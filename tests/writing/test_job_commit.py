@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from effort import thinned
 from staged_jobs import make_log_dir, stage, write
 from writing import draw
 
@@ -99,7 +100,7 @@ def steps(
     return lambda: count
 
 
-@pytest.mark.parametrize("at", range(1, 40, 2))
+@pytest.mark.parametrize("at", thinned(range(1, 40, 2), 2))
 def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
     log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

@@ -178,7 +178,7 @@ for n in range(1, 5000, step):
 )
 def test_killed_anywhere_it_is_old_or_new_or_some_whole_segments_more(memory: Path, scenario: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    step = 1 if scenario == "append" and THOROUGH else 2
+    step = 2 if scenario != "append" else 1 if THOROUGH else 4
     command = [sys.executable, "-c", KILLED, str(memory), scenario, str(step)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True, env=environment)
     n_points = int(done.stdout) - step

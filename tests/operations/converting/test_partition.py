@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import warnings
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from conversions import (
     stands,
     write_partition,
 )
+from effort import thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,8 +145,16 @@ def three_segments(directory: Path, how: str, number: int, row: int) -> list[tup
     return places
 
 
-@pytest.mark.parametrize("options", [{}, {"config": kafkalog.LogConfig()}, {"drop": [("offset", "==", 10)]}])
-@pytest.mark.parametrize("how", ["size", "magic", "torn", "unreadable"])
+@pytest.mark.parametrize(
+    ("how", "options"),
+    thinned(
+        itertools.product(
+            ["size", "magic", "torn", "unreadable"],
+            [{}, {"config": kafkalog.LogConfig()}, {"drop": [("offset", "==", 10)]}],
+        ),
+        2,
+    ),
+)
 def test_damage_that_cannot_be_walked_ends_the_log_where_a_bad_checksum_does(
     how: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from conversions import (
     rows,
     stands,
 )
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ FILTERS = st.sampled_from(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(60))
 @given(log=strategies.transaction_logs(), filters=FILTERS, is_drop=st.booleans(), threads=st.sampled_from([1, 2]))
 def test_filters_take_what_a_scan_takes_and_leave_the_rest_alone(
     log: strategies.TransactionLog, filters: Any, is_drop: bool, threads: int
