@@ -172,6 +172,7 @@ KL_AVX512 static inline size_t kl_fold_avx512(const uint8_t *p, size_t n, const 
     word = kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 1));
     word = kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 2));
     _mm_storeu_si128((__m128i *)out, kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 3)));
+    _mm256_zeroupper(); /* GCC 12 forgets it before some returns: what comes next waits for the upper halves then */
     return (size_t)(p - start);
 }
 
@@ -260,7 +261,9 @@ static inline __m128i kl_fold_short(uint32_t crc, const uint8_t *p, size_t n, co
         b = kl_fold_256(b, by_512, _mm256_loadu_si256((const __m256i *)(p + 32)));
     }
     b = kl_fold_256(a, by_256, b);
-    return kl_fold_128(_mm256_castsi256_si128(b), narrow, _mm256_extracti128_si256(b, 1));
+    __m128i word = kl_fold_128(_mm256_castsi256_si128(b), narrow, _mm256_extracti128_si256(b, 1));
+    _mm256_zeroupper(); /* see kl_fold_avx512 */
+    return word;
 }
 
 __attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
@@ -386,6 +389,7 @@ static inline uint32_t kl_crc32c_block(uint32_t crc, const uint8_t *p, const int
     word = kl_fold_128(word, narrow, _mm256_extracti128_si256(y, 1));
     word = kl_fold_128(word, narrow, _mm256_castsi256_si128(z));
     word = kl_fold_128(word, narrow, _mm256_extracti128_si256(z, 1));
+    _mm256_zeroupper();
     _mm_storeu_si128((__m128i *)folded, word);
     uint32_t a = (uint32_t)kl_crc32c_more(0, folded, 16);
     return (uint32_t)d ^ (uint32_t)_mm_crc32_u64(0, kl_times(a, shifts->by_3) ^ kl_times((uint32_t)b, shifts->by_2)
