@@ -189,16 +189,17 @@ class Copied(PartitionOutput):
     ) -> None:
         self._directory, self._staged, self._prefix, self._progress = directory, staged, prefix, progress
         self._left = dict.fromkeys(names)
+        self._replaced: set[str] = set()
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file of the copy."""
-        self._left.pop(name, None)
+        self._replace(name)
         with self._staged.create(self._prefix + name) as file:
             file.write(data)
 
     def copy(self, source: Path, name: str, size: int | None = None) -> None:
         """Copy a file, or its first bytes, under a name."""
-        self._left.pop(name, None)
+        self._replace(name)
         self._copy(source, name, size)
 
     def remove(self, name: str) -> None:
@@ -206,8 +207,10 @@ class Copied(PartitionOutput):
         self._left.pop(name, None)
 
     def take_back(self, name: str) -> None:
-        """Leave out a file that was written."""
+        """Leave out a file that was written; the one that it replaced is copied after all."""
         self._staged.remove(self._prefix + name)
+        if name in self._replaced:
+            self._left[name] = None
 
     def commit(self) -> None:
         """Copy the other files."""
@@ -218,6 +221,11 @@ class Copied(PartitionOutput):
     def abandon(self) -> None:
         """Leave the partition out."""
         self._staged.remove(self._prefix or ".")
+
+    def _replace(self, name: str) -> None:
+        if name in self._left:
+            del self._left[name]
+            self._replaced.add(name)
 
     def _copy(self, source: Path, name: str, size: int | None) -> None:
         is_log = name.endswith(kf.LOG_SUFFIX)

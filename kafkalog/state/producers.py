@@ -145,7 +145,7 @@ def newest_snapshot(
         offset = kf.parse_base_offset(path.name)
         if offset is not None and first <= offset <= last and wanted(offset):
             try:
-                return read_snapshot(path)
+                return read_snapshot(path, may_go_on=True)
             except KafkalogError as error:
                 report(error)
     return None

@@ -27,6 +27,24 @@ def test_random_log_dirs_are_loaded_as_foretold(version: BrokerVersion, tmp_path
     assert version == "2.8" or tally.n_recovered >= 40
 
 
+@pytest.mark.slow
+def test_log_dirs_that_were_foretold_wrong_once(tmp_path: Path) -> None:
+    tally = loads.Tally()
+    with loads.loader("4.3", tmp_path) as one:
+        for seed, numbers in _ONCE_WRONG.items():
+            for number in numbers:
+                loads.trial(one, "4.3", seed, number, tmp_path, tally)
+    assert tally.wrong == []
+    assert tally.n_partitions >= 20
+
+
+_ONCE_WRONG = {
+    4801: (132, 859, 1096, 1388, 2859, 3294, 3825, 4816),
+    4802: (105, 660, 670, 803, 854, 982, 1807),
+    4803: (79, 735, 1240, 3070, 3727),
+}
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(("version", "n"), [("4.3", 12_000), ("2.8", 8_000)])

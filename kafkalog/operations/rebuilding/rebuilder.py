@@ -222,11 +222,14 @@ class Rebuilder:
             work.found.append(found)
         else:
             kinds -= _REPLAYED
-        aborted = work.replay.feed(found) if kinds & _REPLAYED else np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+        aborted = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
+        is_wanted = work.only is None or base in work.only
+        if kinds & _REPLAYED:
+            aborted = work.replay.feed(found, is_recovered=is_wanted)
         self._target.look(found)
         # freed at once: a long log has many segments, and each replay may be large
         found.replay = []
-        if work.only is None or base in work.only:
+        if is_wanted:
             if "offset" in kinds:
                 self._put_index(work, found, kf.INDEX_SUFFIX, "offset", found.offset_entries)
             if "time" in kinds:

@@ -49,9 +49,15 @@ class ProducerReplay:
         self._log_start_offset, self._now, self._expiration = log_start_offset, now_ms, expiration_ms
         self._newest, self._limits = newest, limits
         self._end: tuple[int, ProducerState] | None = None
+        self._was_recovered = True
 
-    def feed(self, found: RecoveredSegment) -> npt.NDArray[np.void]:
+    def feed(self, found: RecoveredSegment, *, is_recovered: bool = True) -> npt.NDArray[np.void]:
         """Replay a segment.
+
+        Parameters
+        ----------
+        is_recovered : bool
+            Whether a broker recovers it; False if it only replays it on the way to a later one.
 
         Returns
         -------
@@ -60,7 +66,11 @@ class ProducerReplay:
         """
         base = found.segment.base_offset
         # loaded anew for each segment, as a broker does: it forgets producers that have expired by then
-        state, last_snapshot = self._load(base)
+        if self._end is not None and not self._was_recovered and self._end[0] <= base:
+            state, last_snapshot = self._end[1], max(self.snapshots, default=self._log_start_offset)
+        else:
+            state, last_snapshot = self._load(base)
+        self._was_recovered = is_recovered
         if base > last_snapshot:
             last_snapshot = self._take(base, state)
         ended = [np.empty(0, ENDED_DTYPE)]

@@ -218,6 +218,7 @@ class PartitionRecovery:
                 self._put_missing_time_index(segment)
                 if segment.path.name.endswith(kf.SWAP_SUFFIX):
                     self.output.copy(segment.path, final_name(segment.path.name))
+                    self._put_missing_index(segment)
             end = _end_offset(segment, one, report.segments[-1].action)
         if last is not None:
             report.log_end_offset = max(last.next_offset, report.log_start_offset)
@@ -240,6 +241,18 @@ class PartitionRecovery:
             path = self.plan.path / name
             self.put(path, b"")
             self.files.append(RebuiltFile(str(path), "time", 0, 0, "new"))
+
+    def _put_missing_index(self, segment: Segment) -> None:
+        """A broker preallocates one for a `.swap` when it looks for its end, and leaves it so.
+
+        Source: LogLoader.load, LogSegment.readNextOffset, Kafka 4.3.
+        """
+        name = final_name(segment.sidecar_path(kf.INDEX_SUFFIX).name)
+        if name not in self.plan.files.after() and self.main is not None:
+            n_entries = self.main.max_index_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
+            path, data = self.plan.path / name, bytes(n_entries * kf.OFFSET_INDEX_DTYPE.itemsize)
+            self.put(path, data)
+            self.files.append(RebuiltFile(str(path), "offset", n_entries, len(data), "new"))
 
     def _remove_segment(self, segment: Segment) -> None:
         self.removed_segments.add(segment.base_offset)
@@ -331,7 +344,8 @@ class PartitionRecovery:
             entries = producers.snapshots[offset]
             assert entries is not None
             wanted[kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)] = entries
-        for base, entries in producers.aborted.items():
+        for base in producers.aborted.keys() - self.removed_segments:
+            entries = producers.aborted[base]
             name = kf.segment_file_name(base, kf.TRANSACTION_INDEX_SUFFIX)
             if base in producers.indexed or name in self.plan.files.after():
                 wanted[name] = entries

@@ -46,7 +46,12 @@ def base_offset(message: bytes, position: int) -> int:
     inner = _offsets(_decompressed(_value(message, magic, where), codec, magic, where), where)
     if not inner:
         raise LoadFailure("InvalidRecordException", f"{where} is empty")
-    return inner[0] if magic == 0 else offset - inner[-1] + inner[0]
+    # some versions of librdkafka leave the outer offset at 0
+    if magic == 0 or offset == 0:
+        return inner[0]
+    if offset < inner[-1]:
+        raise LoadFailure("InvalidRecordException", f"{where} has offset {offset}, and {inner[-1]} inside")
+    return offset - inner[-1] + inner[0]
 
 
 def _value(message: bytes, magic: int, where: str) -> bytes:

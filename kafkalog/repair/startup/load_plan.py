@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, ReadError, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, SidecarError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.repair.startup.file_names import FileNames, file_names
@@ -111,9 +113,12 @@ class LoadPlan:
         }
         bases = sorted(base for base in logs if base is not None)
         key = self.partition.topic_partition
+        old_names = {} if self.broker == "2.8" else {new: old for old, new in files.renamed.items()}
+        is_there = {name: name for name in files.names if name not in replaced and name not in files.renamed}
         return [
-            Segment(
+            _NamedSegment(
                 self.path / logs[base],
+                names={**is_there, **old_names},
                 limits=limits,
                 is_last=base == bases[-1],
                 topic_partition=key,
@@ -177,18 +182,31 @@ class LoadPlan:
         ]
 
 
+class _NamedSegment(Segment):
+    """A segment that has indexes under other names than its own: only some of its files still end in `.swap`.
+
+    Parameters
+    ----------
+    names : mapping of str to str
+        The names that a broker gives to files before it loads them, and those that they have now.
+    """
+
+    def __init__(self, path: Path, *, names: Mapping[str, str], **options: Any) -> None:
+        self._names = names
+        super().__init__(path, **options)
+
+    def sidecar_path(self, suffix: str) -> Path:
+        path = super().sidecar_path(suffix)
+        return path.with_name(self._names.get(path.name.removesuffix(kf.SWAP_SUFFIX), path.name))
+
+
 def transaction_index_problem(segment: Segment) -> str:
     """Why a broker that loads a segment dies of its transaction index; "" if it does not.
 
     Of the version a broker reads the first byte alone.
     Source: TransactionIndex.sanityCheck, TransactionIndex.iterable, AbortedTxn.version, Kafka 4.3.
     """
-    try:
-        data = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).read_bytes()
-    except OSError:
-        return ""
-    size = kf.TRANSACTION_INDEX_DTYPE.itemsize
-    for entry in np.frombuffer(data[: len(data) // size * size], kf.TRANSACTION_INDEX_DTYPE):
+    for entry in _transaction_entries(segment):
         if entry["version"] > _LAST_VERSION:
             return f"an entry of the transaction index has version {entry['version']}"
         if entry["last_offset"] < segment.base_offset:
@@ -204,16 +222,19 @@ def why_recovered(segment: Segment, broker: str = "4.3") -> str:
     # a broker that looks for the end of a .swap creates the index
     if not is_swap and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
         return "its offset index is missing"
-    path = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX)
-    if not path.exists():
-        return ""
-    try:
-        index = segment.transaction_index
-    except KafkalogError as error:
-        return f"its transaction index cannot be read ({error.reason.value})"
-    if index is not None and len(index) and int(index.entries["last_offset"].min()) < segment.base_offset:
+    if (_transaction_entries(segment)["last_offset"] < segment.base_offset).any():
         return "its transaction index has an entry below the segment"
     return ""
+
+
+def _transaction_entries(segment: Segment) -> npt.NDArray[np.void]:
+    """All that a broker reads, even if they are more than a `.log` of this size can have."""
+    try:
+        data = segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).read_bytes()
+    except OSError:
+        data = b""
+    n = len(data) // kf.TRANSACTION_INDEX_DTYPE.itemsize
+    return np.frombuffer(data, kf.TRANSACTION_INDEX_DTYPE, count=n)
 
 
 _LAST_VERSION = 0xFF

@@ -46,6 +46,8 @@ class PartitionLoading:
     progress: Callable[[int], object]
     row: PartitionForecast = field(init=False)
     _split_end: int = 0
+    _split_bases: list[int] = field(default_factory=list)
+    _late_names: list[str] = field(default_factory=list)
     _read: dict[int, RecoveredSegment] = field(default_factory=dict)
     _newest_read: dict[int, int] = field(default_factory=dict)
     _damage: list[Finding] = field(default_factory=list)
@@ -72,11 +74,11 @@ class PartitionLoading:
         plan = self.plan
         row = self.row = PartitionForecast(str(plan.path), plan.partition.topic_partition)
         row.log_start_offset = row.log_end_offset = plan.partition.log_start_offset
-        self._loaded, self._damage, self._split_end = {}, [], 0
+        self._loaded, self._damage, self._split_end, self._split_bases = {}, [], 0, []
         self._producers = ProducerLoading(self._snapshots, self.broker, self.now_ms, replay=replay)
         row.removed, row.renamed = {**plan.files.removed, **self._bad_snapshots}, dict(plan.files.renamed)
-        for name in plan.files.fatal:
-            self._dies("NumberFormatException", name, "its name is not an offset")
+        self._late_names = [name for name in plan.files.fatal if not name.endswith(_READ_FIRST)]
+        self._die_of([name for name in plan.files.fatal if name.endswith(_READ_FIRST)])
         for name, failure in plan.files.bad_swaps.items():
             self._dies(failure.java_name, name, str(failure))
         epochs = epochs_exception(plan.path, self.broker)
@@ -89,20 +91,35 @@ class PartitionLoading:
         except KafkalogError as error:
             self._damage.append(error.to_finding())
             self._dies("KafkaStorageException", error.path or "", str(error), is_offline=True)
+        self._die_of(self._late_names)
+
+    def _die_of(self, names: list[str]) -> None:
+        """Die of names that are no offsets. Source: LogFileUtils.offsetFromFile, Kafka 4.3."""
+        for name in names:
+            self._dies("NumberFormatException", name, "its name is not an offset")
 
     def _load(self) -> None:
         segments = self.plan.partition.segments
         self._note_end_before(segments)
         rows = self.row.segments
         for segment in segments:
+            # files are loaded in the order of their names
+            log_name = kf.segment_file_name(segment.base_offset, kf.LOG_SUFFIX)
+            self._die_of([name for name in self._late_names if name < log_name])
+            self._late_names = [name for name in self._late_names if name > log_name]
             rows.append(self._segment_row(segment))
             self._loaded.setdefault(segment.base_offset, LoadedSegment(segment, self.broker))
+        self._die_of(self._late_names)
+        self._late_names = []
         if self.plan.partition.kind == "delete":
             return  # only waits for its deletion
         self._recover_unflushed(segments, rows)
         if not rows or self.row.exceptions:
             return
-        last = max((number for number, row in enumerate(rows) if row.action != "deleted"), default=0)
+        if self._split_bases or any(row.action == "split" for row in rows):
+            bases = [row.base_offset for row in rows if row.action not in ("split", "deleted")] + self._split_bases
+            self.row.log_start_offset = max(self.plan.log_start, min(bases))
+        last = max((number for number, row in enumerate(rows) if row.action not in ("deleted", "split")), default=0)
         end = self._log_end(segments[last], rows[last])
         if end < self.plan.log_start:
             for row in rows:
@@ -113,7 +130,7 @@ class PartitionLoading:
             )
             end = self.row.log_start_offset = self.plan.log_start
         self.row.log_end_offset = end
-        if self._loaded and not self._split_end:
+        if self._loaded and not any(row.action == "split" for row in rows):
             self._load_producers(end)
         config = self.cluster.config(self.plan.partition)
         if config is not None:
@@ -178,6 +195,10 @@ class PartitionLoading:
             elif row.action == "kept":
                 self._recover(segment, row, is_first_pass=False)
                 is_cut = row.action in ("cut", "emptied") and row.n_bytes < row.n_bytes_before
+                # what a segment before it was split into lies behind it, too
+                if is_cut and self._split_bases and self._split_bases[-1] > row.base_offset:
+                    self._split_bases = [base for base in self._split_bases if base < row.base_offset]
+                    self._split_end = 0
 
     def _recovered(self, segment: Segment) -> RecoveredSegment:
         if segment.base_offset not in self._read:
@@ -238,17 +259,25 @@ class PartitionLoading:
             detail = f"the batch at {found.finding.position} is in no segment that begins at {segment.base_offset}"
             self._dies("IllegalArgumentException", row.name, detail)
         else:
-            self._check_split(segment)
+            self._split_bases += self._split(segment)
             row.action, self._split_end = "split", end
             self.row.remarks.append(f"{row.name} is split: its last batch ends at {end - 1}")
 
-    def _check_split(self, segment: Segment) -> None:
-        """Raise LoadFailure if a broker dies of a batch that it copies into another segment.
+    def _split(self, segment: Segment) -> list[int]:
+        """Base offsets of the segments that a segment is split into.
 
+        Raises
+        ------
+        LoadFailure
+            A broker dies of a batch that it copies into one of them.
+
+        Notes
+        -----
         Source: LocalLog.splitOverflowedSegment, ByteBufferLogInputStream.nextBatchSize, Kafka 4.3.
         """
         loaded = LoadedSegment(segment, self.broker)
         base = position = 0
+        bases = []
         for batch in loaded.batches(0, segment.size_in_bytes):
             if not position or not 0 <= batch.last_offset - base < 2**31:
                 base = batch.offset
@@ -257,6 +286,7 @@ class PartitionLoading:
                 if not 0 <= batch.last_offset - base < 2**31:
                     detail = f"the batch at {batch.position} is in no segment that begins at {base}"
                     raise LoadFailure("IllegalStateException", detail)
+                bases.append(base)
             if batch.head[16] > 2 and self.broker != "2.8":
                 detail = f"the batch at {batch.position} has magic {batch.head[16]}, and the segment is split"
                 raise LoadFailure("CorruptRecordException", detail)
@@ -264,6 +294,7 @@ class PartitionLoading:
         if position < segment.size_in_bytes:
             detail = f"the bytes from {position} on are no batch, and the segment is split"
             raise LoadFailure("NoSuchElementException", detail)
+        return bases
 
     def _log_end(self, segment: Segment, row: SegmentForecast) -> int:
         if self._split_end > segment.base_offset:  # its last batch begins the last segment, then
@@ -353,3 +384,7 @@ class PartitionLoading:
     def _dies(self, name: str, file: str, detail: str, *, is_offline: bool = False) -> None:
         path = file if "/" in file else f"{self.plan.path}/{file}" if file else str(self.plan.path)
         self.row.exceptions.append(BrokerException(name, path, detail, is_offline))
+
+
+_READ_FIRST = (kf.PRODUCER_SNAPSHOT_SUFFIX, kf.CLEANED_SUFFIX, kf.SWAP_SUFFIX)
+"""A broker takes offsets from the names of these files before it loads segments."""

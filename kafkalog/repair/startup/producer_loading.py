@@ -280,7 +280,8 @@ class ProducerLoading:
                     source.release(window.data, window.start)
         except KafkalogError as error:
             raise NotPlain from error
-        is_over = following is not None and next_offset > following
+        limit = end if following is None else following
+        is_over = limit is not None and next_offset > limit
         if is_over or position != segment.size_in_bytes or not wanted <= begins:
             raise NotPlain
 

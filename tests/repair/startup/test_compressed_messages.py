@@ -51,6 +51,16 @@ def test_what_is_wrong_is_what_a_broker_dies_of(at: int, value: int, name: str) 
     assert "at 77" in str(raised.value)
 
 
+def test_a_v1_message_ends_at_its_own_offset_unless_that_is_0(partition: Path) -> None:
+    message = messages("p-v1-gzip-0")[1]
+    n_inside = int.from_bytes(message[:8], "big") - base_offset(message, 0)
+    assert n_inside > 0
+    assert base_offset(bytes(8) + message[8:], 0) == 0
+    with pytest.raises(LoadFailure) as raised:
+        base_offset((n_inside - 1).to_bytes(8, "big") + message[8:], 77)
+    assert raised.value.java_name == "InvalidRecordException"
+
+
 def test_a_magic_byte_makes_a_broker_look_inside_and_die(partition: Path) -> None:
     last = logs(partition)[-1]
     data = bytearray(last.read_bytes())

@@ -47,3 +47,19 @@ def test_what_is_no_regular_file_is_passed_over(partition: Path) -> None:
     row = kafkalog.preflight(partition.parent).partitions[0]
     assert len(row.segments) == 2
     assert kafkalog.recover(partition.parent, dry_run=True).is_clean
+
+
+def test_an_index_that_alone_ends_in_swap_is_renamed_before_the_segment_is_loaded(partition: Path) -> None:
+    index = logs(partition)[1].with_suffix(".index")
+    index.rename(f"{index}.swap")
+    row = asked(partition, clean=True)
+    assert [one.action for one in row.segments] == ["kept"] * 3
+    assert row.renamed == {f"{index.name}.swap": index.name}
+
+
+def test_a_transaction_index_is_read_to_its_end(partition: Path) -> None:
+    middle = logs(partition)[1]
+    middle.write_bytes(middle.read_bytes()[:100])  # room for no entry
+    index = middle.with_suffix(".txnindex")
+    index.write_bytes(index.read_bytes() + bytes(34))
+    assert asked(partition, clean=True).segments[1].action == "cut"

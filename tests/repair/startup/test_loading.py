@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from files import flip
 from startups import asked, logs
 
 import kafkalog
@@ -78,6 +79,40 @@ def test_a_broker_dies_of_an_offset_below_the_segment_and_splits_at_one_too_high
     _with_offset(last, -1, 2**40)
     row = asked(partition)
     assert (row.segments[-1].action, row.log_end_offset) == ("split", 2**40 + 4)
+
+
+def test_a_log_begins_where_its_first_segment_is_split(partition: Path) -> None:
+    first, *_ = logs(partition)
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    batches = kafkalog.Segment(first).batches
+    _with_offset(first, -1, 2**40)
+    first.write_bytes(first.read_bytes()[int(batches.position[1]) :])
+    row = asked(partition)
+    assert row.segments[0].action == "split"
+    assert 0 < row.log_start_offset == int(batches.base_offset[1])
+
+
+def test_what_a_segment_is_split_into_goes_with_all_behind_damage(partition: Path) -> None:
+    first, second, _ = logs(partition)
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    batches = kafkalog.Segment(first).batches
+    first.write_bytes(first.read_bytes()[: int(batches.next_position[0])])
+    _with_offset(first, 0, 2**40)
+    flip(second, second.stat().st_size - 5)
+    row = asked(partition)
+    assert [one.action for one in row.segments] == ["split", "cut", "deleted"]
+    assert (row.log_start_offset, row.log_end_offset) == (int(second.stem), row.log_end_offset)
+    assert row.log_end_offset < 2**20
+
+
+def test_what_comes_first_by_name_stops_the_start(partition: Path) -> None:
+    _, second, _ = logs(partition)
+    (partition / ("9" * 20 + ".timeindex")).write_bytes(b"")
+    assert [one.name for one in asked(partition).exceptions] == ["NumberFormatException"]
+    second.with_suffix(".index").unlink()
+    _with_offset(second, 0, -5000)
+    names = [one.name for one in asked(partition).exceptions]
+    assert names == ["IllegalArgumentException", "NumberFormatException"]
 
 
 def test_producers_are_replayed_only_as_far_as_needed(partition: Path) -> None:

@@ -58,6 +58,10 @@ def test_a_link_to_nowhere_and_no_file(tmp_path: Path) -> None:
     [
         (f"version: 0\ntopic_id: {ID}".encode(), None),
         (f"version: 0\r\ntopic_id: {ID}\nmore".encode(), None),
+        # a broker does not look at the last bits
+        (f"version: 0\ntopic_id: {ID[:-1]}x".encode(), None),
+        (f"version: 0\ntopic_id: {ID}==".encode(), None),
+        (f"version: 0\ntopic_id: {ID[:-1]}+".encode(), "IllegalArgumentException"),
         (f"version:0\ntopic_id: {ID}".encode(), OFFLINE),
         (f"version: x\ntopic_id: {ID}".encode(), OFFLINE),
         (b"version: 0\ntopic_id: " + b"A" * 22, OFFLINE),
