@@ -247,10 +247,10 @@ class PartitionRecovery:
 
         Source: LogLoader.load, LogSegment.readNextOffset, Kafka 4.3.
         """
-        name = final_name(segment.sidecar_path(kf.INDEX_SUFFIX).name)
-        if name not in self.plan.files.after() and self.main is not None:
+        index = segment.sidecar_path(kf.INDEX_SUFFIX)
+        if index.name not in self.plan.files.names and self.main is not None:
             n_entries = self.main.max_index_bytes // kf.OFFSET_INDEX_DTYPE.itemsize
-            path, data = self.plan.path / name, bytes(n_entries * kf.OFFSET_INDEX_DTYPE.itemsize)
+            path, data = self.plan.path / final_name(index.name), bytes(n_entries * kf.OFFSET_INDEX_DTYPE.itemsize)
             self.put(path, data)
             self.files.append(RebuiltFile(str(path), "offset", n_entries, len(data), "new"))
 

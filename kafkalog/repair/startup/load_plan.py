@@ -115,10 +115,11 @@ class LoadPlan:
         key = self.partition.topic_partition
         old_names = {} if self.broker == "2.8" else {new: old for old, new in files.renamed.items()}
         is_there = {name: name for name in files.names if name not in replaced and name not in files.renamed}
+        names = {**is_there, **old_names}
         return [
             _NamedSegment(
                 self.path / logs[base],
-                names={**is_there, **old_names},
+                names=names,
                 limits=limits,
                 is_last=base == bases[-1],
                 topic_partition=key,
@@ -197,6 +198,8 @@ class _NamedSegment(Segment):
 
     def sidecar_path(self, suffix: str) -> Path:
         path = super().sidecar_path(suffix)
+        if suffix == kf.INDEX_SUFFIX and path.name.endswith(kf.SWAP_SUFFIX):
+            return path  # a broker that looks for the end of a `.swap` makes it, and renames it over another one
         return path.with_name(self._names.get(path.name.removesuffix(kf.SWAP_SUFFIX), path.name))
 
 

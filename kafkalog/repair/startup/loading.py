@@ -213,8 +213,7 @@ class PartitionLoading:
 
     def _recover(self, segment: Segment, row: SegmentForecast, *, is_first_pass: bool) -> None:
         """Source: LogLoader.recoverSegment, LogSegment.recover, Kafka 4.3."""
-        before = [*self._loaded.values()]
-        manager = self._producers.begin_recovery(before, segment.base_offset, self.plan.log_start)
+        manager = self._producers.begin_recovery(self._loaded.values(), segment.base_offset, self.plan.log_start)
         found = self._recovered(segment)
         row.indexes = dict.fromkeys(INDEX_SUFFIXES[:2], "rebuilt")
         if segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists():

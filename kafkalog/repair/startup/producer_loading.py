@@ -6,7 +6,7 @@ that is replayed is intact, only the offsets of the snapshots matter, and batche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -101,7 +101,7 @@ class ProducerLoading:
         self._last = (-1, -1)
         self._check = seen or ReplayCheck()
 
-    def begin_recovery(self, loaded: list[LoadedSegment], base_offset: int, log_start: int) -> _Manager:
+    def begin_recovery(self, loaded: Collection[LoadedSegment], base_offset: int, log_start: int) -> _Manager:
         """The producers before a segment, when others are loaded. Source: LogLoader.recoverSegment, Kafka 4.3."""
         if self._is_checked and self._last[0] < base_offset < self._last[1]:
             raise NotPlain  # the segment before says that it ends behind this base offset
@@ -213,11 +213,12 @@ class ProducerLoading:
         self.snapshots.pop(offset, None)
         self.taken.discard(offset)
 
-    def _rebuild(self, manager: _Manager, loaded: list[LoadedSegment], log_start: int, end: int) -> None:
+    def _rebuild(self, manager: _Manager, loaded: Collection[LoadedSegment], log_start: int, end: int) -> None:
         """Source: UnifiedLog.rebuildProducerState, Kafka 4.3."""
         manager.truncate_and_reload(log_start, end, self._now)
-        bases = [segment.base_offset for segment in loaded]
         if end > manager.map_end and end > 0:
+            loaded = [*loaded]
+            bases = [segment.base_offset for segment in loaded]
             floor = max((base for base in bases if base <= manager.map_end), default=None)
             last = max((base for base in bases if base <= end), default=None)
             for number, segment in enumerate(loaded):
