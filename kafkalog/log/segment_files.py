@@ -86,8 +86,9 @@ class SegmentListing:
 
     def _note_strays(self, names: Sequence[str], logs: Sequence[str]) -> None:
         """Report files with a segment's suffix whose name is not an offset. They are not read."""
+        known = {*logs}
         for name in names:
-            is_log = name.endswith(kf.LOG_SUFFIX) and name not in logs
+            is_log = name.endswith(kf.LOG_SUFFIX) and name not in known
             if kf.is_fatal_name(name) and (self._path / name).is_file():
                 detail = "not named after an offset: a broker does not start with it"
             elif is_log:

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.json(result.as_dict())
     console.count_findings(result.findings.rows)
     _sum_up(result, console)
-    if result.verdict in ("loses", "dies"):
+    if result.verdict in ("loses", "dies") and not any(one.damage for one in result.findings.rows):
         # the exit code is 1 for all that is lost, also where no file is damaged, such as a stray
         console.count_findings([Finding(Reason.UNKNOWN_FILE, f"the broker {result.verdict}", path=args.paths[0])])
 
@@ -133,6 +133,7 @@ def _sum_up(result: Preflight, console: Console) -> None:
     console.note(f"{how} start of a {result.broker} broker: {counts or 'no partitions'}")
     if result.seconds is not None:
         console.note(
-            f"recovery reads {result.n_bytes_read:,} bytes, {result.seconds:,.1f} s with one thread at the rate"
-            f" measured here; indexes take up to {result.n_bytes_needed:,} bytes meanwhile"
+            f"recovery reads {result.n_bytes_read:,} bytes, {result.seconds:,.1f} s of CPU with one thread at the rate"
+            f" measured here, and longer if the disk is slower; indexes take up to"
+            f" {result.n_bytes_needed:,} bytes meanwhile"
         )

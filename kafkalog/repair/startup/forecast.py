@@ -155,7 +155,8 @@ class Preflight(HtmlReport):
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """Damage that was found on the way, checkpoints that cannot be read."""
     bytes_per_second: float | None = None
-    """How fast recovery was read here, with one thread, from this disk; None if nothing was read."""
+    """How fast recovery was read here, by the CPU time of one thread; None if nothing was read. Waits for the disk are
+    not in it: they depend on what of the files is in memory."""
 
     @property
     def n_bytes_read(self) -> int:
@@ -178,7 +179,10 @@ class Preflight(HtmlReport):
 
     @property
     def seconds(self) -> float | None:
-        """How long recovery takes with one thread (`num.recovery.threads.per.data.dir`), at the rate measured here."""
+        """How long recovery takes with one thread (`num.recovery.threads.per.data.dir`), at the rate measured here.
+
+        That is its CPU time. Where the disk is slower, what it takes to read the bytes from there counts instead.
+        """
         return None if self.bytes_per_second is None else self.n_bytes_read / self.bytes_per_second
 
     @property

@@ -197,10 +197,11 @@ class _NamedSegment(Segment):
         super().__init__(path, **options)
 
     def sidecar_path(self, suffix: str) -> Path:
-        path = super().sidecar_path(suffix)
-        if suffix == kf.INDEX_SUFFIX and path.name.endswith(kf.SWAP_SUFFIX):
-            return path  # a broker that looks for the end of a `.swap` makes it, and renames it over another one
-        return path.with_name(self._names.get(path.name.removesuffix(kf.SWAP_SUFFIX), path.name))
+        name = kf.sidecar_name(self.path.name, suffix)
+        # a broker that looks for the end of a `.swap` makes its index, and renames it over another one
+        if suffix != kf.INDEX_SUFFIX or not name.endswith(kf.SWAP_SUFFIX):
+            name = self._names.get(name.removesuffix(kf.SWAP_SUFFIX), name)
+        return self.path.with_name(name)
 
 
 def transaction_index_problem(segment: Segment) -> str:

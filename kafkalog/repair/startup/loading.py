@@ -202,11 +202,11 @@ class PartitionLoading:
 
     def _recovered(self, segment: Segment) -> RecoveredSegment:
         if segment.base_offset not in self._read:
-            interval = self._interval()
-            self._read[segment.base_offset] = recover(segment, interval, progress=self.progress)
+            self._read[segment.base_offset] = recover(segment, self._interval, progress=self.progress)
             self.row.n_bytes_read += segment.size_in_bytes
         return self._read[segment.base_offset]
 
+    @cached_property
     def _interval(self) -> int:
         given = self.index_interval_bytes
         return self.cluster.index_interval(self.plan.partition) if given is None else given

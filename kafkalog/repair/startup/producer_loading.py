@@ -361,8 +361,9 @@ class _Manager:
     def truncate_and_reload(self, log_start: int, end: int, now_ms: int | None) -> None:
         """Delete the snapshots out of range, and load the newest one that can be read."""
         files = self.files
-        for offset in [one for one in files.snapshots if not log_start < one <= end]:
-            files.delete(offset)
+        if files.snapshots and (min(files.snapshots) <= log_start or max(files.snapshots) > end):
+            for offset in [one for one in files.snapshots if not log_start < one <= end]:
+                files.delete(offset)
         if not end:
             self.map_end = max(self.map_end, log_start)
             self.snapshot_end = max(files.snapshots, default=log_start)
