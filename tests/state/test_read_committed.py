@@ -352,7 +352,7 @@ def test_a_record_that_holds_no_producer_id_is_in_no_transaction() -> None:
 @pytest.mark.parametrize("ahead", thinned([64, 2**20], 2))
 def test_thousands_of_transactions_inside_a_long_one(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
     monkeypatch.setattr("kafkalog.log.segment_reader._WINDOW_AHEAD", ahead)
-    n = 3000 if THOROUGH else 1200
+    n = 3000 if THOROUGH else 600
     parts = [data(0, 99)]
     for number in range(n):
         producer_id, offset = number % 7, 1 + 2 * number
