@@ -174,10 +174,7 @@ class TopicPatterns:
 
     def check(self, topics: Sequence[str]) -> None:
         """Raise UnknownNameError for a name or glob that none of some topics matches: a typo must not read nothing."""
-        for pattern in self.included:
-            if not any(fnmatchcase(topic, pattern) for topic in topics):
-                what = "no topic matches" if set(pattern) & set("*?[") else "no topic"
-                raise UnknownNameError(f"{what} {pattern!r} here; {hint(pattern, topics)}")
+        check_names("topic", self.included, topics)
 
 
 def check_partitions(wanted: Iterable[int] | None, known: Iterable[int]) -> None:
@@ -185,6 +182,14 @@ def check_partitions(wanted: Iterable[int] | None, known: Iterable[int]) -> None
     numbers = sorted(set(known))
     for number in sorted(set(wanted or ()) - set(numbers)) if numbers else ():
         raise UnknownNameError(f"no partition {number} here; there are {some(numbers)}")
+
+
+def check_names(what: str, wanted: str | Sequence[str] | None, known: Sequence[str]) -> None:
+    """Raise UnknownNameError for a name or glob that none of the names that are known matches."""
+    for pattern in [wanted] if isinstance(wanted, str) else wanted or ():
+        if not any(fnmatchcase(name, pattern) for name in known):
+            no_such = f"no {what} matches" if set(pattern) & set("*?[") else f"no {what}"
+            raise UnknownNameError(f"{no_such} {pattern!r} here; {hint(pattern, known)}")
 
 
 def name_matcher(wanted: str | Sequence[str] | None) -> Callable[[str], bool]:

@@ -196,12 +196,13 @@ cdef class LastRows:
                         if is_hashed[i]:
                             number = self.places[hashes[i] & (self.n_places - 1)].number
                             kl_prefetch(self.starts + (number - (number > 0)))
+                    number = 0
                     for i in range(n_group if is_far else 0):
-                        if is_hashed[i]:
-                            number = self.places[hashes[i] & (self.n_places - 1)].number
-                            if number > 0:
-                                kl_prefetch(self.bytes + self.starts[number - 1])
-                                kl_prefetch(self.bytes + self.starts[number - 1] + 64)
+                        # the key that follows one in a known order is that of the next number
+                        number = self.places[hashes[i] & (self.n_places - 1)].number if is_hashed[i] else number + 1
+                        if 0 < number <= self.n_keys:
+                            kl_prefetch(self.bytes + self.starts[number - 1])
+                            kl_prefetch(self.bytes + self.starts[number - 1] + 64)
                 n_in_order = 0
                 for i in range(n_group):
                     row = first + i

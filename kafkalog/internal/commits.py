@@ -7,12 +7,17 @@ that break off, are left to it.
 
 from __future__ import annotations
 
-from itertools import compress
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from kafkalog.format import TopicPartition
+from kafkalog.interchange.arrow_output import binary_array
 from kafkalog.records.columns import BinaryColumn
 
 _LEGACY, _COMMIT = 0, 1
@@ -21,21 +26,25 @@ _WITH_EXPIRY: Final = 1
 _FLEXIBLE: Final = 4
 _ID_TAG, _ID_BYTES = 0, 16
 _SLACK: Final = 8
+_PARTITION_BITS: Final = 32
+_PARTITION_MASK: Final = 2**32 - 1
+_UNKNOWN: Final = -1
+_BATCH_ROWS: Final = 2**16 - 1  # a text has less than 32 KiB: so many have less than the 2 GiB of an Arrow array
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
 
 
 class Commits(NamedTuple):
-    """Committed offsets, a list for each field."""
+    """Committed offsets, a column for each field."""
 
-    group: list[str]
-    topic: list[str]
-    partition: list[int]
-    offset: list[int]
-    leader_epoch: list[int]
-    metadata: list[str]
-    commit_timestamp: list[int]
+    group: pa.Array
+    topic: pa.Array
+    partition: Numbers
+    offset: Numbers
+    leader_epoch: Numbers
+    metadata: pa.Array
+    commit_timestamp: Numbers
 
 
 def read_commits(keys: BinaryColumn, values: BinaryColumn) -> tuple[Mask, Commits]:
@@ -66,14 +75,14 @@ def read_commits(keys: BinaryColumn, values: BinaryColumn) -> tuple[Mask, Commit
     value.only((value.number("u1", has_id) == _ID_BYTES) | ~has_id)
     value.skip(np.where(has_id, _ID_BYTES, 0))
     rows = np.flatnonzero(key.fits & value.fits)
-    texts = [*(key.decoded(name, rows) for name in names), value.decoded(metadata, rows)]
-    if any(None in some for some in texts):
-        is_text = [None not in some for some in zip(*texts, strict=True)]
-        rows, texts = rows[is_text], [[*compress(some, is_text)] for some in texts]
+    texts = [*(key.strings(name, rows) for name in names), value.strings(metadata, rows)]
+    is_text = np.logical_and.reduce([some.is_valid().to_numpy(zero_copy_only=False) for some in texts])
+    if not is_text.all():
+        rows, texts = rows[is_text], [some.filter(pa.array(is_text)) for some in texts]
     is_commit = np.zeros(len(keys), np.bool_)
     is_commit[rows] = True
-    numbers = [column[rows].tolist() for column in (partition, offset, epoch)]
-    return is_commit, Commits(*texts[:2], *numbers, texts[2], time[rows].tolist())  # type: ignore[call-arg]
+    numbers = [column[rows] for column in (partition, offset, epoch)]
+    return is_commit, Commits(*texts[:2], *numbers, texts[2], time[rows])
 
 
 class _Records:
@@ -126,14 +135,15 @@ class _Records:
         self._at += np.where(self.fits, size, 0)
         return start, self._at.copy()
 
-    def decoded(self, bounds: tuple[Numbers, Numbers], rows: Numbers) -> list[Any]:
-        """Texts of some records; None for those that are not UTF-8."""
-        whole = self._data.tobytes()
-        start, stop = (bound[rows].tolist() for bound in bounds)
+    def strings(self, bounds: tuple[Numbers, Numbers], rows: Numbers) -> pa.Array:
+        """Texts of some records; null for those that are not UTF-8."""
+        # every second one of these byte strings is a text, and those between are not asked for
+        between = BinaryColumn(np.stack([bound[rows] for bound in bounds], axis=1).ravel(), self._data)
+        texts = binary_array(between.take(np.arange(0, 2 * rows.size, 2)), pa.large_binary())
         try:
-            return [whole[a:b].decode() if a < b else "" for a, b in zip(start, stop, strict=True)]
-        except UnicodeDecodeError:
-            return [_text(whole[a:b]) for a, b in zip(start, stop, strict=True)]
+            return texts.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            return pa.array([_text(text) for text in texts.to_pylist()], pa.large_string())
 
 
 def _text(data: bytes) -> str | None:
@@ -141,3 +151,86 @@ def _text(data: bytes) -> str | None:
         return data.decode()
     except UnicodeDecodeError:
         return None
+
+
+class CommittedOffsets:
+    """Committed offsets of groups, sorted by group, topic and partition.
+
+    Parameters
+    ----------
+    commits : Commits
+    end_of : callable
+        Returns the log end offset of a partition; None if it is not known.
+    """
+
+    def __init__(self, commits: Commits, end_of: Callable[[TopicPartition], int | None]) -> None:
+        group, self._groups = _numbered(commits.group)
+        topic, self._topics = _numbered(commits.topic)
+        order = np.lexsort((commits.partition, topic, group))
+        self._metadata = commits.metadata.dictionary_encode().take(pa.array(order))
+        self._topic, self._partition = topic[order], commits.partition[order]
+        self._offset, self._leader_epoch = commits.offset[order], commits.leader_epoch[order]
+        self._time = commits.commit_timestamp[order]
+        names = self._topics.to_pylist()
+        pairs = self._topic.astype(np.int64) << _PARTITION_BITS | (self._partition.astype(np.int64) & _PARTITION_MASK)
+        known, pair_of = np.unique(pairs, return_inverse=True)
+        wheres = zip((known >> _PARTITION_BITS).tolist(), known.astype(np.int32).tolist(), strict=True)
+        found = [end_of(TopicPartition(names[number], partition)) for number, partition in wheres]
+        ends = np.array([_UNKNOWN if end is None else end for end in found], np.int64)
+        self._end = ends[pair_of] if ends.size else ends
+        # a group may stand beyond a log that lost its end
+        behind = np.maximum(self._end - self._offset, 0)
+        self._lag = np.where((self._end >= 0) & (self._offset >= 0), behind, _UNKNOWN)
+        self._bounds = np.searchsorted(group[order], np.arange(len(self._groups) + 1))
+
+    def groups(self) -> Iterator[tuple[str, slice]]:
+        """Each group with its rows."""
+        bounds = self._bounds.tolist()
+        return zip(self._groups.to_pylist(), map(slice, bounds, bounds[1:]), strict=True)
+
+    def lag_of(self, rows: slice) -> int | None:
+        """Sum of the lags that are known; None if none is."""
+        lags = self._lag[rows]
+        known = lags[lags >= 0]
+        return int(known.sum()) if known.size else None
+
+    def rows(self, rows: slice) -> Iterator[tuple[Any, ...]]:
+        """Topic, partition, offset, leader epoch, metadata, time, log end offset and lag of each."""
+        return zip(*(column[rows] for column in self._lists), strict=True)
+
+    @cached_property
+    def _lists(self) -> list[list[Any]]:
+        names, texts = self._topics.to_pylist(), self._metadata.dictionary.to_pylist()
+        topics = [names[number] for number in self._topic.tolist()]
+        metadata = [texts[number] for number in self._metadata.indices.to_pylist()]
+        numbers = [column.tolist() for column in (self._partition, self._offset, self._leader_epoch)]
+        unknown = [[None if number < 0 else number for number in column.tolist()] for column in (self._end, self._lag)]
+        return [topics, *numbers, metadata, self._time.tolist(), *unknown]
+
+    def to_arrow(self, rows: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Some rows; columns of the schema that are none of these are left to the caller."""
+        for start in range(0, rows.size, _BATCH_ROWS):
+            some = rows[start : start + _BATCH_ROWS]
+            unknown = {"log_end_offset": self._end[some], "lag": self._lag[some]}
+            columns = {
+                "topic": self._topics.take(pa.array(self._topic[some])),
+                "partition": self._partition[some],
+                "offset": self._offset[some],
+                "leader_epoch": self._leader_epoch[some],
+                "metadata": self._metadata.take(pa.array(some)).dictionary_decode(),
+                "commit_timestamp": self._time[some],
+                **{name: pa.array(column, mask=column < 0) for name, column in unknown.items()},
+            }
+            fields = [schema.field(name) for name in columns]
+            arrays = [pa.array(column).cast(field.type) for column, field in zip(columns.values(), fields, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _numbered(texts: pa.Array) -> tuple[npt.NDArray[np.int32], pa.Array]:
+    """The number of each text among those that occur, sorted, and these."""
+    encoded = texts.dictionary_encode()
+    names = encoded.dictionary
+    order = pc.sort_indices(names)
+    place = np.empty(len(names), np.int32)
+    place[np.asarray(order)] = np.arange(len(names), dtype=np.int32)
+    return place[np.asarray(encoded.indices)], names.take(order)

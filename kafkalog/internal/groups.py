@@ -7,9 +7,10 @@ Expired offsets are among them until a broker has written their tombstones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import groupby, islice
+from functools import cache
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
@@ -19,8 +20,8 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
-from kafkalog.internal.commits import read_commits
-from kafkalog.internal.reading import AsOf, StateList
+from kafkalog.internal.commits import Commits, CommittedOffsets, read_commits
+from kafkalog.internal.reading import AsOf, StateList, check_known
 from kafkalog.internal.replay import load_topic
 from kafkalog.internal.share_state import Delivery, ShareState, read_share_state
 from kafkalog.log.log_dir import LogDir
@@ -102,6 +103,15 @@ class Group:
     members: list[GroupMember] = field(default_factory=list)
     offsets: list[GroupOffset] = field(default_factory=list)
     """Sorted by topic and partition."""
+    _committed: tuple[CommittedOffsets, slice] | None = field(default=None, init=False, repr=False, compare=False)
+    """What `offsets` are made of once they are asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "offsets" or self._committed is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        committed, rows = self._committed
+        self.offsets, self._committed = [GroupOffset(*row) for row in committed.rows(rows)], None
+        return self.offsets
 
     @property
     def state(self) -> str:
@@ -123,6 +133,8 @@ class Group:
     @property
     def lag(self) -> int | None:
         """Sum of the known lags; None if none is known."""
+        if (unread := _unread(self)) is not None:
+            return unread[0].lag_of(unread[1])
         known = [one.lag for one in self.offsets if one.lag is not None]
         return sum(known) if known else None
 
@@ -145,16 +157,47 @@ class Groups(StateList[Group]):
 
     def to_arrow(self) -> pa.Table:
         """Committed offsets as a table: group, type, topic, partition, offset, ..., log_end_offset, lag."""
-        offsets = [one for group in self for one in group.offsets]
-        columns: dict[str, list[Any]] = {
-            "group": [group.name for group in self for _ in group.offsets],
-            "type": [group.type for group in self for _ in group.offsets],
-            **{name: [*map(attrgetter(name), offsets)] for name in _SCHEMA.names[2:]},
-        }
-        columns["deliveries"] = [
-            [asdict(delivery) for delivery in some] if some else [] for some in columns["deliveries"]
-        ]
-        return pa.Table.from_pydict(columns, schema=_SCHEMA)
+        batches: list[pa.RecordBatch] = []
+        for unread, some in groupby(self, lambda group: (_unread(group) or (None,))[0]):
+            part = [*some]
+            batches += _batches(part) if unread is None else _committed_batches(part, unread)
+        return pa.Table.from_batches(batches, _SCHEMA)
+
+
+def _unread(group: Group) -> tuple[CommittedOffsets, slice] | None:
+    """Where the offsets of a group are that nobody has asked for yet."""
+    try:
+        object.__getattribute__(group, "offsets")
+    except AttributeError:
+        return group._committed
+    return None
+
+
+def _committed_batches(groups: list[Group], committed: CommittedOffsets) -> Iterator[pa.RecordBatch]:
+    """Offsets of groups whose rows nobody has asked for yet."""
+    bounds = [rows for _, rows in filter(None, map(_unread, groups))]
+    sizes = np.array([rows.stop - rows.start for rows in bounds])
+    number = np.repeat(np.arange(len(groups)), sizes)
+    names, types = (pa.array([getattr(group, name) for group in groups]) for name in ("name", "type"))
+    rows = np.concatenate([np.arange(rows.start, rows.stop) for rows in bounds])
+    first = 0
+    for batch in committed.to_arrow(rows, _SCHEMA):
+        some = pa.array(number[first : first + batch.num_rows])
+        first += batch.num_rows
+        nothing = pa.array([[]] * batch.num_rows, _SCHEMA.field("deliveries").type)
+        yield pa.RecordBatch.from_arrays([names.take(some), types.take(some), *batch.columns, nothing], schema=_SCHEMA)
+
+
+def _batches(groups: list[Group]) -> list[pa.RecordBatch]:
+    offsets = [one for group in groups for one in group.offsets]
+    columns: dict[str, list[Any]] = {
+        "group": [group.name for group in groups for _ in group.offsets],
+        "type": [group.type for group in groups for _ in group.offsets],
+        **{name: [*map(attrgetter(name), offsets)] for name in _SCHEMA.names[2:]},
+    }
+    columns["deliveries"] = [[asdict(delivery) for delivery in some] if some else [] for some in columns["deliveries"]]
+    batches: list[pa.RecordBatch] = pa.Table.from_pydict(columns, schema=_SCHEMA).to_batches()
+    return batches
 
 
 _SCHEMA: Final = pa.schema(
@@ -211,6 +254,11 @@ def groups(
     Groups
         A list of `Group`. Damage does not raise: what lies behind it is read, and `findings` has it.
 
+    Raises
+    ------
+    UnknownNameError
+        No group has a name, or matches a glob, that was asked for, and it is the latest state that was.
+
     Examples
     --------
     >>> kafkalog.groups("tests/golden/log_dir")
@@ -223,8 +271,10 @@ def groups(
         loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)
     loader.share_states(read_share_state(log_dir, as_of, loader.findings.append))
     is_wanted = name_matcher(groups)
-    found = Groups(one for one in loader.finished() if is_wanted(one.name))
+    known = [*loader.finished()]
+    found = Groups(one for one in known if is_wanted(one.name))
     found.findings = loader.findings
+    check_known("group", groups, [one.name for one in known], as_of, found.findings)
     return found
 
 
@@ -237,6 +287,7 @@ class _Loader:
         self._groups: dict[str, Group] = {}
         self._members: dict[tuple[str, str], GroupMember] = {}
         self._names: dict[str, str] = {}
+        self._commits: Commits | None = None
         for root in log_dir.paths:
             metadata = read_cluster_metadata(root)
             if metadata is not None:
@@ -246,10 +297,7 @@ class _Loader:
 
     def take(self, keys: BinaryColumn, values: BinaryColumn) -> npt.NDArray[np.bool_]:
         """Take the commits among some records; which of them these are."""
-        is_commit, commits = read_commits(keys, values)
-        offsets = map(GroupOffset, *commits[1:])
-        for name, some in groupby(commits.group):
-            self._group(name).offsets.extend(islice(offsets, len([*some])))
+        is_commit, self._commits = read_commits(keys, values)
         return is_commit
 
     def _group(self, name: str) -> Group:
@@ -290,22 +338,29 @@ class _Loader:
 
     def finished(self) -> Iterable[Group]:
         """The groups, with their lags."""
-        ends: dict[tuple[str, int], int | None] = {}
+        end_of = cache(self._log_end)
+        if self._commits is not None:
+            committed = CommittedOffsets(self._commits, end_of)
+            for name, rows in committed.groups():
+                group = self._group(name)
+                if group.offsets:
+                    group.offsets += [GroupOffset(*row) for row in committed.rows(rows)]
+                else:
+                    del group.offsets
+                    group._committed = committed, rows
         for name in sorted(self._groups):
             group = self._groups[name]
             if group.type == "consumer":
                 # a broker takes the assignor that most members ask for
                 asked = Counter(member.assignor for member in group.members if member.assignor)
                 group.protocol = asked.most_common(1)[0][0] if asked else None
-            group.offsets.sort(key=attrgetter("topic", "partition"))
-            for one in group.offsets:
-                where = one.topic, one.partition
-                if where not in ends:
-                    ends[where] = self._log_end(TopicPartition(*where))
-                one.log_end_offset = ends[where]
-                if one.log_end_offset is not None and one.offset >= 0:
-                    # a group may stand beyond a log that lost its end
-                    one.lag = max(one.log_end_offset - one.offset, 0)
+            if _unread(group) is None:
+                group.offsets.sort(key=attrgetter("topic", "partition"))
+                for one in group.offsets:
+                    one.log_end_offset = end_of(TopicPartition(one.topic, one.partition))
+                    if one.log_end_offset is not None and one.offset >= 0:
+                        # a group may stand beyond a log that lost its end
+                        one.lag = max(one.log_end_offset - one.offset, 0)
             yield group
 
     def _log_end(self, where: TopicPartition) -> int | None:

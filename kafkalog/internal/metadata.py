@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, Reason
 from kafkalog.format import METADATA_DIRECTORY, METADATA_TOPIC, TopicPartition
-from kafkalog.internal.reading import AsOf, name_of
+from kafkalog.internal.reading import AsOf, check_known, name_of
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
@@ -305,6 +305,8 @@ def metadata(
     ------
     NotKafkaError
         There is no metadata log.
+    UnknownNameError
+        No topic has a name, or matches a glob, that was asked for, and it is the latest state that was.
     ValueError
         The files do not go back as far as `end_offset` or `end_timestamp`.
 
@@ -333,6 +335,7 @@ def metadata(
         raise NotKafkaError(Reason.NOT_KAFKA, f"there is no {METADATA_DIRECTORY} in it", path=where)
     result = Metadata(*found, name_matcher(topics))
     result.findings = findings
+    check_known("topic", topics, sorted(found[1].topic_ids), as_of, findings)
     return result
 
 

@@ -6,8 +6,9 @@ longer than decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -15,12 +16,14 @@ import numpy as np
 
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
-from kafkalog.parsing import Time, parse_milliseconds
+from kafkalog.parsing import Time, check_names, parse_milliseconds
 from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
-from kafkalog.records.decode import decode_all
+from kafkalog.records.decode import RecordReader, decode_all
 from kafkalog.records.fill import Form
+from kafkalog.records.header_walk import ALL_OFFSETS
 from kafkalog.records.selection import Selection
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value")
@@ -61,6 +64,14 @@ class AsOf:
             raise ValueError(f"end_offset is at least 0, not {end_offset}")
         time = None if end_timestamp is None else parse_milliseconds("end_timestamp", end_timestamp)
         return cls(end_offset, time)
+
+
+def check_known(
+    what: str, wanted: str | Sequence[str] | None, known: Sequence[str], as_of: AsOf, findings: Sequence[Finding]
+) -> None:
+    """Raise UnknownNameError for a name that is not there, unless it may come later, or what has it is damaged."""
+    if as_of == AsOf() and not findings:
+        check_names(what, wanted, known)
 
 
 class KeyedRecord(NamedTuple):
@@ -112,7 +123,8 @@ def read_topic(
         # its checkpoints are read on first access, and add findings then
         for finding in partition.findings:
             report(finding)
-        for window in partition.reader.windows(selection, on_corruption="skip", report=report):
+        reader_for = partial(_reader, selection) if views else lambda segment: None
+        for window in partition.reader.windows(selection, on_corruption="skip", report=report, reader_for=reader_for):
             for columns in _decoded(window, selection, report, views=views):
                 yield TopicRecords(key.partition, columns)
                 # freed before the next window is decoded: two of them may be large
@@ -121,10 +133,30 @@ def read_topic(
             del window
 
 
+def _reader(selection: Selection, segment: Segment) -> RecordReader | None:
+    """The reader of a segment's good batches; None if records have to be selected one by one."""
+    if not selection.is_by_batch:
+        return None
+    start, stop = ALL_OFFSETS
+    if selection.end_offset is not None:
+        stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
+    return RecordReader(
+        COLUMNS,
+        form="views",
+        offsets=(selection.start_offset or start, stop),
+        check_crcs=True,
+        limits=segment.limits,
+    )
+
+
 def _decoded(window: SegmentWindow, selection: Selection, report: Report, *, views: bool) -> Iterator[RecordColumns]:
     """The columns of a window's records; batches that cannot be decoded are reported."""
     batches = window.batches
     is_plain = not (batches.is_transactional | batches.is_control).any()
+    records = window.window.records
+    if records is not None and is_plain:
+        yield records
+        return
     names = COLUMNS if is_plain else (*COLUMNS, *OF_TRANSACTIONS)
     path, limits = str(window.segment.path), window.segment.limits
     form: Form = "views" if views and is_plain else "numpy"

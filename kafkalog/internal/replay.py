@@ -27,6 +27,7 @@ from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, ViewCo
 from kafkalog.storage.source import Bytes
 
 _COMMIT: Final = 1
+_AT_ONCE: Final = 2**30
 Mask = npt.NDArray[np.bool_]
 Take = Callable[[BinaryColumn, BinaryColumn], Mask]
 
@@ -116,8 +117,10 @@ class LastRecords:
     def _end(self, producer: tuple[int, int], *, is_commit: bool) -> None:
         pending = self._pending.pop(producer, None)
         if pending is not None and is_commit:
-            # a commit outside of the transaction may have come between its record and its marker
-            _feed(self._last, producer[0], _columns(pending), only_newer=True)
+            columns = _columns(pending)
+            for start, stop in _shares(columns):
+                # a commit outside of the transaction may have come between its record and its marker
+                _feed(self._last, producer[0], columns.slice(start, stop), only_newer=True)
 
 
 def _rows() -> LastRows:
@@ -131,6 +134,17 @@ def _feed(
     offset, timestamp = (np.asarray(columns[name]) for name in ("offset", "timestamp"))
     mask = None if wanted is None else wanted.view(np.uint8)
     rows.feed(_views(columns["key"]), _views(columns["value"]), offset, timestamp, partition, mask, only_newer)
+
+
+def _shares(columns: RecordColumns) -> Iterator[tuple[int, int]]:
+    """Rows that are fed at once: views lead to 2 GiB at most."""
+    size = np.asarray(columns["key"].offsets) + np.asarray(columns["value"].offsets)  # type: ignore[union-attr]
+    start = 0
+    while start < columns.n_records:
+        stop = int(np.searchsorted(size, size[start] + _AT_ONCE, side="right")) - 1
+        stop = max(stop, start + 1)
+        yield start, stop
+        start = stop
 
 
 def _views(column: Column) -> tuple[Bytes, tuple[Bytes, ...], npt.NDArray[np.uint8] | None]:

@@ -36,11 +36,11 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import SCHEMAS_TOPIC, TopicPartition
-from kafkalog.internal.reading import AsOf, KeyedRecord, StateList, read_records
+from kafkalog.internal.reading import AsOf, KeyedRecord, StateList, check_known, read_records
 from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
-from kafkalog.parsing import Time, name_matcher
+from kafkalog.parsing import Time, check_names, name_matcher
 
 if TYPE_CHECKING:
     from kafkalog.storage.staging import StagedDirectory
@@ -267,14 +267,24 @@ def schemas(
     Schemas
         A list of `Schema`. Damage does not raise: what lies behind it is read, and `findings` has it.
 
+    Raises
+    ------
+    UnknownNameError
+        No subject has a name, or matches a glob, that was asked for, and it is the latest state that was; or there is
+        no such topic, and it is not the default one.
+
     Examples
     --------
     >>> kafkalog.schemas("tests/golden/log_dir")
     []
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
-    found = read_schemas(log_dir, topic=topic, as_of=AsOf.of(end_offset, end_timestamp))
+    as_of = AsOf.of(end_offset, end_timestamp)
+    if topic != SCHEMAS_TOPIC:
+        check_names("topic", topic, log_dir.topics)
+    found = read_schemas(log_dir, topic=topic, as_of=as_of)
     found._of_topic = tuple(found)
+    check_known("subject", subjects, sorted({one.subject for one in found}), as_of, found.findings)
     is_wanted = name_matcher(subjects)
     found[:] = [one for one in found if (deleted or one.deleted is None) and is_wanted(one.subject)]
     return found

@@ -17,7 +17,7 @@ import pyarrow as pa
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, Producer, list_producers
-from kafkalog.internal.reading import AsOf, StateList, name_of
+from kafkalog.internal.reading import AsOf, StateList, check_known, name_of
 from kafkalog.internal.replay import LastRecord, load_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
@@ -217,6 +217,8 @@ def transactions(
         now_ms = parse_milliseconds("now", "now" if now is None else now)
         _join(result, _producers(log_dir, now_ms, transaction_max_timeout_ms, report, progress))
     if transactional_ids is not None:
+        known = [one.transactional_id for one in result if one.transactional_id is not None]
+        check_known("transactional id", transactional_ids, known, as_of, result.findings)
         is_wanted = name_matcher(transactional_ids)
         result[:] = [one for one in result if one.transactional_id is not None and is_wanted(one.transactional_id)]
     return result

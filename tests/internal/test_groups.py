@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
+import random
 import struct
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +89,9 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str], groups: k
     first, _, row, *_ = capsys.readouterr().out.splitlines()
     assert first == "p-g-848: consumer, Empty, epoch 3, 0 members, lag 24"
     assert row.split()[:5] == ["p-multi", "0", "119", "125", "6"]
-    assert main(["groups", path, "-g", "none-such"]) == 0
+    assert main(["groups", path, "-g", "p-g-84"]) == 2
+    assert "no group 'p-g-84' here; did you mean 'p-g-848'?" in capsys.readouterr().err
+    assert main(["groups", path, "-g", "p-g-84", "--end-offset", "0"]) == 0, "it may come later"
     assert "no groups" in capsys.readouterr().err
 
 
@@ -147,3 +152,55 @@ def test_a_group_whose_only_offsets_are_in_an_open_transaction(tmp_path: Path) -
     (directory / f"{0:020d}.log").write_bytes(opened)
     (group,) = kafkalog.groups(tmp_path)
     assert (group.name, group.offsets) == ("g", [])
+
+
+def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_table(tmp_path: Path) -> None:
+    rng = random.Random(19)
+    with PartitionWriter(tmp_path / "t-1") as log:
+        log.append({"value": [b"v"] * 40})
+    expected: dict[tuple[str, str, int], tuple[int, str, int | None]] = {}
+    keys, values = [], []
+    for offset in range(400):
+        name, topic, number = rng.choice(["b", "a", "\u00e9", "c" * 300]), rng.choice("tu"), rng.randrange(3)
+        metadata = rng.choice(["", "m", "\u00fc"])
+        key, _ = record("OffsetCommit", {"group": name, "topic": topic, "partition": number}, offset=offset)
+        value = struct.pack(">hqih", 3, offset, 1, len(metadata.encode())) + metadata.encode() + bytes(8)
+        keys.append(key)
+        values.append(value)
+        lag = max(40 - offset, 0) if (topic, number) == ("t", 1) else None
+        expected[name, topic, number] = offset, metadata, lag
+    # its text is long, so it is decoded alone
+    odd = record("OffsetCommit", {"group": "a", "topic": "o" * 200, "partition": 0}, offset=9, metadata="x" * 200)
+    with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
+        writer.append({"key": [*keys, odd[0]], "value": [*values, odd[1]]})
+
+    def told(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], tuple[int, str, int | None]]:
+        names = ("group", "topic", "partition"), ("offset", "metadata", "lag")
+        return {tuple(row[key] for key in names[0]): tuple(row[key] for key in names[1]) for row in rows}  # type: ignore[misc]
+
+    found, same = kafkalog.groups(tmp_path), kafkalog.groups(tmp_path)
+    expected["a", "o" * 200, 0] = 9, "x" * 200, None
+    assert told(found.to_arrow().to_pylist()) == expected
+    lags = [group.lag for group in found]
+    assert found[1].offsets[0].partition in (0, 1, 2)
+    found.append(found.pop(0))
+    assert told(found.to_arrow().to_pylist()) == expected, "some rows were made, in another order of groups"
+    del found[1].offsets[0]
+    assert found.to_arrow().num_rows == len(expected) - 1, "what is changed counts"
+    assert told([{"group": one.name, **asdict(row)} for one in same for row in one.offsets]) == expected
+    again = kafkalog.groups(tmp_path)
+    assert pickle.loads(pickle.dumps([*again])) == [*same]
+    assert again == same
+    assert [group.lag for group in same] == lags
+    with pytest.raises(AttributeError, match="no attribute 'offset'"):
+        same[0].offset  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_groups_up_to_an_offset_in_the_middle_of_a_batch(tmp_path: Path) -> None:
+    parts = [record("OffsetCommit", {"group": "g", "topic": "t", "partition": 0}, offset=n) for n in range(10)]
+    with PartitionWriter(tmp_path / "__consumer_offsets-0", max_records_per_batch=5) as writer:
+        writer.append({"key": [key for key, _ in parts], "value": [value for _, value in parts]})
+    for end in range(1, 11):
+        (group,) = kafkalog.groups(tmp_path, end_offset=end)
+        assert [one.offset for one in group.offsets] == [end - 1]
+    assert kafkalog.groups(tmp_path, end_offset=0) == []

@@ -92,6 +92,8 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert f"{path}: up to offset {found.end_offset}, " in out
     assert "\ntopics: 1\n" in out
+    assert main(["metadata", path, "-t", "p-mult"]) == 2
+    assert "did you mean 'p-multi'?" in capsys.readouterr().err
     assert main(["metadata", path, "--show", "acls"]) == 0
     assert "acls: none" in capsys.readouterr().out
     assert main(["metadata", str(LOG_DIR)]) != 0

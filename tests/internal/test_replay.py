@@ -73,9 +73,20 @@ def test_offsets_and_times_are_those_of_the_last_record() -> None:
     assert (record.partition, record.offset, record.timestamp) == (0, 9, 1009)
 
 
-def test_random_transactions_against_one_record_after_the_other() -> None:
+def test_what_a_transaction_commits_is_taken_in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_AT_ONCE", 10)
+    sizes = (4, 4, 4, 30, 0, 9)
+    columns = part(*(plain(row, b"%d" % row, bytes(size)) for row, size in enumerate(sizes))).columns
+    assert [*replay._shares(columns)] == [(0, 2), (2, 3), (3, 4), (4, 5), (5, 6)]
+    opened = part(*((row, b"%d" % row, bytes(size), 7, True, False) for row, size in enumerate(sizes)))
+    found = values(opened, part((9, COMMIT, b"", 7, True, True)))
+    assert found == {b"%d" % row: bytes(size) for row, size in enumerate(sizes)}
+
+
+def test_random_transactions_against_one_record_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(18)
     for _ in range(150):
+        monkeypatch.setattr(replay, "_AT_ONCE", rng.choice((1, 8, 2**30)))
         rows: list[tuple[Any, ...]] = []
         for offset in range(rng.randint(1, 60)):
             producer, kind = rng.randint(0, 3), rng.random()

@@ -246,8 +246,12 @@ def test_the_command_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
     with pytest.raises(ValueError, match=r"there are .* my-registry"):
         kafkalog.history(path, "_schemas", registry_topic="my-registry")
-    assert main(["schemas", path, "-s", "none-such"]) == 0
+    assert main(["schemas", path]) == 0, "none of the default topic is none at all"
     assert "no schemas" in capsys.readouterr().err
+    assert main(["schemas", path, "--topic", "my-registry", "-s", "bil"]) == 2
+    assert "no subject 'bil' here; did you mean 'bill'?" in capsys.readouterr().err
+    assert main(["schemas", path, "--topic", "my-registri"]) == 2
+    assert "no topic 'my-registri' here; did you mean 'my-registry'?" in capsys.readouterr().err
 
 
 HOSTILE = [
@@ -333,8 +337,10 @@ def test_what_some_schemas_refer_to_is_found_and_written_with_them(
 def test_no_schemas_make_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path)
     output = tmp_path / "schemas"
-    assert main(["schemas", str(tmp_path), "-s", "none-such", "-o", str(output)]) == 0
+    assert main(["schemas", str(tmp_path), "--end-offset", "0", "-o", str(output)]) == 0
     assert "none that match; nothing is written" in capsys.readouterr().err
+    assert main(["schemas", str(tmp_path), "-s", "none-such*", "-o", str(output)]) == 2
+    assert "no subject matches 'none-such*' here" in capsys.readouterr().err
     assert not output.exists()
 
 

@@ -12,6 +12,7 @@ from golden_sets import LOG_DIR, unpacked
 import kafkalog
 from kafkalog import PartitionWriter, TopicPartition
 from kafkalog.cli import main
+from kafkalog.errors import UnknownNameError
 
 NOW = "2023-11-14T22:30:00Z"
 """16 minutes after the last record of the golden transaction that nobody ended."""
@@ -59,7 +60,9 @@ def test_a_transaction_that_its_coordinator_has_forgotten_hangs(tmp_path: Path) 
     assert (one.transactional_id, one.state, one.coordinator_partition) == ("ids", "CompleteCommit", 5)
     assert one.is_hanging
     assert [one.abort_command for one in kafkalog.transactions(tmp_path, now=NOW, transactional_ids="i*").hanging]
-    assert kafkalog.transactions(tmp_path, now=NOW, transactional_ids="other") == []
+    with pytest.raises(UnknownNameError, match="no transactional id 'other' here; there are ids"):
+        kafkalog.transactions(tmp_path, now=NOW, transactional_ids="other")
+    assert kafkalog.transactions(tmp_path, transactional_ids="other", end_timestamp=NOW) == []
 
 
 def test_as_of_a_time_an_offset_and_all_of_it() -> None:
