@@ -164,6 +164,30 @@ def test_partitions_brokers_and_topics_change(tmp_path: Path) -> None:
     assert found.topic_id("t") == topic
 
 
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_published_version_of_a_record_is_applied_and_a_newer_one_is_named(name: str) -> None:
+    message, rng = messages()[name], random.Random(43)
+    assert message.key is not None
+    for version in range(message.versions.first, message.versions.last + 1):
+        image = ClusterMetadata()
+        image.apply(record("Topic", name="t", topicId=NEEDED["topicId"]))
+        front = b"\x01" + uvarint(message.key) + uvarint(version)
+        fields = {field.name: NEEDED.get(field.name, field.default) for field in message.fields}
+        for values in (fields, made_up(message.fields, version, rng)):
+            image.apply(front + encoded(message.fields, values, version, version in message.flexible))
+        if name == "PartitionRecord":
+            partition = image.partitions("t")[fields["partitionId"]]
+            assert (partition.replicas, partition.isr) == ([1, 2], [1])
+        if name == "RegisterBrokerRecord":
+            assert image.brokers[0]["incarnationId"] == fields["incarnationId"]
+    newer = b"\x01" + uvarint(message.key) + uvarint(message.versions.last + 1)
+    with pytest.raises(ValueError, match=f"version {message.versions.last + 1}"):
+        ClusterMetadata().apply(newer + bytes(40))
+
+
+NEEDED = {"topicId": "RxLbS2aoRLmJ9xc1exUYuQ", "name": "t", "topicName": "t", "replicas": [1, 2], "isr": [1]}
+
+
 def test_made_up_records_are_applied_or_refused() -> None:
     rng = random.Random(182)
     image = ClusterMetadata()

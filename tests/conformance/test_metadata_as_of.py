@@ -1,0 +1,92 @@
+"""The cluster's metadata as of an offset, or of a time, is what a real broker's Admin client told at that moment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.jars import class_path, java
+from conformance.kafka import Broker
+
+import kafkalog
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+_PROGRAM = Path(__file__).with_name("Changes.java")
+
+
+def state(found: kafkalog.Metadata) -> dict[str, Any]:
+    assert not found.findings
+    return {
+        "topics": {row["topic"]: [row["topic_id"], row["partitions"]] for row in found.topics},
+        "configs": {
+            f"{row['resource_name']}|{row['name']}": row["value"]
+            for row in found.configs
+            if row["resource_type"] == "topic"
+        },
+        "acls": sorted(f"{row['resource_name']}|{row['principal']}|{row['operation'].upper()}" for row in found.acls),
+        "quotas": {row["entity"]["user"]: {row["key"]: row["value"]} for row in found.quotas},
+    }
+
+
+def test_states_as_of_offsets_and_times(tmp_path: Path) -> None:
+    program = java()
+    jars = class_path(program)
+    properties: dict[str, str | int] = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "metadata.log.max.record.bytes.between.snapshots": 1500,
+        # a change has the time at which its batch was begun: no record that nobody asked for may have begun it before
+        "metadata.max.idle.interval.ms": 0,
+    }
+    broker = Broker(program, jars, tmp_path, **properties)
+    try:
+        broker.start()
+        command = [program, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars]
+        options = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", str(_PROGRAM), broker.address]
+        told = json.loads(
+            subprocess.run([*command, *options], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+        )
+    finally:
+        if broker.is_running:
+            broker.kill()
+    directory = broker.log_dir / "__cluster_metadata-0"
+    snapshots = sorted(directory.glob("*.checkpoint"))
+    oldest = next(path for path in snapshots if told[0]["offset"] < int(path.name[:20]) <= told[-1]["offset"])
+    without = tmp_path / "log alone"
+    shutil.copytree(directory, without / directory.name, ignore=shutil.ignore_patterns("*.checkpoint"))
+    for one in told:
+        expected = {name: one[name] for name in ("topics", "configs", "acls", "quotas")}
+        for path in (broker.log_dir, without):
+            assert state(kafkalog.metadata(path, end_offset=one["offset"])) == expected
+            assert state(kafkalog.metadata(path, end_timestamp=one["time"])) == expected
+    last = told[-1]
+    assert state(kafkalog.metadata(broker.log_dir)) == {
+        name: last[name] for name in ("topics", "configs", "acls", "quotas")
+    }
+
+    # a broker that has deleted the front of its log: what lies before its oldest snapshot cannot be said
+    for path in snapshots[: snapshots.index(oldest)]:
+        path.unlink()
+    (log,) = directory.glob("*.log")
+    starts = kafkalog.batches(log).to_table().to_pylist()
+    begin = next(row for row in starts if row["base_offset"] >= int(oldest.name[:20]))
+    (directory / f"{begin['base_offset']:020d}.log").write_bytes(log.read_bytes()[begin["position"] :])
+    for path in directory.glob(f"{0:020d}.*[!t]"):
+        if not path.name.endswith(".checkpoint"):
+            path.unlink()
+    n_refused = 0
+    for one in told:
+        expected = {name: one[name] for name in ("topics", "configs", "acls", "quotas")}
+        for limit in ({"end_offset": one["offset"]}, {"end_timestamp": one["time"]}):
+            if one["offset"] < int(oldest.name[:20]):
+                n_refused += 1
+                with pytest.raises(ValueError, match="has no snapshot from before then"):
+                    kafkalog.metadata(broker.log_dir, **limit)
+            else:
+                assert state(kafkalog.metadata(broker.log_dir, **limit)) == expected
+    assert 0 < n_refused < 2 * len(told)
