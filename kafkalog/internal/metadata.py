@@ -314,7 +314,8 @@ def metadata(
     -----
     Records that a controller has written are taken, also those at the end that a majority of the controllers has
     perhaps not got yet. A controller gives all records of a batch the time at which it began it, so a change may count
-    as up to `controller.quorum.append.linger.ms` (25 ms) older than it is. What brokers have in `server.properties` is in no metadata log.
+    as up to `controller.quorum.append.linger.ms` (25 ms) older than it is. What brokers have in `server.properties` is
+    in no metadata log.
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(end_offset, end_timestamp)
