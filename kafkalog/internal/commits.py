@@ -82,7 +82,7 @@ def read_commits(keys: BinaryColumn, values: BinaryColumn) -> tuple[Mask, Commit
     is_commit = np.zeros(len(keys), np.bool_)
     is_commit[rows] = True
     numbers = [column[rows] for column in (partition, offset, epoch)]
-    return is_commit, Commits(*texts[:2], *numbers, texts[2], time[rows])
+    return is_commit, Commits(texts[0], texts[1], *numbers, texts[2], time[rows])  # type: ignore[call-arg]
 
 
 class _Records:
