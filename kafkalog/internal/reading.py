@@ -19,7 +19,6 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.parsing import Time, check_names, parse_milliseconds
-from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
 from kafkalog.records.decode import RecordReader, decode_all
 from kafkalog.records.fill import Form
@@ -164,7 +163,7 @@ def _decoded(window: SegmentWindow, selection: Selection, report: Report, *, vie
         if decoded.columns is not None:
             yield decoded.columns
         if decoded.error is not None:
-            report(lost_batch(decoded.error, batches))
+            report(window.lost(decoded.error))
         del decoded
 
 

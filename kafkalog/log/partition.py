@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,9 +20,10 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, one_ahead
 from kafkalog.log.list_offsets import ListOffsets
+from kafkalog.log.searching.missing import missing_between, missing_end, start_findings
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, gap_finding, overlapping, start_findings
+from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, overlapping
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
@@ -318,10 +319,7 @@ class Partition(ReadMethods):
 
     def gap_between(self, start: int, end: int) -> Finding | None:
         """A finding about offsets that are missing between two segments; None where the log cleaner has been."""
-        if not self.is_whole or end <= (self.cleaner_offset or 0):
-            return None
-        is_compacted = None if self.cleaner_offset is None else False
-        return gap_finding(str(self.path), start, end, is_compacted=is_compacted)
+        return missing_between(str(self.path), start, end, self.cleaner_offset) if self.is_whole else None
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
         """The selection, restricted to offsets at or above the log start offset unless `include_deleted`.
@@ -398,7 +396,9 @@ class Partition(ReadMethods):
     @property
     def reader(self) -> SegmentReader:
         """A reader over the segments."""
-        return SegmentReader(self.segments, known=self._known, gap_between=self.gap_between, limits=self.limits)
+        behind = partial(missing_end, self.path, self.topic_partition if self.is_whole and self.kind is None else None)
+        between, known, limits = self.gap_between, self._known, self.limits
+        return SegmentReader(self.segments, known=known, gap_between=between, behind_end=behind, limits=limits)
 
     def iter_batches(
         self,

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
+from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError
+from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
@@ -69,6 +70,8 @@ class SegmentWindow(NamedTuple):
     window: Window
     n_bytes: int
     """Bytes that are in no earlier window. Windows overlap: a batch cut by the end of a window is read again."""
+    whole: BatchTable
+    """All batches of the window, wanted or not."""
 
     @property
     def batches(self) -> BatchTable:
@@ -78,6 +81,10 @@ class SegmentWindow(NamedTuple):
     def release(self) -> None:
         """Release the memory of the window."""
         self.source.release(self.window.data, self.window.start)
+
+    def lost(self, error: KafkalogError) -> Finding:
+        """The finding about a batch of the window that cannot be read."""
+        return lost_in(self.segment, self.window._replace(batches=self.whole), error)
 
 
 class SegmentBatches(NamedTuple):
@@ -116,8 +123,9 @@ class SegmentReader:
     ----------
     known : Known, optional
         What is known in advance.
-    gap_between : callable
-        ``gap_between(start, end)`` returns the finding, if any, about missing offsets (half-open) between two segments.
+    gap_between, behind_end : callable
+        ``gap_between(start, end)`` returns the finding, if any, about missing offsets (half-open) between two segments,
+        and ``behind_end(end)`` that about offsets behind the log end.
     limits : Limits
     """
 
@@ -127,9 +135,11 @@ class SegmentReader:
         *,
         known: Known | None,
         gap_between: Callable[[int, int], Finding | None],
+        behind_end: Callable[[int], Finding | None],
         limits: Limits,
     ) -> None:
         self._segments, self._known, self._gap_between = segments, known or Known(), gap_between
+        self._behind_end = behind_end
         self._limits = limits
 
     def windows(
@@ -222,7 +232,7 @@ class SegmentReader:
                         counts.n_batches += len(window.batches)
                         last_offset = stream.previous
                         is_end = stop is not None and _reaches(window, stop)
-                        yield SegmentWindow(number, segment, source, window, n_bytes)
+                        yield SegmentWindow(number, segment, source, window, n_bytes, window.batches)
                         del window  # its memory can be reused for the next one
                         if is_end:
                             break
@@ -237,6 +247,10 @@ class SegmentReader:
                 previous, reached = stream.previous, stream.end_offset
         if self._known.next_base_offset is not None and not is_end:
             self._report_gap(reached, self._known.next_base_offset, report)
+        elif reached is not None and not is_end and self._segments[-1].is_last:
+            missing = self._behind_end(reached)
+            if missing is not None:
+                report(missing)
         if self._known.at_end is not None:
             self._known.at_end(last_offset, on_corruption, report)
 
@@ -416,60 +430,6 @@ def _reaches(window: Window, end_offset: int) -> bool:
     """
     rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
-
-
-def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[Finding]:
-    """The finding about a checkpointed log start offset that lies before the first segment, or behind the last."""
-    if not segments or start < segments[0].base_offset:
-        first = segments[0].base_offset if segments else 0
-        return [start_finding(path, start, first, kf.LOG_START_OFFSET_CHECKPOINT)] if start < first else []
-    if start <= segments[-1].base_offset:
-        return []
-    try:
-        end = segments[-1].next_offset
-    except KafkalogError:
-        return []  # which reading reports
-    if start <= end:
-        return []
-    detail = (
-        f"the checkpointed log start offset is {start}, and the log ends at {end}: all records count as deleted, and a"
-        " broker deletes them when it starts; they are still there, and read if deleted ones are included"
-    )
-    first = segments[0].base_offset
-    lost: dict[str, Any] = {"base_offset": first, "last_offset": end - 1, "n_records": end - first}
-    return [Finding(Reason.LOG_START_BEHIND_END, detail, path=path, certainty="at_most", **lost)]
-
-
-def start_finding(path: str, start: int, end: int, why: str) -> Finding:
-    """The finding about offsets before the first segment, which begins at `end`; `why` names what has `start`."""
-    detail = (
-        f"the log begins at offset {end}, but offset {start} is in {why}: retention has deleted the offsets between, or"
-        " they are in remote storage, or their segments are missing (kafkalog verify says more)"
-    )
-    return replace(gap_finding(path, start, end), detail=detail)
-
-
-def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:
-    """The finding about offsets that are missing between two segments.
-
-    Parameters
-    ----------
-    start, end : int
-        The missing offsets; half-open.
-    is_compacted : bool, optional
-        Whether the log cleaner has been at these offsets; None if this is not known.
-    """
-    why = "the log cleaner has not been here, so a segment seems to be missing"
-    if is_compacted is None:
-        why = "normal in a compacted topic; in others a segment is missing"
-    detail = f"offsets {start}..{end} lie between two segments and in neither: {why}"
-    return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
-
-
-def offsets_finding(reason: Reason, detail: str, path: str, start: int, end: int, *, damage: bool = True) -> Finding:
-    """The finding about offsets from `start` to `end` (excluded), each of which may have been a record."""
-    lost: dict[str, Any] = {"last_offset": end - 1, "n_records": end - start, "certainty": "at_most"}
-    return Finding(reason, detail, path, base_offset=start, damage=damage, **lost)
 
 
 def overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

@@ -20,7 +20,7 @@ from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorrupt
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
-from kafkalog.records.batch_table import Window
+from kafkalog.records.batch_table import HIDDEN, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader, intact_batch_at, walk, walk_checked, walk_with
 from kafkalog.storage.source import ByteSource
 
@@ -143,6 +143,8 @@ class SegmentStream:
                             raise odd
                         window = window.without_last()
                     segment.check_start(window)
+                    is_behind_damage = before is None and position > self._start
+                    window = window._replace(before=HIDDEN if is_behind_damage else before)
                     self.previous = before = int(window.batches.last_offset[-1])
                     self._last_position = int(window.batches.position[-1])
                     yield window

@@ -171,6 +171,10 @@ _MOST_OFFSETS: Final = 2**31  # offsets in a segment: entries of its index have 
 DERIVED: Final = ("codec", "timestamp_type", "is_transactional", "is_control", "delete_horizon_ms")
 
 
+HIDDEN: Final = -2
+"""Stands for an offset that damage hides."""
+
+
 class Window(NamedTuple):
     """A run of bytes of a segment, and the complete batches in it."""
 
@@ -187,6 +191,8 @@ class Window(NamedTuple):
     """Their records, but those of control batches, if these were decoded in the same call."""
     next_offset: int | None = None
     """The offset field that follows the last batch, if its bytes were read, too."""
+    before: int | None = None
+    """The last offset before the first batch; `HIDDEN` behind damage, None if the bytes before were not read."""
 
     def first(self, n: int) -> Window:
         """The window with its first `n` batches, without their records."""
@@ -202,7 +208,14 @@ class Window(NamedTuple):
         return self._replace(batches=self.batches[:-1], valid=valid, records=records, next_offset=None)
 
 
-def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
+def row_of(error: KafkalogError, batches: BatchTable) -> int:
+    """Row of the batch that an error is about, from its position; -1 if there is none."""
+    return int(np.searchsorted(batches.position, -1 if error.position is None else error.position, side="right")) - 1
+
+
+def lost_batch(
+    error: KafkalogError, batches: BatchTable, *, before: int | None = None, after: int | None = None
+) -> Finding:
     """Return the finding about a batch that cannot be read, with its offsets and the record count of its header.
 
     Parameters
@@ -211,27 +224,29 @@ def lost_batch(error: KafkalogError, batches: BatchTable) -> Finding:
         Its position in the file identifies the batch.
     batches : BatchTable
         Batches that include the one that cannot be read.
+    before, after : int, optional
+        The last offset before the first of them, and the base offset of the batch behind the last.
     """
     finding = error.to_finding()
-    row = int(np.searchsorted(batches.position, error.position if error.position is not None else -1, side="right")) - 1
+    row = row_of(error, batches)
     if row < 0:
         return finding
     base, last, count = (
         int(column[row]) for column in (batches.base_offset, batches.last_offset, batches.records_count)
     )
-    before = int(batches.last_offset[row - 1]) if row else None
+    before = int(batches.last_offset[row - 1]) if row else None if before == HIDDEN else before
+    after = int(batches.base_offset[row + 1]) if row + 1 < len(batches) else after
     if base < 0:
         base = last if before is None else before + 1
     if before is not None and last - before > _MOST_OFFSETS:
         return replace(finding, base_offset=before + 1)  # no segment spans as many: the header is no batch's
     # a damaged batch that is the last: no neighbour confirms where its header says that it ends
-    is_unconfirmed = error.reason is Reason.CRC_MISMATCH and row + 1 == len(batches)
+    is_unconfirmed = error.reason is Reason.CRC_MISMATCH and after is None
     certainty: Certainty = "header" if is_unconfirmed else "at_most"
     if error.reason is Reason.CRC_MISMATCH:
         # where the header does not fit between its neighbours, or is zeros, it is what is damaged
         start = base if before is None else min(base, before + 1)
-        after = int(batches.base_offset[row + 1]) if row + 1 < len(batches) else last + 1
-        end = max(after, last + 1)
+        end = last + 1 if after is None else max(after, last + 1)
         if not count or start < base or last + 1 < end <= start + _MOST_OFFSETS:
             return replace(finding, base_offset=start, last_offset=end - 1, n_records=end - start, certainty=certainty)
     if 0 <= count <= last - base + 1:

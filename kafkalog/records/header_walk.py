@@ -399,6 +399,15 @@ def _offset_at(source: ByteSource, position: int, stop: int) -> int | None:
 
 def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[Window | None, int]:
     """Return the batch at a position, if one with a right checksum starts there, and the number of bytes read."""
+    window, n_read = batch_at(source, position, max_bytes)
+    if window is None or valid_crcs(window)[0]:
+        return window, n_read
+    source.release(window.data, position)
+    return None, n_read
+
+
+def batch_at(source: ByteSource, position: int, max_bytes: int, previous_offset: int = -1) -> tuple[Window | None, int]:
+    """Return the batch that `walk` finds at a position, if there is one, and the number of bytes read."""
     head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD
     if not 0 <= position <= source.size - head:
         return None, 0
@@ -411,11 +420,9 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
     if not plausible:
         return None, head
     data = window_of(source, position, position + size)
-    tables, _, _, _, _ = HeaderParser(1).parse(data, position, -1)
+    tables, _, _, _, _ = HeaderParser(1).parse(data, position, previous_offset)
     if tables:
-        window = Window(data, position, tables[0])
-        if valid_crcs(window)[0]:
-            return window, size
+        return Window(data, position, tables[0]), size
     source.release(data, position)
     return None, size
 

@@ -30,7 +30,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
-from kafkalog.records.batch_table import Window, hidden_records, lost_batch, valid_crcs
+from kafkalog.records.batch_table import Window, hidden_records, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, RecordReader, decode
 from kafkalog.records.fill import Form
@@ -347,7 +347,7 @@ class Pass:
             raise error
         if self.query.on_corruption == "stop":
             self._stopped.add(id(task.partition))
-        self.report(self._up_to_end(task.partition, lost_batch(error, task.window.window.batches)))
+        self.report(self._up_to_end(task.partition, task.window.lost(error)))
 
     def _up_to_end(self, partition: Partition | None, finding: Finding) -> Finding:
         """The finding; if it ends its partition, all records after it count as lost too."""

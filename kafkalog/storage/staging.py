@@ -65,6 +65,8 @@ class StagedFile(io.RawIOBase):
         From `write` and `close`: the operating system could not write the bytes, or not make them durable.
     """
 
+    _descriptor = -1  # an interrupt may come before there is one
+
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor, self._path = descriptor, path
         self.inode = os.fstat(descriptor).st_ino
@@ -120,7 +122,7 @@ class StagedFile(io.RawIOBase):
 
     def discard(self) -> None:
         """Close the file without an fsync."""
-        if not self.closed:
+        if not self.closed and self._descriptor >= 0:
             super().close()
             os.close(self._descriptor)
 
@@ -299,21 +301,22 @@ class Stage:
                 # only who publishes this name again looks for what a killed process has left under it
                 _remove_abandoned(self._directory, name)  # before the checks below, which may raise
         old = self._check_target()
-        with writing(self._directory):
-            if os.stat(self._directory).st_dev != os.stat(self.target.parent).st_dev:
-                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-            # between making the entry and locking it, another process may take it for abandoned and remove it
-            while self.descriptor < 0:
-                self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
         try:
+            with writing(self._directory):
+                if os.stat(self._directory).st_dev != os.stat(self.target.parent).st_dev:
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+                # between making the entry and locking it, another process may take it for abandoned and remove it
+                while self.descriptor < 0:
+                    self._create(self._directory / f".{name}.{secrets.token_hex(4)}{STAGED_SUFFIX}")
             with writing(self.target):
                 # the mode of the old file, not what umask leaves: others, such as a broker, may have to read it
                 if old is not None:
                     os.fchmod(self.descriptor, stat.S_IMODE(old.st_mode))
+            return self  # within: an interrupt may come here, too
         except BaseException:
-            self._abort()
+            if self.descriptor >= 0:
+                self._abort()
             raise
-        return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._is_published or self._process != os.getpid():  # a fork must not remove its parent's files
@@ -336,20 +339,20 @@ class Stage:
         return old
 
     def _create(self, path: Path) -> None:
-        descriptor, is_made = -1, False
+        descriptor = -1
         try:
             if self._is_directory:
                 os.mkdir(path)
-                is_made = True
                 descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             else:
                 descriptor = os.open(path, _CREATE, 0o666)
-                is_made = True
             if try_lock(descriptor) and is_same(descriptor, path):
                 self.path, self.descriptor = path, descriptor
+        except FileExistsError:
+            raise  # somebody else's
         except BaseException:
-            if is_made:
-                remove_tree(path)
+            # an interrupt may come as soon as the entry is made: whether it was is not asked, as its name is random
+            remove_tree(path)
             raise
         finally:
             if descriptor not in (-1, self.descriptor):  # an error, or another process removed it before the lock

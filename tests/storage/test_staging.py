@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -91,6 +93,43 @@ def test_output_appears_when_the_block_ends_and_not_before(tmp_path: Path, is_di
 
 
 @scenarios
+def test_an_interrupt_at_any_moment_leaves_nothing_temporary(
+    tmp_path: Path, is_directory: bool, overwrite: bool
+) -> None:
+    new, old = expected(is_directory)
+    begins = {step.__code__ for step in (publish.Stage.__enter__, publish.Stage._create)}
+    for n in itertools.count(1):
+        target = tmp_path / str(n) / "out"
+        target.parent.mkdir()
+        if overwrite:
+            write_old(target, is_directory)
+        left = n
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal left
+            # where the interpreter looks whether there was a signal: at the start of functions, and behind calls in C
+            if event in ("call", "c_return") and frame.f_code in begins:
+                left -= 1
+                if not left:
+                    raise KeyboardInterrupt
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            write_new(target, is_directory, overwrite)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(before)
+        assert content(target) in (new, old if overwrite else None), n
+        assert os.listdir(target.parent) == (["out"] if target.exists() else []), n
+        if left > 0:
+            assert content(target) == new
+            break
+    assert n > 5
+
+
+@scenarios
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, None])
 def test_the_nth_failure_or_interrupt_is_told_and_leaves_what_was_there(
     tmp_path: Path, is_directory: bool, overwrite: bool, code: int | None
@@ -133,6 +172,7 @@ def test_the_nth_failure_or_interrupt_is_told_and_leaves_what_was_there(
 KILLED = """
 import sys
 from pathlib import Path
+from types import FrameType
 from faults import is_killed_at
 from test_staging import write_new, write_old, content
 

@@ -19,7 +19,7 @@ from kafkalog.log.searching.choosing import choose
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import intact_batch_at, walk, window_of
+from kafkalog.records.header_walk import batch_at, intact_batch_at, walk, window_of
 from kafkalog.storage.source import ByteSource
 
 MOST_RUNS: Final = 2**16
@@ -92,6 +92,8 @@ class Resynchroniser:
         rows = np.flatnonzero(batches.base_offset[1:] > batches.last_offset[:-1] + 1)
         if self._leads_nowhere(batches):
             rows = np.arange(len(batches))  # one before it may have led here
+        elif self._is_before_gap(window):
+            rows = np.append(rows, len(batches) - 1)
         if not rows.size:
             return None
         valid = self._valid(window, batches[rows]) if window.valid is None else window.valid[rows]
@@ -102,6 +104,18 @@ class Resynchroniser:
             if position < batches.next_position[row] or self._first_offset(position) <= batches.last_offset[row]:
                 return int(row)
         return None
+
+    def _is_before_gap(self, window: Window) -> bool:
+        """Whether the last batch of a window is damaged, and offsets are missing between it and the next one."""
+        last = window.batches[-1:]
+        if (self._valid(window, last) if window.valid is None else window.valid[-1:])[0]:
+            return False
+        offset, limit = int(last.last_offset[0]), self._limits.max_batch_bytes
+        behind, _ = batch_at(self._source, last.end_position, limit, offset)
+        if behind is None:
+            return False
+        self._source.release(behind.data, behind.start)
+        return int(behind.batches.base_offset[0]) > offset + 1
 
     def _valid(self, window: Window, batches: BatchTable) -> npt.NDArray[np.bool_]:
         """Which of a window's batches have the right checksum."""

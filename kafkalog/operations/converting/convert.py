@@ -120,7 +120,8 @@ def convert(
         Whether to include records below the log start offset. The log then begins with its first segment.
     on_corruption : {"raise", "stop", "skip"}
         "raise": damage raises, and nothing is written. "stop": the output of the partition ends at the damage. "skip":
-        damaged batches are left out. "stop" and "skip" warn, and add findings to the report.
+        damaged batches are left out. "stop" and "skip" warn, and add findings to the report. With "raise", batches that
+        need no change are copied without being decoded.
     threads : int, optional
         Number of threads that decode and encode; default: the number of CPUs. The output does not depend on it.
     dry_run : bool
@@ -174,7 +175,8 @@ def convert(
     """
     rules = _rules(filters, drop, redact, redact_where, redact_secret, include_deleted)
     batch_size = optional_integer("batch_size", batch_size, 1, MAX_BATCH_SIZE)
-    settings = Settings(_compression(compression, compression_level), batch_size, limits)
+    decodes_all = on_corruption != "raise"
+    settings = Settings(_compression(compression, compression_level), batch_size, limits, decodes_all)
     one_of("on_corruption", on_corruption, get_args(OnCorruption))
     n_threads = optional_integer("threads", threads, 1) or os.cpu_count() or 1
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)

@@ -23,7 +23,7 @@ from kafkalog.operations.converting.assemble import Part, assemble
 from kafkalog.operations.converting.needed_batches import NeededBatches, find_needed_batches
 from kafkalog.operations.converting.rewrite import Counts, Rewritten, Settings, rewrite
 from kafkalog.operations.converting.rules import BoundRules, Rules
-from kafkalog.records.batch_table import BatchTable, Window, lost_batch
+from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.selection import Selection
 from kafkalog.scanning.execution import hidden_records_in
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
@@ -213,7 +213,7 @@ class Conversion:
             if done.tail is not None:
                 self._tail = task.piece.number, done.tail
             if done.error is not None:
-                self._handle_damage(done.error, lost_batch(done.error, task.piece.window.batches))
+                self._handle_damage(done.error, task.piece.lost(done.error))
             if self._stopped:
                 return
             del done

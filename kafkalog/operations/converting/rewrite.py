@@ -52,6 +52,8 @@ class Settings:
     batch_size: int | None = None
     """Size to which all batches are cut again, in bytes before compression; None keeps the batches."""
     limits: Limits = DEFAULT_LIMITS
+    decodes_all: bool = False
+    """Whether batches that stay as they are must be ones that a reader can decode."""
 
     @property
     def rewrites_all(self) -> bool:
@@ -152,6 +154,12 @@ def _check(window: Window, batches: BatchTable, path: str) -> tuple[int, Kafkalo
     return row, locate_error(unknown, batches, row, path)
 
 
+def _holds_data(batches: BatchTable) -> npt.NDArray[np.bool_]:
+    """bool[n]: all batches but control batches and empty ones, which are copied."""
+    is_data: npt.NDArray[np.bool_] = (batches.magic < 2) | (~batches.is_control & (batches.records_count != 0))
+    return is_data
+
+
 class _Job:
     """One call of `rewrite`. `batches` is cut at a batch that is damaged or left to the next call."""
 
@@ -172,10 +180,10 @@ class _Job:
         self.counts = Counts()
 
     def run(self) -> Rewritten:
+        if self.settings.decodes_all:
+            self._count(_holds_data(self.batches), _ALL, np.zeros(len(self.batches), np.int64))
         batches = self.batches
-        is_legacy = batches.magic < 2
-        # control batches and empty batches are copied
-        is_data = is_legacy | (~batches.is_control & (batches.records_count != 0))
+        is_legacy, is_data = batches.magic < 2, _holds_data(batches)
         must = is_data & (is_legacy | self._has_other_codec())
         is_open = is_data & ~self.rules.untouched(batches)
         redacts = self.rules.redaction is not None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, KafkalogError, ReadError, Reason, SidecarError, WriteError
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_reader import offsets_finding
+from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.scanning.scan import Scan
 
 _NOT_RESULT: Final = frozenset({"batch_size", "limits", "memory_map", "on_corruption", "threads", "window_bytes"})

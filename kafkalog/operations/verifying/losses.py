@@ -19,7 +19,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment_reader import gap_finding, offsets_finding, start_finding
+from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, gap_finding, offsets_finding, start_finding
 from kafkalog.operations.verifying.report import OffsetGap, VerifiedSegment
 from kafkalog.operations.verifying.segment import LogDirState
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
@@ -32,7 +32,6 @@ _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
 }
 _REMOTE_METADATA: Final = "__remote_log_metadata-"
-_END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
 
 Add = Callable[[Finding], None]
 
@@ -96,10 +95,9 @@ def check_losses(
     # if the last segment is damaged, the log may seem to end where the damage begins; that has a finding already
     damages = [one for one in segments[-1].findings if one.damage and one.path == segments[-1].path]
     if behind and all(one.n_records is not None and (one.last_offset or end) < end for one in damages):
-        said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
-        detail = f"the log ends at offset {end}, and these know of more: {said}"
-        stop = max(*behind.values(), end + 1)
-        add(offsets_finding(Reason.LOG_END_MISSING, detail, str(partition.path), end, stop))
+        missing = end_finding(str(partition.path), end, behind, damage=True)
+        if missing is not None:
+            add(missing)
     return gaps
 
 
@@ -213,7 +211,7 @@ def _has_entries(path: Path, base_offset: int) -> bool:
 
 def _known_ends(partition: Partition, snapshots: Iterable[int]) -> dict[str, int]:
     """Return the offsets that the log once reached, by the file that records them."""
-    ends = {name: _checkpointed(partition, name) for name in _END_CHECKPOINTS}
+    ends = {name: _checkpointed(partition, name) for name in END_CHECKPOINTS}
     found = {name: offset for name, offset in ends.items() if offset is not None}
     return found | {_snapshot(offset): offset for offset in snapshots}
 

@@ -5,15 +5,15 @@ Readers choose batches by their headers, so they miss records that a wrong heade
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
-from kafkalog.errors import Finding, Reason
-from kafkalog.records.batch_table import BatchTable, hidden_records, lost_batch
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.records.batch_table import BatchTable, hidden_records
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.spans import batch_error
 
@@ -21,14 +21,14 @@ COLUMNS: Final = ("offset", "timestamp", "batch_position")
 """The record columns that `incoherent` needs."""
 
 
-def miscounted(batches: BatchTable, path: str) -> Iterator[Finding]:
-    """Yield findings about v2 batches that cannot hold as many records as their headers say."""
+def miscounted(batches: BatchTable, path: str, lost: Callable[[KafkalogError], Finding]) -> Iterator[Finding]:
+    """Yield findings about v2 batches that cannot hold as many records as their headers say; `lost` makes them."""
     n_bytes = batches.size_in_bytes - kf.RECORD_BATCH_OVERHEAD
     most = np.where(batches.codec == 0, n_bytes // kf.MIN_RECORD_BYTES, np.iinfo(np.int32).max)
     n = batches.records_count
     found = hidden_records(batches, path)
     for row in np.flatnonzero((batches.magic >= 2) & ((n < 0) | (n > most))).tolist():
-        found.append(lost_batch(batch_error(STATUS["RECORD_COUNT"], batches, row, path), batches))
+        found.append(lost(batch_error(STATUS["RECORD_COUNT"], batches, row, path)))
     yield from sorted(found, key=lambda finding: finding.position or 0)
 
 

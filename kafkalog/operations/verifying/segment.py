@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -29,11 +30,12 @@ from kafkalog.errors import (
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying import record_headers as coherence
 from kafkalog.operations.verifying.report import VerifiedSegment
-from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.decode import decode_all
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error
@@ -209,8 +211,10 @@ class SegmentCheck:
         for row in np.flatnonzero(~valid).tolist():
             detail = "a broker serves it as it is; one that recovers the segment cuts it off here"
             error = batch_error(STATUS["CRC_MISMATCH"], batches, row, str(segment.path), detail=detail)
-            add(lost_batch(error, batches))
-        for finding in coherence.miscounted(batches[np.flatnonzero(valid)], str(segment.path)):
+            add(lost_in(segment, window, error))
+        for finding in coherence.miscounted(
+            batches[np.flatnonzero(valid)], str(segment.path), partial(lost_in, segment, window)
+        ):
             # said once
             if not self._deep or finding.reason is not Reason.RECORD_COUNT:  # which decoding finds, too
                 add(finding)
@@ -223,7 +227,7 @@ class SegmentCheck:
                 for finding in coherence.incoherent(decoded.columns, good.batches, str(segment.path)):
                     add(finding)
             if decoded.error is not None:
-                add(lost_batch(decoded.error, good.batches))
+                add(lost_in(segment, window, decoded.error))
             if self._stopped:
                 return
 

@@ -19,8 +19,8 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Outp
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import offsets_finding
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose

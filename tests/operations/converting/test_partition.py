@@ -78,6 +78,45 @@ def test_damage_is_left_out_or_ends_the_log(options: dict[str, Any], tmp_path: P
     assert len(rows(tmp_path / "skip-0")) >= 600 - n_lost - 1
 
 
+@pytest.mark.parametrize("mode", ["stop", "skip"])
+def test_batches_that_no_reader_decodes_are_left_out_as_scan_leaves_them_out(tmp_path: Path, mode: Any) -> None:
+    records = [builder.record_v2(delta, 0, None, b"v" * 20) for delta in range(3)]
+    odd = [
+        {"records": [*records[:2], records[2][:-3]]},  # a length leads beyond the batch
+        {"records": records, "records_count": 2},
+        {"records": records, "records_count": 4},
+        {"records": [*records, b"more"]},
+        {"codec": builder.GZIP, "records": records, "records_count": 4},
+    ]
+    parts = [builder.batch_v2(records)]
+    for n, options in enumerate(odd):
+        codec = options.pop("codec", 0)
+        bad = builder.batch_v2(base_offset=6 * n + 3, codec=codec, last_offset_delta=2, **options)  # type: ignore[arg-type]
+        parts += [bad, builder.batch_v2(records, base_offset=6 * n + 6)]
+    # one that must be rewritten or dropped beside those that are copied
+    parts.append(builder.message(40, b"k", b"v"))
+    parts.append(builder.wrapper([b"no message"], offset=41, magic=1, codec=builder.GZIP))
+    parts.append(builder.batch_v2(records, base_offset=50))
+    source = tmp_path / "t-0"
+    source.mkdir()
+    (source / kf.segment_file_name(0)).write_bytes(b"".join(parts))
+    scan = kafkalog.scan(source, on_corruption=mode)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        left = scan.to_numpy().offset.tolist()
+    assert len(left) == (22 if mode == "skip" else 3)
+    for name, how in {"u": {}, "v": {"drop": [("offset", "==", 50)]}, "w": {"compression": "zstd"}}.items():
+        with pytest.warns(kafkalog.CorruptionWarning):
+            report = kafkalog.convert(source, tmp_path / f"{name}-0", on_corruption=mode, **how)  # type: ignore[arg-type]
+        expected = [offset for offset in left if name != "v" or offset != 50]
+        assert [row[0] for row in rows(tmp_path / f"{name}-0")] == expected, name
+        told = [
+            (one.reason, one.position, one.base_offset, one.last_offset, one.n_records) for one in report.findings.rows
+        ]
+        assert told == [
+            (one.reason, one.position, one.base_offset, one.last_offset, one.n_records) for one in scan.findings
+        ], name
+
+
 @pytest.mark.parametrize("mode", ["raise", "stop", "skip"])
 def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of_as_by_scan(tmp_path: Path, mode: Any) -> None:
     batches = [

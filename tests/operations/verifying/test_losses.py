@@ -10,6 +10,8 @@ from typing import Any
 import golden_sets
 import pytest
 import writing
+from files import broker_on
+from plans import offsets
 
 import kafkalog
 from kafkalog.cli import main
@@ -223,6 +225,35 @@ def test_a_gap_between_segments_is_a_note_of_every_reader(
         assert main([command[0], str(partition), *command[1:]]) == 0
         told = capsys.readouterr()
         assert f"offsets {second}..{third}" in told.err + told.out, command
+
+
+def test_a_missing_last_segment_is_a_note_of_every_reader_where_checkpoints_prove_it(
+    root: Path, partition: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last, end = bases(partition)[-1], kafkalog.Partition(partition).log_end_offset
+    remove(partition, last)
+    for path in (root, partition):
+        scan = kafkalog.scan(path, columns=["offset"])
+        scan.to_table()
+        assert [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in scan.findings] == [
+            ("log_end_missing", last, end - 1, False)
+        ]
+    report = kafkalog.convert(partition, tmp_path / "converted")
+    assert [one.reason.value for one in report.findings.rows] == ["log_end_missing"]
+    for command in (["cat", "--json"], ["export", "-o", str(tmp_path / "out.parquet")]):
+        assert main([command[0], str(partition), *command[1:]]) == 0
+        assert f"the log ends at offset {last}" in capsys.readouterr().err, command
+    # who does not read up to the end says nothing of it, and neither does who reads beside a broker
+    scan = kafkalog.scan(partition, columns=["offset"], end_offset=last)
+    scan.to_table()
+    assert scan.findings == []
+    found: list[kafkalog.Finding] = []
+    offsets(plan(partition, task_bytes=2**12), report=found.append)
+    assert [one.reason.value for one in found] == ["log_end_missing"]
+    with broker_on(root):
+        scan = kafkalog.scan(partition, columns=["offset"])
+        scan.to_table()
+        assert scan.findings == []
 
 
 def test_a_scan_that_begins_or_ends_beside_a_gap_says_nothing_of_it(partition: Path) -> None:

@@ -1,0 +1,103 @@
+"""Says which offsets are missing before, between and behind the segments of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.log.segment import Segment
+from kafkalog.state.checkpoints import checkpointed_offset
+from kafkalog.storage.file_locks import is_locked
+
+END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
+"""Files of a log dir with offsets that a log has reached."""
+
+
+def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[Finding]:
+    """The finding about a checkpointed log start offset that lies before the first segment, or behind the last."""
+    if not segments or start < segments[0].base_offset:
+        first = segments[0].base_offset if segments else 0
+        return [start_finding(path, start, first, kf.LOG_START_OFFSET_CHECKPOINT)] if start < first else []
+    if start <= segments[-1].base_offset:
+        return []
+    try:
+        end = segments[-1].next_offset
+    except KafkalogError:
+        return []  # which reading reports
+    if start <= end:
+        return []
+    detail = (
+        f"the checkpointed log start offset is {start}, and the log ends at {end}: all records count as deleted, and a"
+        " broker deletes them when it starts; they are still there, and read if deleted ones are included"
+    )
+    first = segments[0].base_offset
+    lost: dict[str, Any] = {"base_offset": first, "last_offset": end - 1, "n_records": end - first}
+    return [Finding(Reason.LOG_START_BEHIND_END, detail, path=path, certainty="at_most", **lost)]
+
+
+def start_finding(path: str, start: int, end: int, why: str) -> Finding:
+    """The finding about offsets before the first segment, which begins at `end`; `why` names what has `start`."""
+    detail = (
+        f"the log begins at offset {end}, but offset {start} is in {why}: retention has deleted the offsets between, or"
+        " they are in remote storage, or their segments are missing (kafkalog verify says more)"
+    )
+    return replace(gap_finding(path, start, end), detail=detail)
+
+
+def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:
+    """The finding about offsets that are missing between two segments.
+
+    Parameters
+    ----------
+    start, end : int
+        The missing offsets; half-open.
+    is_compacted : bool, optional
+        Whether the log cleaner has been at these offsets; None if this is not known.
+    """
+    why = "the log cleaner has not been here, so a segment seems to be missing"
+    if is_compacted is None:
+        why = "normal in a compacted topic; in others a segment is missing"
+    detail = f"offsets {start}..{end} lie between two segments and in neither: {why}"
+    return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
+
+
+def offsets_finding(reason: Reason, detail: str, path: str, start: int, end: int, *, damage: bool = True) -> Finding:
+    """The finding about offsets from `start` to `end` (excluded), each of which may have been a record."""
+    lost: dict[str, Any] = {"last_offset": end - 1, "n_records": end - start, "certainty": "at_most"}
+    return Finding(reason, detail, path, base_offset=start, damage=damage, **lost)
+
+
+def end_finding(path: str, end: int, known_ends: dict[str, int], *, damage: bool) -> Finding | None:
+    """The finding about offsets behind the log end that other files have; None if they have none."""
+    behind = {what: offset for what, offset in known_ends.items() if offset > end}
+    if not behind:
+        return None
+    said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
+    detail = f"the log ends at offset {end}, and these know of more: {said}"
+    stop = max(*behind.values(), end + 1)
+    return offsets_finding(Reason.LOG_END_MISSING, detail, path, end, stop, damage=damage)
+
+
+def missing_between(path: str, start: int, end: int, cleaner_offset: int | None) -> Finding | None:
+    """The note about offsets that are missing between two segments; None where the log cleaner has been."""
+    if end <= (cleaner_offset or 0):
+        return None
+    return gap_finding(path, start, end, is_compacted=None if cleaner_offset is None else False)
+
+
+def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Finding | None:
+    """The note about offsets behind the end of a partition that the checkpoints of its log dir have.
+
+    None without a `key`, for what is no whole partition; and while a broker runs, which writes its checkpoints after
+    the log that was read.
+    """
+    if key is None:
+        return None
+    root = partition.absolute().parent
+    ends = {name: checkpointed_offset(root / name, key) for name in END_CHECKPOINTS}
+    known = {name: offset for name, offset in ends.items() if offset is not None and offset > end}
+    return None if not known or is_locked(root) else end_finding(str(partition), end, known, damage=False)

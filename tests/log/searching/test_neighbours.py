@@ -1,0 +1,86 @@
+"""What a damaged batch held is said the same however its segment is cut into windows and tasks."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import builder
+import pytest
+import strategies
+from effort import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from plans import batch, make, read
+
+import kafkalog
+from kafkalog.errors import Finding
+from kafkalog.scanning import execution
+from kafkalog.scanning.planning import plan
+
+
+def findings(path: Path, window_bytes: int | None = None, **options: Any) -> list[Finding]:
+    """Those of a scan, in windows of a size."""
+    scan = kafkalog.scan(path, on_corruption="skip", **options)
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        if window_bytes is not None:
+            patched.setattr(execution, "WINDOW_BYTES", window_bytes)
+            patched.setattr(execution, "_MIN_WINDOW_BYTES", window_bytes)
+            patched.setattr(execution, "_ALONE_BYTES", window_bytes)
+            patched.setattr(execution, "_TOGETHER_BYTES", 0)
+        scan.to_table()
+    # what is said of a transaction comes before or behind what is said of the batches of its window
+    return sorted(scan.findings, key=lambda one: (one.position or 0, str(one)))
+
+
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data(), st.integers(1, 3), st.sampled_from([1, 2**7, 2**9, 2**12]))
+def test_windows_and_threads_change_no_finding(
+    tmp_path: Path, data: st.DataObject, threads: int, window_bytes: int
+) -> None:
+    segment = data.draw(strategies.segments(min_batches=2))
+    content = data.draw(strategies.damaged(segment)).data
+    for _ in range(data.draw(st.integers(0, 2))):
+        if content:
+            at = data.draw(st.integers(0, len(content) - 1))
+            content = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+    path = tmp_path / f"{segment.base_offset:020d}.log"
+    path.write_bytes(content)
+    for options in ({}, {"isolation_level": "read_committed"}):
+        assert findings(path, window_bytes, threads=threads, **options) == findings(path, **options), options
+
+
+def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_the_same(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    offset, batches, starts = 0, [], []
+    for _ in range(300):
+        offset += chance.choice((0, 0, 3))
+        starts.append(offset)
+        batches.append(batch(offset, 2, 20))
+        offset += 2
+    log = make(tmp_path, {0: batches}, interval=64)
+    path = log / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    places = [start for start, _ in builder.batch_positions(bytes(content))]
+    damaged = chance.sample(range(300), 60)
+    for row in damaged:
+        # in the payload, or the number of records: the checksum tells of both, and the walk goes on
+        content[places[row] + chance.choice((60, 57, 70))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    expected = findings(log)
+    assert [one.position for one in expected] == [places[row] for row in sorted(damaged)]
+    assert len({one.n_records for one in expected}) > 2
+    for window_bytes in (1, 200, 1000):
+        assert findings(log, window_bytes) == expected, window_bytes
+    for task_bytes in (2**10, 2**12):
+        found: list[Finding] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+            read(plan(log, task_bytes=task_bytes, on_corruption="skip"), report=found.append)
+        assert found == expected, task_bytes
+    report = kafkalog.verify(log)
+    said = {one.position: one.n_records for one in report.all_findings() if one.path == str(path)}
+    assert said == {one.position: one.n_records for one in expected}
