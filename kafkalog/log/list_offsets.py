@@ -18,6 +18,7 @@ Intended differences from a broker:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -254,7 +255,7 @@ class ListOffsets:
 
     def _walk(self, segment: Segment) -> _Walk:
         """The summary of a segment's headers; a new one if the file has changed."""
-        status = file_status(segment.path)
+        status = _status(segment)
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         walk = self._walks.get(segment.base_offset)
         if walk is None or walk.identity != identity:
@@ -277,7 +278,12 @@ def _answers(answer: tuple[int, int, int], n: int = 1, segment: int = -1, positi
 
 def _modified(segment: Segment) -> int:
     """When the file was last written to, in milliseconds."""
-    return file_status(segment.path).st_mtime_ns // 1_000_000
+    return _status(segment).st_mtime_ns // 1_000_000
+
+
+def _status(segment: Segment) -> os.stat_result:
+    # a running broker may have renamed it since, to delete it
+    return file_status(segment.path, kf.moved_names(str(segment.path)))
 
 
 def _first_at(segment: Segment, position: int, timestamp: int) -> tuple[int, int, int]:

@@ -410,8 +410,8 @@ def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
         return source.window(0, source.size).tobytes()
 
 
-def file_status(path: str | os.PathLike[str]) -> os.stat_result:
-    """`os.stat` of a file, symbolic links followed.
+def file_status(path: str | os.PathLike[str], moved_to: Iterable[str] = ()) -> os.stat_result:
+    """`os.stat` of a file, symbolic links followed; of the first of `moved_to` that there is, if there is none.
 
     Raises
     ------
@@ -421,6 +421,9 @@ def file_status(path: str | os.PathLike[str]) -> os.stat_result:
     try:
         return os.stat(path)
     except OSError as error:
+        for name in moved_to:
+            with contextlib.suppress(OSError):
+                return os.stat(name)
         raise _read_error(error, os.fspath(path)) from error
 
 

@@ -195,6 +195,7 @@ READINGS: dict[str, Any] = {
     "skip": lambda opened: kafkalog.scan(opened, on_corruption="skip").to_numpy().offset.tolist(),
     "batches": lambda opened: kafkalog.batches(opened).to_table()["last_offset"].to_pylist(),
     "producers": lambda opened: repr(kafkalog.producers(opened, now=0)),
+    "times": lambda opened: opened.offset_for_timestamp([0, 1_700_000_003_000, "max-timestamp"]).tolist(),
     "lookup": lambda opened: [one.as_dict()["offset"] for one in kafkalog.lookup(opened, offset=[20, 200, 420])],
 }
 
@@ -209,7 +210,7 @@ def test_what_retention_deletes_after_the_listing_is_still_read(log_dir_copy: Pa
     assert READINGS[name](opened) == expected
 
 
-@pytest.mark.parametrize("name", [name for name in READINGS if name not in ("lookup", "producers")])
+@pytest.mark.parametrize("name", [name for name in READINGS if name not in ("lookup", "producers", "times")])
 def test_what_the_cleaner_merges_after_the_listing_is_read_once(log_dir_copy: Path, name: str) -> None:
     """As LocalLog.replaceSegments: the old ones are renamed, then the new one gets the name of the first."""
     partition = log_dir_copy / "p-compact-0"

@@ -6,14 +6,16 @@ The writer gets the source's producer state before its first batch, its leader e
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError
+from kafkalog.errors import Finding, KafkalogError, Limits, OutputExistsError, ReadError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
@@ -120,6 +122,7 @@ class PartitionSink(Sink):
 
     def __init__(self, writer: PartitionWriter) -> None:
         self._writer = writer
+        self._modified_ms = time.time_ns() // 10**6
 
     def __enter__(self) -> Self:
         self._writer.__enter__()
@@ -136,7 +139,11 @@ class PartitionSink(Sink):
 
     def append(self, window: Window, segment: Segment) -> None:
         """Append batches of a source segment; the output keeps the modification time that retention may use."""
-        self._writer.append_batches(window, modified_ms=file_status(segment.path).st_mtime_ns // 10**6)
+        # a running broker may have deleted it while it was read: the time that was last seen stands in
+        with contextlib.suppress(ReadError):
+            status = file_status(segment.path, kf.moved_names(str(segment.path)))
+            self._modified_ms = status.st_mtime_ns // 10**6
+        self._writer.append_batches(window, modified_ms=self._modified_ms)
 
 
 def _topic_id(partition: Partition) -> str | None:

@@ -31,6 +31,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_reader import SegmentReader
 
 
 def test_segments_are_cut_anew_by_a_config(tmp_path: Path) -> None:
@@ -76,6 +77,29 @@ def test_damage_is_left_out_or_ends_the_log(options: dict[str, Any], tmp_path: P
         expected = [offset for offset in left if not ("drop" in options and offset == 3)]
         assert [row[0] for row in rows(tmp_path / f"{mode}-0")] == expected
     assert len(rows(tmp_path / "skip-0")) >= 600 - n_lost - 1
+
+
+def test_what_retention_deletes_while_it_is_read_is_converted(
+    tmp_path: Path, log_dir_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = log_dir_copy / "p-txn-0"
+    expected, opened = rows(source), kafkalog.open(source)
+    first, second, *_ = sorted(source.glob("*.log"))
+    first.rename(first.with_name(f"{first.name}.deleted"))
+    kafkalog.convert(opened, tmp_path / "renamed-0")
+    assert rows(tmp_path / "renamed-0") == expected
+    read = SegmentReader.windows
+
+    def windows(*arguments: Any, **options: Any) -> Any:
+        for window in read(*arguments, **options):
+            if window.segment.path == second:
+                second.unlink(missing_ok=True)  # which is open
+            yield window
+
+    monkeypatch.setattr(SegmentReader, "windows", windows)
+    first.with_name(f"{first.name}.deleted").rename(first)
+    kafkalog.convert(source, tmp_path / "gone-0")
+    assert rows(tmp_path / "gone-0") == expected
 
 
 @pytest.mark.parametrize("mode", ["stop", "skip"])
