@@ -6,7 +6,9 @@
     `choosing`         which batches are the log's own
     `copies`           batches that are left only in a second copy of a piece of the log
     `resume`           where reading goes on behind damage
+    `neighbours`       what a batch that cannot be read held, as those around it tell
+    `missing`          which offsets a log lacks, as its segments and other files tell
 
-Readers that skip damage go on where this finds a batch, and salvage keeps what it finds. Nothing here knows segments or
-partitions: it is given bytes, and the offsets that bound them.
+Readers that skip damage go on where this finds a batch, and salvage keeps what it finds. Only the last two know
+segments: the others are given bytes, and the offsets that bound them.
 """
