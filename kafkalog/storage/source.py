@@ -35,6 +35,7 @@ _WINDOW_BYTES = 2**22  # read at a time to look for other bytes than zeros
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
 _PAGE = mmap.PAGESIZE
 _BLOCK = 512  # unit of `st_blocks`, in bytes
+_LEAST_BATCH = 26  # bytes of the smallest message
 # O_NONBLOCK: a FIFO that is named like a segment must not hang us. Windows has other flags
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _HAS_PREAD = hasattr(os, "preadv")
@@ -189,6 +190,7 @@ class _FileSource(ByteSource):
         self._waited_at, self._pause, self._patience = -1, 0.0, _PATIENCE_SECONDS
         self._lock = threading.Lock()
         self._closed = False
+        self._ends_in_zeros = not self.is_preallocated and self._zeros_at_end()
 
     @property
     def descriptor(self) -> int | None:
@@ -206,12 +208,18 @@ class _FileSource(ByteSource):
             )
         if self.is_preallocated or now.size != self.size or now.modified_ns == self.identity.modified_ns:
             return
-        # Not every file system keeps preallocated files sparse: zeros at the end identify them too
-        end = bytearray(min(_PAGE, self.size))
-        self._read_at(memoryview(end), self.size - len(end))
-        if any(end):
+        if not self._ends_in_zeros:
             raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=self.path)
         self.is_preallocated = True
+
+    def _zeros_at_end(self) -> bool:
+        """Whether zeros in which a batch fits are at the end: once its last block is written, no file is sparse."""
+        end = bytearray(min(_LEAST_BATCH, self.size))
+        try:
+            self._read_at(memoryview(end), self.size - len(end))
+        except OSError:
+            return False  # who reads it finds that out
+        return len(end) == _LEAST_BATCH and not any(end)
 
     def _read_at(self, room: memoryview, position: int) -> int:
         """Read bytes at a position into a buffer; returns how many, at least 1 before the end of the file."""
@@ -243,9 +251,11 @@ class _FileSource(ByteSource):
 
     def follow_cut(self, position: int) -> bool:
         size = os.fstat(self._descriptor).st_size
-        if not self.is_preallocated or not position <= size < self.size:
+        # a cut of so few bytes takes no whole batch along
+        is_known = self.is_preallocated or self._ends_in_zeros or self.size - size < _LEAST_BATCH
+        if not is_known or not position <= size < self.size:
             return False
-        self.size = size
+        self.size, self.is_preallocated = size, True
         return True
 
     def close(self) -> None:

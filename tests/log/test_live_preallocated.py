@@ -7,6 +7,7 @@ become visible.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -21,9 +22,10 @@ from effort import thinned
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError
+from kafkalog.errors import FileChangedError, TruncatedTailError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.tail import LogTail
+from kafkalog.records.header_walk import walk
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 from kafkalog.storage import source as source_module
@@ -208,6 +210,37 @@ def test_what_a_broker_writes_meanwhile_is_there_or_not_there_yet(
         offsets = READERS[reader](directory)
         assert FIRST <= len(offsets) <= FIRST + MORE, begin
         assert offsets == list(range(len(offsets))), begin
+
+
+@pytest.mark.parametrize("n_zeros", [1000, 30, 20])
+def test_a_small_preallocated_segment_all_of_whose_blocks_are_written_is_cut_or_filled(
+    tmp_path: Path, n_zeros: int
+) -> None:
+    """A file is sparse no more once its last block has been written to, as the only one of a small segment is."""
+    path = tmp_path / kf.segment_file_name(0)
+    batches = [batch(n, 100) for n in range(36)]
+    size = sum(map(len, batches)) + n_zeros
+
+    # into few zeros nobody writes
+    for is_cut in (True, False) if n_zeros == 1000 else (True,):
+        path.write_bytes(b"".join(batches) + bytes(n_zeros))
+        with source_module.PreadSource(path) as source:
+            if source.is_preallocated:
+                pytest.skip("the file system keeps zeros as holes")
+            windows = walk(source, window_bytes=600)
+            found = [next(windows)]
+            with path.open("r+b") as file:
+                file.seek(size - n_zeros)
+                if is_cut:
+                    file.truncate(size - n_zeros)
+                else:
+                    file.write(batch(36, 100))
+            os.utime(path, ns=(1, os.stat(path).st_mtime_ns + 1))
+            with contextlib.suppress(TruncatedTailError):
+                for window in windows:
+                    found.append(window)  # noqa: PERF402 - those before the error
+        offsets = [offset for window in found for offset in window.batches.base_offset.tolist()]
+        assert offsets == [*range(36 if is_cut else 37)]
 
 
 def test_damage_in_a_preallocated_segment_is_still_damage(tmp_path: Path) -> None:
