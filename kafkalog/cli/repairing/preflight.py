@@ -80,8 +80,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.json(result.as_dict())
     console.count_findings(result.findings.rows)
     _sum_up(result, console)
-    if result.verdict in ("loses", "dies") and not any(one.damage for one in result.findings.rows):
-        # the exit code is 1 for all that is lost, also where no file is damaged, such as a stray
+    # the exit code is 1 for all that is lost, also where no file is damaged
+    found = [one for one in result.findings.rows if one.damage]
+    for row in result.partitions:
+        if row.stray is not None and not any(one.path == row.path for one in found):
+            detail = f"set apart as a stray, to be deleted: {row.stray}"
+            found.append(Finding(Reason.UNKNOWN_FILE, detail, path=row.path))
+            console.count_findings(found[-1:])
+    if result.verdict in ("loses", "dies") and not found:
         console.count_findings([Finding(Reason.UNKNOWN_FILE, f"the broker {result.verdict}", path=args.paths[0])])
 
 
