@@ -195,9 +195,9 @@ class Rebuilder:
         try:
             found = pending.result()
         except KafkalogError as error:
-            why = f"{segment.path.name} before it could not be read to its end ({error.reason.value})"
-            self._stop(work, segment, error.to_finding(), why)
-            self._report.findings.add(error.to_finding())
+            why, problem = f"{segment.path.name} before it could not be read to its end", error.to_finding()
+            self._stop(work, segment, problem, f"{why} ({problem.reason.value})")
+            self._report.findings.add(problem)
             return
         self._take(work, found)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.report import RecoveryReport
@@ -101,6 +101,5 @@ class CutPartitions:
 
     def check(self) -> None:
         """Raise the error of a partition that could not be cut; only in a copy, in which nothing may be half done."""
-        for row in self.report.partitions:
-            if row.problem is not None and self._placed.staged is not None:
-                raise CorruptionError.about(row.problem, row.problem.detail)
+        if self._placed.staged is not None:
+            self.report.check()

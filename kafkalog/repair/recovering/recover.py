@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
@@ -356,9 +356,8 @@ def finish_root(root: Path, placed: Placed, report: RecoveryReport) -> None:
     """Write the files of the log dir itself; raise if the copy of a partition is not recovered."""
     report.n_backup_files = placed.n_backup_files
     if placed.is_partition:
-        problem = report.partitions[0].problem
-        if placed.staged is not None and problem is not None:
-            raise CorruptionError.about(problem, problem.detail)
+        if placed.staged is not None:
+            report.check()
         return
     if placed.staged is None and placed.backup is None:
         return

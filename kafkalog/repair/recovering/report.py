@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings
 from kafkalog.html import HtmlReport
 from kafkalog.operations.rebuilding.report import RebuiltFile
 from kafkalog.text import counted
@@ -125,6 +125,12 @@ class RecoveryReport(HtmlReport):
         if found is not None and not is_told:
             self.findings.add(found)
         self.partitions.append(row)
+
+    def check(self) -> None:
+        """Raise why a partition could not be recovered or cut, for output in which nothing may be half done."""
+        for row in self.partitions:
+            if row.problem is not None:
+                raise CorruptionError.about(row.problem, row.problem.detail)
 
     @property
     def is_clean(self) -> bool:

@@ -207,6 +207,12 @@ def test_a_directory_that_is_being_deleted_has_lost_nothing(root: Path, partitio
 # --------------------------------------------------------------------------------------------- what only offsets show
 
 
+def said_by_scan(path: Path) -> list[tuple[str, int | None, int | None, bool]]:
+    scan = kafkalog.scan(path, columns=["offset"])
+    scan.to_table()
+    return [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in scan.findings]
+
+
 def test_a_gap_between_segments_is_a_note_of_every_reader(
     partition: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,11 +220,7 @@ def test_a_gap_between_segments_is_a_note_of_every_reader(
     remove(partition, second)
     assert damage(partition) == []
     assert notes(partition) == [("offset_gap", second, third - 1)]
-    scan = kafkalog.scan(partition, columns=["offset"])
-    scan.to_table()
-    assert [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in scan.findings] == [
-        ("offset_gap", second, third - 1, False)
-    ]
+    assert said_by_scan(partition) == [("offset_gap", second, third - 1, False)]
     report = kafkalog.convert(partition, tmp_path / "converted")
     assert [one.reason.value for one in report.findings.rows] == ["offset_gap"]
     for command in (["ls"], ["cat", "--json"], ["export", "-o", str(tmp_path / "out.parquet")], ["verify"]):
@@ -233,11 +235,7 @@ def test_a_missing_last_segment_is_a_note_of_every_reader_where_checkpoints_prov
     last, end = bases(partition)[-1], kafkalog.Partition(partition).log_end_offset
     remove(partition, last)
     for path in (root, partition):
-        scan = kafkalog.scan(path, columns=["offset"])
-        scan.to_table()
-        assert [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in scan.findings] == [
-            ("log_end_missing", last, end - 1, False)
-        ]
+        assert said_by_scan(path) == [("log_end_missing", last, end - 1, False)]
     report = kafkalog.convert(partition, tmp_path / "converted")
     assert [one.reason.value for one in report.findings.rows] == ["log_end_missing"]
     for command in (["cat", "--json"], ["export", "-o", str(tmp_path / "out.parquet")]):
