@@ -300,6 +300,12 @@ def test_one_topic_and_one_hour_reads_no_more_than_the_same_filters(hours: Path)
     }
     con = duckdb.connect()
     con.register("hours_log", log)
+    if importlib.util.find_spec("datafusion") is not None:
+        import datafusion
+
+        context = datafusion.SessionContext()
+        context.register_dataset("hours_log", log)
+        queries["datafusion"] = lambda: context.sql(sql).to_arrow_table().num_rows
     for engine, query in queries.items():
         assert query() == n_rows, engine
         assert 0 < bytes_read(scan, query) <= 1.05 * n_bytes, engine

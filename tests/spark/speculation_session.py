@@ -8,12 +8,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 N_TASKS, N_ROWS = 2, 40_000
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -35,6 +38,30 @@ def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             time.sleep(0.05)
     if context.partitionId() == 0:
         marker.touch()
+
+
+def twice(step: str, work: Work) -> Work:
+    """Work that two attempts of task 0 do; each goes on only when the other has done it, too."""
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() != 0:
+            yield from work(batches)
+            return
+        marker, attempt = os.environ["KAFKALOG_TEST_MARKER"], context.attemptNumber()
+        try:
+            made = [*work(batches)]
+        finally:
+            # of a task that fails, too: nobody waits for it
+            Path(f"{marker}-{step}-{attempt}").touch()
+        while not Path(f"{marker}-{step}-{1 - min(attempt, 1)}").exists():
+            time.sleep(0.05)
+        yield from made
+
+    return body
 
 
 def start_cluster(scratch: Path) -> tuple[str, list[subprocess.Popen[bytes]]]:
@@ -77,7 +104,35 @@ def write(url: str, scratch: str, sink: str) -> None:
     columns = ("cast(cast(id as string) as binary) as key", "cast('a value' as binary) as value")
     rows = spark.range(0, N_ROWS, 1, N_TASKS).selectExpr(*columns, "spark_partition_id() as partition")
     rows.mapInArrow(slow, rows.schema).write.format("kafkalog").mode("append").option("topic", "t").save(sink)
+    read = spark.read.format("kafkalog").option("taskBytes", 2**16).load(sink).select("partition", "offset", "key")
+    found = read.mapInArrow(twice("read", lambda batches: batches), read.schema).collect()
+    print(json.dumps(sorted([row.partition, row.offset, row.key.decode()] for row in found)))
+    run_jobs(spark, sink)
     spark.stop()
+
+
+def run_jobs(spark: SparkSession, log: str) -> None:
+    """Run jobs whose tasks write files, each stage with a task that runs twice; what they make lies beside the log."""
+    from kafkalog import spark as jobs
+    from kafkalog.spark.jobs import tables, two_passes
+
+    map_groups: Callable[..., Any] = tables.map_groups
+    stages: list[str] = []
+
+    def patched(rows: Any, number: str, n: int, work: Work, schema: pa.Schema) -> Any:
+        assert n > 1  # of a stage with one task no second attempt is started
+        stages.append(f"{job}{len(stages)}")
+        return map_groups(rows, number, n, twice(stages[-1], work), schema)
+
+    tables.map_groups = two_passes.map_groups = patched
+    place = Path(log).parent
+    job = "export"
+    jobs.export(spark, log, place / job, task_bytes=2**16)
+    job = "salvage"
+    jobs.salvage(spark, log, output=place / job)
+    job = "reindex"
+    jobs.reindex(spark, log, output=place / job, task_bytes=2**10)
+    print(json.dumps(["read", *stages]))
 
 
 def main(scratch: str, sink: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import builder
 import golden_sets
+import pyarrow.parquet as pq
 import pytest
 from sink_rows import hidden
 from spark import speculation_session
@@ -20,7 +21,7 @@ from spark.sessions import check_java, settings
 import kafkalog
 from kafkalog import format as kf
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PACKAGE = Path(kafkalog.__file__).parent
 
@@ -62,7 +63,7 @@ def run_session(script: str, folder: Path, *arguments: str, **variables: str) ->
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1700,
         check=False,
     )
 
@@ -114,8 +115,25 @@ def test_a_task_that_is_started_twice_writes_its_records_once(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert marker.exists()  # the first attempt waited for it, and only the second makes it before
-    assert keys_by_place(tmp_path / "log") == keys_of(speculation_session.N_ROWS, speculation_session.N_TASKS)
+    expected = keys_of(speculation_session.N_ROWS, speculation_session.N_TASKS)
+    assert keys_by_place(tmp_path / "log") == expected
+    # the same of readers, and of jobs whose tasks write files
+    read, steps = (json.loads(line) for line in done.stdout.splitlines()[-2:])
+    assert read == [[*place, key.decode()] for *place, key in expected]
+    assert keys_by_place(tmp_path / "salvage") == expected
+    exported = pq.read_table(tmp_path / "export", columns=["partition", "offset", "key"])
+    assert sorted(zip(*(exported[name].to_pylist() for name in exported.column_names), strict=True)) == expected
+    kafkalog.reindex(tmp_path / "log", output=tmp_path / "local")
+    assert contents(tmp_path / "reindex") == contents(tmp_path / "local")
+    assert {step.rstrip("0123456789") for step in steps} == {"read", "export", "salvage", "reindex"}
     assert hidden(tmp_path) == []
+    assert {f"marker-{step}-{attempt}" for step in steps for attempt in (0, 1)} <= {
+        path.name for path in tmp_path.iterdir()
+    }
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_the_discovery_module_does_no_harm_where_the_package_cannot_be_imported(tmp_path: Path) -> None:
