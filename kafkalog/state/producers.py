@@ -324,6 +324,8 @@ class ProducerState:
         rows = self._find(entries["producer_id"].astype(np.int64))
         for name in _ENTRY_DTYPE.names or ():
             self._entries[name][rows] = entries[name]
+        # ProducerStateManager.readSnapshot: without an offset there is no batch
+        self._forget_batches(rows[entries["last_offset"] < 0])
         ids = entries["producer_id"].tolist()
         order = [row for row in np.argsort(begun, kind="stable").tolist() if begun[row] >= 0]
         # negative positions, so that they lie before all batches passed to `update`
@@ -346,6 +348,10 @@ class ProducerState:
             known[producer_id] = row
         rows = np.array([known[producer_id] for producer_id in ids.tolist()], np.int64)
         return rows[inverse]
+
+    def _forget_batches(self, rows: npt.NDArray[np.int64]) -> None:
+        for name, none in zip(("last_sequence", "last_offset", "offset_delta"), _NEW_ENTRY[1:4], strict=True):
+            self._entries[name][rows] = none
 
     def _set(
         self,
@@ -378,8 +384,7 @@ class ProducerState:
             marked = last_marker >= first
             of["coordinator_epoch"][each[marked]] = coordinator_epoch[rows[last_marker[marked]]]
         # with a new epoch sequences start anew: a broker forgets the batches of the old one
-        forgotten = each[last_change >= first]
-        of["last_sequence"][forgotten], of["last_offset"][forgotten], of["offset_delta"][forgotten] = -1, -1, 0
+        self._forget_batches(each[last_change >= first])
         told = (last_data >= first) & (last_data >= last_change)
         row, each = rows[last_data[told]], each[told]
         delta = batches.last_offset[row] - batches.base_offset[row]

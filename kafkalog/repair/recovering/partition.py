@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Reason
+from kafkalog.errors import Finding, Findings, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
@@ -23,8 +23,10 @@ from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
 from kafkalog.repair.startup.forecast import LoadFailure
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem
+from kafkalog.repair.startup.loading import PartitionLoading
 from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay, ReplayCheck
 from kafkalog.repair.startup.segment_reading import LoadedSegment
+from kafkalog.repair.startup.settings import Cluster
 from kafkalog.repair.startup.small_files import topic_id_exception
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
@@ -86,15 +88,16 @@ class PartitionRecovery:
             report.problem = problem
             self.output.abandon()
             return report
-        self._cut_logs(report)
-        if self.main is not None:
-            try:
+        try:
+            self._cut_logs(report)
+            if self.main is not None:
                 self._put_producers(report)
-            except LoadFailure as failure:
-                report = self._empty_report()
-                report.problem = self._failed(failure)
-                self.output.abandon()
-                return report
+        except LoadFailure as failure:
+            report = self._empty_report()
+            report.problem = self._failed(failure)
+            self.output.abandon()
+            return report
+        if self.main is not None:
             self._put_epochs(report.log_end_offset)
         self._apply_names(report)
         report.files = self.files
@@ -161,7 +164,7 @@ class PartitionRecovery:
                 path = str(segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX))
                 return Finding(Reason.INDEX_TRANSACTION, detail, path=path)
         if self.main is not None and self.main.found:
-            problem = self.problem_behind(self.main.found[-1].segment)
+            problem = self._problem_behind(self.main.found[-1].segment)
         return problem or self._problem_inside()
 
     def _problem_inside(self) -> Finding | None:
@@ -183,7 +186,20 @@ class PartitionRecovery:
                 return _because(last, f"{why} segments (all_segments, --all)")
         return None
 
-    def problem_behind(self, last: Segment | None) -> Finding | None:
+    def problem_before_wiping(self) -> Finding | None:
+        """Why a broker that would begin the log anew does not come so far."""
+        if not self.plan.bases:
+            return None
+        settings = Cluster(metadata=None, node_id=None), "4.3", False, self.index_interval_bytes, self.now_ms or 0
+        loading = PartitionLoading(self.plan, *settings, Findings(0), progress=lambda n_bytes: None)
+        for one in loading.run().exceptions:
+            if not one.path.endswith(kf.LEADER_EPOCH_CHECKPOINT):  # they are written anew
+                is_size = one.name == "CorruptRecordException"
+                reason = Reason.SIZE_TOO_SMALL if is_size else Reason.OFFSET_OUTSIDE_SEGMENT
+                return Finding(reason, f"{one.detail}: a broker dies of it", path=one.path)
+        return None
+
+    def _problem_behind(self, last: Segment | None) -> Finding | None:
         """Why a segment behind the last one kept cannot be recovered; a broker begins with those without an index."""
         for segment in self.plan.partition.segments:
             if segment.base_offset in self.plan.cut_before and (last is None or segment.base_offset > last.base_offset):
@@ -194,7 +210,13 @@ class PartitionRecovery:
         return None
 
     def _cut_logs(self, report: RecoveredPartition) -> None:
-        """Cut the damaged logs, and remove those that lie behind damage."""
+        """Cut the damaged logs, and remove those that lie behind damage.
+
+        Raises
+        ------
+        LoadFailure
+            A broker does not start.
+        """
         found = {one.segment.base_offset: one for work in self.lone for one in work.found}
         main = [] if self.main is None else self.main.found
         unflushed = self.plan.unflushed_from
@@ -221,7 +243,7 @@ class PartitionRecovery:
                     self._put_missing_index(segment)
             end = _end_offset(segment, one, report.segments[-1].action)
         if last is not None:
-            report.log_end_offset = max(last.next_offset, report.log_start_offset)
+            report.log_end_offset = max(log_end(last, self.index_interval_bytes), report.log_start_offset)
 
     def _keep_log(self, segment: Segment, found: RecoveredSegment) -> SegmentRecovery:
         name = final_name(segment.path.name)
@@ -411,6 +433,20 @@ class PartitionRecovery:
     def _remove(self, report: RecoveredPartition, name: str, why: str) -> None:
         report.removed[name] = why
         self.output.remove(name)
+
+
+def log_end(last: RecoveredSegment, index_interval_bytes: int) -> int:
+    """The log end offset that a broker finds in the last segment; where offsets go back, inside of messages, too.
+
+    Raises
+    ------
+    LoadFailure
+        It dies of what it reads there.
+    """
+    if last.unnoticed is None or last.is_emptied:
+        return last.next_offset
+    found = recover(last.segment, index_interval_bytes, with_producers=False)  # its index was not kept
+    return LoadedSegment(last.segment, "4.3", found.n_valid_bytes, found.offset_entries).next_offset()
 
 
 def _snapshots(directory: Path, names: list[str]) -> dict[int, npt.NDArray[np.void] | None]:

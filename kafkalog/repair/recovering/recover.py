@@ -26,9 +26,10 @@ from kafkalog.operations.rebuilding.target import Target
 from kafkalog.parsing import optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.log_dir import root_files
-from kafkalog.repair.recovering.partition import PartitionRecovery
+from kafkalog.repair.recovering.partition import PartitionRecovery, log_end
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.repair.startup.file_names import partition_directories
+from kafkalog.repair.startup.forecast import LoadFailure
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.broker_lock import refuse_if_locked
@@ -243,7 +244,7 @@ class RecoveryRun(Target):
             interval = index_interval(plan.partition, None).n_bytes if self._interval is None else self._interval
             one = PartitionRecovery(plan, self._make_output(plan), interval, self._now)
             if one.problem() is None and self._begins_anew(plan):
-                one.unwritten = one.problem_behind(None)
+                one.unwritten = one.problem_before_wiping()
                 if one.unwritten is not None:
                     self._finish(one)
                 else:
@@ -292,7 +293,10 @@ class RecoveryRun(Target):
                 found = recover_segment(segment, interval, with_producers=False)
             if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
                 return False  # the broker splits it, or dies of it
-            end = found.next_offset
+            try:
+                end = log_end(found, interval)
+            except LoadFailure:
+                return False
             if (found.is_cut and segment.base_offset not in plan.cut_before) or found.is_emptied:
                 break
         return end < plan.log_start

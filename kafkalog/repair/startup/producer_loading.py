@@ -79,6 +79,8 @@ class ProducerLoading:
         Offsets of those that were taken here, if they are still there. Their content is known with "exact" only.
     aborted : dict of int to TRANSACTION_INDEX_DTYPE[n]
         The transaction index of each segment that was recovered, by its base offset; with "exact" only.
+    begun : set of int
+        First offsets of the transactions that are open in the snapshots that were loaded, and of some that begin later.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class ProducerLoading:
         self.taken: set[int] = set()
         self.aborted: dict[int, npt.NDArray[np.void]] = {}
         self.indexed: set[int] = set()
+        self.begun: set[int] = set()
         self.is_exact = replay == "exact"
         self._is_checked = replay == "check"
         self._first = frozenset(snapshots)
@@ -194,19 +197,29 @@ class ProducerLoading:
                 manager.take()
         else:
             self._rebuild(manager, loaded, log_start, log_end)
-        if self._broker == "2.8":
-            self._check_open(manager, log_start, log_end)
+        if self.is_exact and manager.unstable:
+            self._look_up(max(min(manager.unstable), log_start), loaded, log_end)
+        elif self._is_checked:
+            try:
+                for first in self.begun:
+                    self._look_up(max(first, log_start), loaded, log_end)
+            except LoadFailure as failure:
+                raise NotPlain from failure
 
-    def _check_open(self, manager: _Manager, log_start: int, log_end: int) -> None:
-        """Source: Log.maybeIncrementFirstUnstableOffset, Kafka 2.8."""
-        if not manager.ongoing:
-            return
-        first = max(min(manager.ongoing), log_start)
-        if first > log_end and self._is_checked:
-            raise NotPlain
-        if first > log_end:
-            detail = f"a transaction that is open begins at {first}, beyond the log end offset {log_end}"
+    def _look_up(self, offset: int, loaded: list[LoadedSegment], log_end: int) -> None:
+        """Find the first offset of a transaction in the log, whatever is in the way.
+
+        Source: UnifiedLog.maybeIncrementFirstUnstableOffset, LocalLog.read, Kafka 4.3; Log.read, Kafka 2.8.
+        """
+        if offset > log_end and self._broker == "2.8":
+            detail = f"a transaction begins at {offset}, beyond the log end offset {log_end}"
             raise LoadFailure("OffsetOutOfRangeException", detail)
+        if offset >= log_end:
+            return
+        floor = max((one.base_offset for one in loaded if one.base_offset <= offset), default=None)
+        for one in loaded:
+            if floor is not None and one.base_offset >= floor and one.position_of(offset) is not None:
+                return
 
     def delete(self, offset: int) -> None:
         """A snapshot is deleted, if it is there."""
@@ -275,6 +288,8 @@ class ProducerLoading:
                     begins.update(wanted.intersection(batches.position.tolist()))
                     position, next_offset = int(batches.next_position[-1]), int(batches.last_offset[-1]) + 1
                     rows = np.flatnonzero((batches.producer_id >= 0) & (batches.magic >= 2))
+                    begun = rows[(batches.attributes[rows] & kf.TRANSACTIONAL_BIT) != 0][:1]
+                    self.begun.update(batches.base_offset[begun].tolist())
                     self._check.add(*with_markers(window, batches[rows]))
                     if not self._check.is_plain:
                         raise NotPlain
@@ -355,6 +370,8 @@ class _Manager:
     producers: dict[int, _Entry] = field(default_factory=dict)
     ongoing: dict[int, int] = field(default_factory=dict)
     """Producer ids by the first offset of a transaction."""
+    completed: set[int] = field(default_factory=set)
+    """First offsets of those that ended here: the high watermark is still where the log starts."""
     map_end: int = 0
     snapshot_end: int = 0
 
@@ -389,6 +406,7 @@ class _Manager:
         self.producers[producer_id] = _Entry(epoch, coordinator_epoch, timestamp, first, batch)
         if first is not None:
             self.ongoing[first] = producer_id
+            self.files.begun.add(first)
 
     def update(self, appended: _Append) -> None:
         """Take what was replayed of a producer."""
@@ -410,6 +428,12 @@ class _Manager:
         if self.ongoing.pop(first_offset, None) is None:
             detail = f"a transaction ends that did not begin at {first_offset}"
             raise LoadFailure("IllegalArgumentException", detail)
+        self.completed.add(first_offset)
+
+    @property
+    def unstable(self) -> set[int]:
+        """First offsets of the transactions that a reader of committed records waits for."""
+        return {*self.ongoing, *self.completed}
 
     def take(self) -> None:
         """Write a snapshot, if its offset is a new one."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import builder
 import golden_sets
 import pytest
 from startups import asked, logs
 
+import kafkalog
 from kafkalog import Segment
 from kafkalog.repair.startup.compressed_messages import base_offset
 from kafkalog.repair.startup.forecast import LoadFailure
@@ -70,3 +73,21 @@ def test_a_magic_byte_makes_a_broker_look_inside_and_die(partition: Path) -> Non
     row = asked(partition, clean=True)
     assert (row.verdict, row.exceptions[0].name) == ("dies", "IllegalArgumentException")
     assert "codec 5" in row.exceptions[0].detail
+
+
+def test_the_log_ends_at_the_last_segments_base_where_no_message_holds_the_last_indexed_offset(tmp_path: Path) -> None:
+    partition = tmp_path / "p-v1-rdk-0"
+    shutil.copytree(golden_sets.partitions("k28")[partition.name], partition)
+    (log,) = (one for one in logs(partition) if one.stem.endswith("100"))
+    data = log.read_bytes()
+    (start, _), (_, end) = builder.batch_positions(data)[4:6]
+    moved = int.from_bytes(data[start : start + 8], "big") + 300  # a checksum of v1 does not cover it
+    log.write_bytes(data[:start] + moved.to_bytes(8, "big") + data[start + 8 : end])
+    for path in partition.glob("*.*"):
+        if int(path.stem) > 100:
+            path.unlink()
+    interval = start - 1  # the last entry is that of this message
+    (row,) = kafkalog.preflight(partition, clean=False, index_interval_bytes=interval).partitions
+    (done,) = kafkalog.recover(partition, dry_run=True, index_interval_bytes=interval).partitions
+    assert (row.exceptions, done.error) == ([], None)
+    assert row.log_end_offset == done.log_end_offset == 100

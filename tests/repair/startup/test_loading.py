@@ -162,6 +162,21 @@ def test_an_empty_log_does_not_begin_where_a_segment_cannot_be_recovered(partiti
     assert done.error is not None
 
 
+def test_nor_where_a_broker_dies_before_it_finds_the_end(partition: Path) -> None:
+    """It begins with the segment that has no index, and for that replays the one before."""
+    (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\np-txn-now 0 20\n")
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    first, second, _ = logs(partition)
+    first.write_bytes(bytes(100))
+    first.with_suffix(".index").write_bytes(b"")
+    second.with_suffix(".index").unlink()
+    for path in partition.glob("*.snapshot"):
+        path.unlink()
+    assert [one.name for one in asked(partition).exceptions] == ["CorruptRecordException"]
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert "record size 0" in (done.error or "")
+
+
 def test_leader_epochs_beyond_the_end_are_dropped(partition: Path) -> None:
     end = asked(partition, clean=True).log_end_offset
     for start, n in ((end, 0), (end + 7, 1)):

@@ -127,6 +127,40 @@ def test_an_open_transaction_beyond_the_end_stops_an_old_broker(partition: Path)
     assert row.exceptions == []
 
 
+def _with_producer(partition: Path, **fields: int) -> None:
+    """One more producer in each snapshot."""
+    for path in partition.glob("*.snapshot"):
+        entry = np.zeros(1, kf.PRODUCER_SNAPSHOT_DTYPE)
+        for name, value in {"producer_id": 10**9, "current_txn_first_offset": -1, **fields}.items():
+            entry[name] = value
+        path.write_bytes(encode_snapshot(np.concatenate([read_snapshot(path).entries, entry])))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_broker_dies_of_what_it_reads_on_the_way_to_the_first_open_transaction(partition: Path, clean: bool) -> None:
+    first = logs(partition)[0]
+    batches, data = kafkalog.Segment(first).batches, bytearray(first.read_bytes())
+    row = len(batches) // 2
+    start = int(batches.position[row])
+    _with_producer(partition, current_txn_first_offset=int(batches.base_offset[row]))
+    first.with_suffix(".index").write_bytes(b"")
+    assert asked(partition, clean=clean).exceptions == []
+    data[start + 8 : start + 12] = bytes(4)
+    first.write_bytes(data)
+    assert [one.name for one in asked(partition, clean=clean).exceptions] == ["CorruptRecordException"]
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert "record size 0" in (done.error or "")
+
+
+def test_a_producer_whose_last_offset_is_negative_has_no_batch(partition: Path, tmp_path: Path) -> None:
+    _with_producer(partition, last_sequence=3, last_offset=-7, offset_delta=2)
+    kafkalog.recover(partition.parent, output=tmp_path / "out")
+    newest = sorted((tmp_path / "out" / partition.name).glob("*.snapshot"))[-1]
+    entries = read_snapshot(newest).entries
+    (entry,) = entries[entries["producer_id"] == 10**9]
+    assert [entry[name] for name in ("last_sequence", "last_offset", "offset_delta")] == [-1, -1, 0]
+
+
 def test_where_segments_overlap_files_are_those_that_a_broker_leaves(partition: Path, tmp_path: Path) -> None:
     """The second segment holds the end of the first one once more."""
     first = logs(partition)[0]
