@@ -27,12 +27,16 @@ public final class Loads {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split("\t");
             File root = new File(words[0]);
-            Map<TopicPartition, Long> points = checkpoint(root, "recovery-point-offset-checkpoint");
-            Map<TopicPartition, Long> starts = checkpoint(root, "log-start-offset-checkpoint");
-            File[] files = root.listFiles(File::isDirectory);
-            java.util.Arrays.sort(files);
-            for (File directory : files) {
-                out.println(directory.getName() + "\t" + load(directory, points, starts, words[1].equals("clean")));
+            try {
+                Map<TopicPartition, Long> points = checkpoint(root, "recovery-point-offset-checkpoint");
+                Map<TopicPartition, Long> starts = checkpoint(root, "log-start-offset-checkpoint");
+                File[] files = root.listFiles(File::isDirectory);
+                java.util.Arrays.sort(files);
+                for (File directory : files) {
+                    out.println(directory.getName() + "\t" + load(directory, points, starts, words[1].equals("clean")));
+                }
+            } catch (OutOfMemoryError error) {
+                out.println("\tdied\tOutOfMemoryError\t" + error.getMessage()); // a broker catches exceptions alone
             }
             out.println("end");
             out.flush();

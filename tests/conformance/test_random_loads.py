@@ -30,40 +30,22 @@ def test_random_log_dirs_are_loaded_as_foretold(version: BrokerVersion, tmp_path
 @pytest.mark.slow
 def test_log_dirs_that_were_foretold_wrong_once(tmp_path: Path) -> None:
     tally = loads.Tally()
-    with loads.loader("4.3", tmp_path) as one:
-        for seed, numbers in _ONCE_WRONG.items():
-            for number in numbers:
-                loads.trial(one, "4.3", seed, number, tmp_path, tally)
+    for version, once_wrong in _ONCE_WRONG.items():
+        with loads.loader(version, tmp_path) as one:
+            for seed, number in once_wrong:
+                loads.trial(one, version, seed, number, tmp_path, tally)
     assert tally.wrong == []
     assert tally.n_partitions >= 20
 
 
-_ONCE_WRONG = {
-    4801: (132, 859, 1096, 1388, 2859, 3294, 3825, 4816),
-    4802: (105, 660, 670, 803, 854, 982, 1807),
-    4803: (
-        79,
-        735,
-        1240,
-        3070,
-        3727,
-        3862,
-        4424,
-        5526,
-        5582,
-        6254,
-        6515,
-        6758,
-        7176,
-        7448,
-        7762,
-        8410,
-        9408,
-        9860,
-        10098,
-        11325,
-        12037,
-    ),
+_ONCE_WRONG: dict[BrokerVersion, list[tuple[int, int]]] = {
+    "4.3": [
+        *((4801, one) for one in (132, 859, 1096, 1388, 2859, 3294, 3825, 4816)),
+        *((4802, one) for one in (105, 660, 670, 803, 854, 982, 1807)),
+        *((4803, one) for one in (79, 735, 1240, 3070, 3727, 3862, 4424, 5526, 5582, 6254, 6515, 6758, 7176, 7448)),
+        *((4803, one) for one in (7762, 8410, 8763, 9408, 9860, 9993, 10098, 11325, 12037)),
+    ],
+    "2.8": [(4803, one) for one in (19, 262, 681, 1036, 1946, 2417, 4424)],
 }
 
 

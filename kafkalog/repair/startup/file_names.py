@@ -40,6 +40,10 @@ class FileNames:
     """`.swap` files that it renames, and their new names."""
     bad_swaps: dict[str, LoadFailure] = field(default_factory=dict)
     """`.swap` segments whose end cannot be read, and what a broker dies of there."""
+    replaced: list[Segment] = field(default_factory=list)
+    """Segments that 2.8 loads before a `.swap` replaces them."""
+    without_index: set[int] = field(default_factory=set)
+    """Base offsets of `.swap` files: 2.8 deletes the indexes of these names first, so it recovers what is there."""
 
     def problem(self, directory: Path) -> Finding | None:
         """Why a broker cannot load the partition, whatever the segments hold; None if nothing is in the way."""
@@ -78,7 +82,9 @@ def file_names(directory: Path, broker: str = "4.3") -> FileNames:
     found = FileNames(names)
     swaps = _take_leftovers(found)
     if broker == "2.8":
-        swaps = [name for name in swaps if name.removesuffix(kf.SWAP_SUFFIX).endswith((kf.LOG_SUFFIX, *INDEX_SUFFIXES))]
+        kinds = tuple(suffix + kf.SWAP_SUFFIX for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES))
+        swaps = [name for name in swaps if name.endswith(kinds)]
+        found.without_index = {*_offsets(name for name in names if name.endswith(kinds))}
     found.fatal = [
         name
         for name in names
@@ -158,8 +164,11 @@ def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker:
             found.bad_swaps[name], end = LoadFailure("CorruptRecordException", str(error)), base
         ranges[base] = end
     bases = {*ranges}
-    if ranges and broker != "2.8":  # all of them as one
-        ranges = {min(ranges): max(ranges.values())}
+    if broker == "2.8":
+        gone = _replaced_by_2_8(directory, found, ranges)
+    else:  # all of them as one
+        start, stop = min(ranges, default=0), max(ranges.values(), default=0)
+        gone = {offset for offset in _offsets(found.names) if start <= offset < stop}
     for name in found.names:
         offset = kf.parse_base_offset(name)
         if offset is None or name.endswith(kf.SWAP_SUFFIX):
@@ -168,12 +177,42 @@ def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker:
         if broker == "2.8" and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
             # only those of segments that are gone: Log.replaceSegments, Kafka 2.8
             is_kept |= offset in bases or kf.segment_file_name(offset, kf.LOG_SUFFIX) not in found.names
-        if not is_kept and any(start <= offset < stop for start, stop in ranges.items()):
+        if not is_kept and offset in gone:
             found.removed[name] = "replaced by a .swap"
     found.renamed = {name: name.removesuffix(kf.SWAP_SUFFIX) for name in swaps}
     for name in found.renamed.values():
         if name in found.names:
             found.removed.setdefault(name, "replaced by a .swap")
+
+
+def _replaced_by_2_8(directory: Path, found: FileNames, ends: dict[int, int]) -> set[int]:
+    """Base offsets of the segments that `.swap` segments replace, which are loaded before that.
+
+    Source: Log.completeSwapOperations, Log.logSegments, Kafka 2.8.
+    """
+    logs = {}
+    for name in found.names:
+        base = kf.parse_base_offset(name)
+        if base is not None and name.endswith(kf.LOG_SUFFIX):
+            logs[base] = Segment(directory / name, is_last=False, must_open=False)
+    gone = set()
+    for base, end in ends.items():
+        floor = max((one for one in logs if one <= base), default=base)
+        for one in sorted(logs) if base < end else ():
+            segment = logs[one]
+            if not floor <= one < end:
+                continue
+            try:
+                if one in found.without_index or not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
+                    following = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False).next_offset
+                else:
+                    following = LoadedSegment(segment, "2.8").next_offset()
+            except (LoadFailure, KafkalogError):
+                continue  # what it dies of is said where it is loaded
+            if following > base:
+                gone.add(one)
+    found.replaced = [segment for base, segment in logs.items() if base in gone or base in ends]
+    return gone
 
 
 def _offsets(names: Iterable[str]) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -102,15 +103,7 @@ class PartitionLoading:
         segments = self.plan.partition.segments
         self._note_end_before(segments)
         rows = self.row.segments
-        for segment in segments:
-            # files are loaded in the order of their names
-            log_name = kf.segment_file_name(segment.base_offset, kf.LOG_SUFFIX)
-            self._die_of([name for name in self._late_names if name < log_name])
-            self._late_names = [name for name in self._late_names if name > log_name]
-            rows.append(self._segment_row(segment))
-            self._loaded.setdefault(segment.base_offset, LoadedSegment(segment, self.broker))
-        self._die_of(self._late_names)
-        self._late_names = []
+        self._load_files(segments)
         if self.plan.partition.kind == "delete":
             return  # only waits for its deletion
         self._recover_unflushed(segments, rows)
@@ -137,6 +130,33 @@ class PartitionLoading:
             left = [(one, row) for one, row in zip(segments, rows, strict=True) if row.action != "deleted"]
             expire([row for _, row in left], [self._newest(*one) for one in left], config, self.now_ms)
 
+    def _load_files(self, segments: list[Segment]) -> None:
+        """The first pass. Source: LogLoader.loadSegmentFiles, Kafka 4.3; Log.loadSegments, Kafka 2.8."""
+        replaced = self.plan.files.replaced
+        late = [one for one in segments if self.broker == "2.8" and one.path.name.endswith(kf.SWAP_SUFFIX)]
+        for segment in sorted((one for one in (*segments, *replaced) if one not in late), key=_base_offset):
+            # files are loaded in the order of their names
+            log_name = kf.segment_file_name(segment.base_offset, kf.LOG_SUFFIX)
+            self._die_of([name for name in self._late_names if name < log_name])
+            self._late_names = [name for name in self._late_names if name > log_name]
+            self._load_file(segment, is_replaced=segment in replaced)
+        self._die_of(self._late_names)
+        self._late_names = []
+        for segment in late:
+            self._load_file(segment, is_replaced=False)
+        self.row.segments.sort(key=_base_offset)
+        self._loaded = {row.base_offset: self._loaded[row.base_offset] for row in self.row.segments}
+
+    def _load_file(self, segment: Segment, *, is_replaced: bool) -> None:
+        if self.plan.files.replaced:  # another file of this offset was read, or will be
+            self._read.pop(segment.base_offset, None)
+        self._loaded.pop(segment.base_offset, None)
+        is_swap = segment.path.name.endswith(kf.SWAP_SUFFIX)
+        row = self._segment_row(segment, is_lone=not is_swap and segment.base_offset in self.plan.files.without_index)
+        if not is_replaced:
+            self.row.segments.append(row)
+        self._loaded.setdefault(segment.base_offset, LoadedSegment(segment, self.broker))
+
     def _newest(self, segment: Segment, row: SegmentForecast) -> int:
         """The largest timestamp of a segment, by its time index: a broker asks nothing else.
 
@@ -162,7 +182,7 @@ class PartitionLoading:
     def _end_of_intact(self, segment: Segment) -> int:
         return self._recovered(segment).next_offset
 
-    def _segment_row(self, segment: Segment) -> SegmentForecast:
+    def _segment_row(self, segment: Segment, *, is_lone: bool) -> SegmentForecast:
         """The first pass: a segment without an index is recovered at once, without its followers being deleted.
 
         Source: LogLoader.loadSegmentFiles, Kafka 4.3.
@@ -175,7 +195,7 @@ class PartitionLoading:
         problem = transaction_index_problem(segment) if has_index else ""
         if problem:
             self._dies("KafkaException", segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).name, problem)
-        elif why_recovered(segment, self.broker):
+        elif is_lone or why_recovered(segment, self.broker):
             self._recover(segment, row, is_first_pass=True)
         return row
 
@@ -213,7 +233,8 @@ class PartitionLoading:
 
     def _recover(self, segment: Segment, row: SegmentForecast, *, is_first_pass: bool) -> None:
         """Source: LogLoader.recoverSegment, LogSegment.recover, Kafka 4.3."""
-        manager = self._producers.begin_recovery(self._loaded.values(), segment.base_offset, self.plan.log_start)
+        loaded = sorted(self._loaded.values(), key=_base_offset)
+        manager = self._producers.begin_recovery(loaded, segment.base_offset, self.plan.log_start)
         found = self._recovered(segment)
         row.indexes = dict.fromkeys(INDEX_SUFFIXES[:2], "rebuilt")
         if segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists():
@@ -385,5 +406,6 @@ class PartitionLoading:
         self.row.exceptions.append(BrokerException(name, path, detail, is_offline))
 
 
+_base_offset = attrgetter("base_offset")
 _READ_FIRST = (kf.PRODUCER_SNAPSHOT_SUFFIX, kf.CLEANED_SUFFIX, kf.SWAP_SUFFIX)
 """A broker takes offsets from the names of these files before it loads segments."""

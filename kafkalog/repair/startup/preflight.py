@@ -23,6 +23,7 @@ from kafkalog.repair.startup.forecast import BrokerException, PartitionForecast,
 from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.repair.startup.loading import PartitionLoading
 from kafkalog.repair.startup.settings import Cluster
+from kafkalog.repair.startup.small_files import checkpoint_exception
 from kafkalog.state.checkpoints import java_number, read_properties
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
@@ -112,6 +113,9 @@ def preflight(
     offsets = RootOffsets.read(log_dir)
     for finding in offsets.findings:
         result.findings.add(finding)
+    for name in (kf.RECOVERY_POINT_CHECKPOINT, kf.LOG_START_OFFSET_CHECKPOINT):
+        error = checkpoint_exception(log_dir / name, broker)
+        result.exceptions += [] if error is None else [error]
     directories: list[Path] = []
     for one in [root] if is_partition else partition_directories(root):
         if isinstance(one, Finding):

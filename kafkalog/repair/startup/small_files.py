@@ -17,6 +17,9 @@ from kafkalog.storage.source import read_file
 _OFFLINE = "KafkaStorageException"
 _SEPARATOR = re.compile(r":[ \t\n\x0b\f\r]+")
 _MOST_BYTES = 2**20
+_MOST_ENTRIES = 2**28
+"""As many references fill 1 GiB, a broker's memory unless KAFKA_HEAP_OPTS says otherwise."""
+_TOO_MANY = "it announces more entries than a broker has memory for"
 _MOST_ID_CHARACTERS = 24
 
 
@@ -43,6 +46,24 @@ def epochs_exception(directory: Path, broker: str) -> BrokerException | None:
     return None
 
 
+def checkpoint_exception(path: Path, broker: str) -> BrokerException | None:
+    """The error in which a checkpoint of the log dir ends, of which a broker passes over what else is wrong with it.
+
+    Source: CheckpointFile.read, LogManager.loadLogs, Kafka 4.3.
+    """
+    try:
+        lines = _lines(path) if path.exists() else []
+    except (KafkalogError, UnicodeDecodeError):
+        return None
+    return _exception("OutOfMemoryError", path, _TOO_MANY, broker) if _is_too_much(lines, broker) else None
+
+
+def _is_too_much(lines: list[str], broker: str) -> bool:
+    """Whether 4.3 asks for the memory of as many entries as the file announces, and has not got it."""
+    is_counted = broker != "2.8" and len(lines) > 1 and java_number(lines[0], 31) == 0
+    return is_counted and (java_number(lines[1], 31) or 0) >= _MOST_ENTRIES
+
+
 def _of_form(path: Path, broker: str) -> str:
     """Kafka parses the entries before it counts them; a file that ends behind the version is an empty one."""
     try:
@@ -53,6 +74,8 @@ def _of_form(path: Path, broker: str) -> str:
         return ""
     if broker == "2.8" or java_number(lines[0], 31) != 0 or java_number(lines[1], 31) is None:
         return _OFFLINE
+    if _is_too_much(lines, broker):
+        return "OutOfMemoryError"
     if (java_number(lines[1], 31) or 0) < 0:
         return "IllegalArgumentException"
     for line in lines[2:]:

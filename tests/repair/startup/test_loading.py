@@ -177,6 +177,19 @@ def test_nor_where_a_broker_dies_before_it_finds_the_end(partition: Path) -> Non
     assert "record size 0" in (done.error or "")
 
 
+@pytest.mark.parametrize("more", ["", ".cleaned"])
+def test_an_old_broker_recovers_what_a_swap_is_going_to_replace(partition: Path, more: str) -> None:
+    """It has deleted the index of that name, even for a `.swap` that is deleted then."""
+    last = logs(partition)[-1]
+    (last.parent / f"{last.name}.swap").write_bytes(last.read_bytes())
+    if more:
+        (last.parent / (last.name + more)).write_bytes(b"")
+    assert asked(partition, broker="2.8").exceptions == []
+    _with_offset(last, 1, 3)
+    assert [one.name for one in asked(partition, broker="2.8").exceptions] == ["IllegalArgumentException"]
+    assert [one.name for one in asked(partition, clean=True).exceptions] == []
+
+
 def test_leader_epochs_beyond_the_end_are_dropped(partition: Path) -> None:
     end = asked(partition, clean=True).log_end_offset
     for start, n in ((end, 0), (end + 7, 1)):
