@@ -86,6 +86,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the tests that take hours, if -m does not rule them out")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of kernels, and begin with those that share a broker or a Spark, then with long files.
 
@@ -99,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.kernels)
         if asked and (takes_more(item) or (THOROUGH and item.path.parent.name in _ON_DISK)):
             item.add_marker(pytest.mark.thorough)
-    items.sort(key=lambda item: _rank(item.path))
+    items.sort(key=lambda item: (_rank(item.path), item.path))
 
 
 def _rank(path: Path) -> int:
@@ -142,9 +143,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Skip files that import what is not installed."""
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip files that import what is not installed.
+
+    Every other process collects from the end: what one has rewritten for `assert`, the others find in the cache.
+    """
     report = yield
+    if isinstance(collector, pytest.Directory) and os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579":
+        report.result.reverse()
     if report.failed:
         call: Any = vars(report)["call"]
         skip_without_package(report, call.excinfo.value.__cause__)

@@ -763,7 +763,7 @@ def test_a_flood_of_damage_is_counted(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_closed_pipe_ends_quietly_with_141(log_dir: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    for argv in ["cat", str(log_dir)], ["ls", str(log_dir)], ["--help"]:
+    for argv in ["cat", str(log_dir)], ["--help"]:
         done = subprocess.run(
             [sys.executable, "-m", "kafkalog", *argv], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=200
         )
@@ -842,12 +842,12 @@ def test_the_module_and_the_command_are_the_same(log_dir: Path) -> None:
         assert again.stdout == done.stdout
 
 
-def test_json_is_utf8_whatever_the_locale(log_dir: Path) -> None:
+def test_json_is_utf8_whatever_the_locale(log_dir: Path, run: Any) -> None:
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
     argv = ["cat", log_dir, "-t", "p-headers", "--json", "--encoding", "utf8"]
     done = process(*argv, env=env, encoding="utf-8")
     assert done.returncode == 0
-    assert done.stdout == process(*argv, encoding="utf-8").stdout
+    assert done.stdout == run(*argv)[1]
     text = process("cat", log_dir, "-t", "p-headers", env=env, encoding="ascii")
     assert text.returncode == 0
 

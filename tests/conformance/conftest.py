@@ -28,12 +28,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
-def history(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, client: Client
-) -> Iterator[History]:
-    """The broker, still running, and what it left behind before; where no slow test asks for it, the short history."""
-    asking = [item for item in request.session.items if "history" in getattr(item, "fixturenames", ())]
-    whole = any(item.get_closest_marker("slow") for item in asking)
+def history(tmp_path_factory: pytest.TempPathFactory, client: Client) -> Iterator[History]:
+    """The broker, still running, and what it left behind before."""
     program = java()
     jars = class_path(program)
     folder = tmp_path_factory.mktemp("kafka")
@@ -49,7 +45,7 @@ def history(
             "log.flush.start.offset.checkpoint.interval.ms": 400,
         }
         broker = Broker(program, jars, folder, **properties)
-        history = History(broker, client, whole=whole)
+        history = History(broker, client)
         (folder / "seconds.json").write_text(json.dumps(history.seconds))
         yield history
     finally:

@@ -16,7 +16,7 @@ import kafkalog
 from kafkalog.operations.trace_lookup import trace_timestamp
 from kafkalog.state.checkpoints import read_offset_checkpoint
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 NAMES = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 

@@ -14,7 +14,7 @@ from kafkalog.internal.list_producers import list_producers
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import LeaderEpochs
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def test_producers_are_those_that_the_broker_describes(history: History) -> None:
@@ -71,7 +71,6 @@ def test_epochs_end_where_kafkas_own_cache_says(history: History, tmp_path: Path
     assert n_known > 300
 
 
-@pytest.mark.slow
 def test_epochs_of_the_batches_are_those_of_the_checkpoint(history: History) -> None:
     n_epochs = 0
     for stage in (history.clean, history.crashed):

@@ -17,7 +17,7 @@ from conformance.kafka import lines_said, parse_dump, wait_until
 import kafkalog
 from kafkalog import format as kf
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 READ = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "key", "value", "headers")
 PREALLOCATED = 10 * 2**20
@@ -74,13 +74,11 @@ def test_the_log_of_a_running_broker_reads_as_a_consumer_reads_it(history: Histo
     assert rows(history.live.log_dir, topic) == history.live.truth.records[topic]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("topic", [*TOPICS, *INTERNAL])
 def test_the_log_of_a_stopped_broker_reads_as_a_consumer_read_it(history: History, topic: str) -> None:
     assert rows(history.clean.log_dir, topic) == history.clean.truth.records[topic]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("topic", [*TOPICS, *FLOODED, *INTERNAL])
 def test_the_log_of_a_killed_broker_reads_as_a_consumer_reads_it_after_recovery(history: History, topic: str) -> None:
     assert rows(history.crashed.log_dir, topic) == history.crashed.truth.records[topic]
@@ -111,7 +109,6 @@ def test_the_workload_is_what_these_tests_think_it_is(history: History) -> None:
     assert any(record["value"] is None for record in compacted)
 
 
-@pytest.mark.slow
 def test_a_log_dir_is_live_while_a_broker_holds_its_lock(history: History) -> None:
     assert opened(history.live.log_dir).is_live
     assert not opened(history.clean.log_dir).is_live
@@ -121,7 +118,7 @@ def test_a_log_dir_is_live_while_a_broker_holds_its_lock(history: History) -> No
     assert not (history.crashed.log_dir / kf.CLEAN_SHUTDOWN_FILE).exists()
 
 
-@pytest.mark.parametrize("stage", ["live", pytest.param("crashed", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stage", ["live", "crashed"])
 def test_indexes_of_active_segments_are_preallocated_and_read_without_their_zeros(history: History, stage: str) -> None:
     for key, partition in partitions(getattr(history, stage)):
         active = partition.segments[-1]
@@ -135,7 +132,6 @@ def test_indexes_of_active_segments_are_preallocated_and_read_without_their_zero
         assert np.isin(index.position, batches.position).all()
 
 
-@pytest.mark.slow
 def test_what_a_broker_acknowledged_before_it_was_killed_is_read(history: History) -> None:
     assert sorted(history.acknowledged) == ["crashed-0", "crashed-1"]
     read = rows(history.crashed.log_dir, "crashed")
@@ -188,7 +184,6 @@ def dumped(history: History, stage: Stage) -> dict[str, list[dict[str, str]]]:
     return files
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["clean", "crashed"])
 def test_batches_are_those_that_kafkas_own_dump_tool_lists(history: History, name: str) -> None:
     files = dumped(history, getattr(history, name))
@@ -223,7 +218,6 @@ def test_batches_are_those_that_kafkas_own_dump_tool_lists(history: History, nam
             assert row["isvalid"] == "true"
 
 
-@pytest.mark.slow
 def test_offsets_lead_to_the_batches_that_kafkas_own_dump_tool_lists(history: History) -> None:
     for path, batches in dumped(history, history.clean).items():
         segment = kafkalog.Segment(path)
@@ -241,7 +235,6 @@ def test_offsets_lead_to_the_batches_that_kafkas_own_dump_tool_lists(history: Hi
         assert segment.next_offset == end
 
 
-@pytest.mark.slow
 def test_a_partition_is_read_from_any_offset_on(history: History) -> None:
     for topic, records in history.clean.truth.records.items():
         offsets = sorted({record["offset"] for record in records})
@@ -250,7 +243,6 @@ def test_a_partition_is_read_from_any_offset_on(history: History) -> None:
             assert rows(history.clean.log_dir, topic, start_offset=start, end_offset=stop) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["clean", "crashed"])
 def test_reading_leaves_every_byte_and_time_of_a_log_dir_as_it_was(history: History, name: str) -> None:
     stage: Stage = getattr(history, name)

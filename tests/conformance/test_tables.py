@@ -9,11 +9,10 @@ from conformance.history import TOPICS, History
 from conformance.test_reading import rows
 from effort import thinned
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 LEVELS = ("read_uncommitted", "read_committed")
-# of a short history, nothing is written to the last one
-KEYED = [*TOPICS, pytest.param("crashed", marks=pytest.mark.slow)]
+KEYED = [*TOPICS, "crashed"]
 
 
 def state(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from conformance.kafka import Broker
 
 import kafkalog
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 FACTS = {
     "live": {"partial_tail", "zero_fill"},
@@ -26,9 +26,7 @@ FACTS = {
 
 
 @pytest.mark.parametrize("deep", [True, False])
-@pytest.mark.parametrize(
-    "name", ["live", *(pytest.param(name, marks=pytest.mark.slow) for name in ("clean", "crashed"))]
-)
+@pytest.mark.parametrize("name", ["live", "clean", "crashed"])
 def test_nothing_is_said_about_a_healthy_log_dir(history: History, name: str, deep: bool) -> None:
     stage: Stage = getattr(history, name)
     result = kafkalog.verify(stage.log_dir, deep=deep)
@@ -40,7 +38,6 @@ def test_nothing_is_said_about_a_healthy_log_dir(history: History, name: str, de
     assert any(segment.has_aborted for segment in segments)
 
 
-@pytest.mark.slow
 def test_nothing_is_said_about_files_that_grow_while_they_are_read(history: History) -> None:
     history.client.ask("flood", topic="growing", partitions=2, seed=11)
     try:
@@ -68,7 +65,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".txnindex", ".snapshot", ".log.swap"])
-@pytest.mark.slow
 def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broker: Broker, suffix: str) -> None:
     stray = broker.log_dir / "p-txn-0" / f"foo{suffix}"
     stray.write_bytes(b"")
@@ -79,7 +75,6 @@ def test_a_broker_does_not_start_with_a_file_that_is_named_after_no_offset(broke
     assert 'NumberFormatException: For input string: "foo"' in broker.log.read_text()
 
 
-@pytest.mark.slow
 def test_a_broker_starts_with_what_is_named_like_such_files_but_is_none(broker: Broker) -> None:
     partition = broker.log_dir / "p-txn-0"
     (partition / "foo.log").mkdir()

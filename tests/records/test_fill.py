@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import golden_sets
 import numpy as np
 import pytest
 import strategies
-from effort import counted, examples, fuzz_inputs
+from effort import counted, examples, fuzz_inputs, thinned
 from fuzzing import LIMITS, SEED
 from guard import Guard, guarded
 from hypothesis import HealthCheck, given, settings
@@ -305,9 +306,12 @@ def test_views_show_what_copies_hold(segment: strategies.Segment) -> None:
 
 
 @pytest.mark.kernels
-@pytest.mark.usefixtures("_level")
-@pytest.mark.parametrize("kind", sorted(LEVELS))
-def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("_level", "kind"), thinned(product(range(len(kernels.LEVELS)), sorted(LEVELS)), 4), indirect=["_level"]
+)
+def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(
+    _level: None, kind: str, tmp_path: Path
+) -> None:
     make, share = LEVELS[kind]
     rng = np.random.default_rng([SEED, 16, len(kind)])
     n = max(2, int(fuzz_inputs() * share) // len(seeds()) // 8)
@@ -419,7 +423,7 @@ def test_a_damaged_stream_is_refused_or_gives_what_the_exact_decoder_gives(codec
     rng = np.random.default_rng([SEED, 18, codec])
     streams = [compressed(codec, payload) for payload in payloads() if len(payload) < 6000]
     n_accepted = n_refused = 0
-    for i in counted(range(fuzz_inputs() * 3 // 2)):  # these cost little
+    for i in counted(range(fuzz_inputs() * 3 // 4)):
         stream = bytearray(streams[i % len(streams)])
         for _ in range(int(rng.integers(1, 4))):
             at = int(rng.integers(0, len(stream)))

@@ -24,7 +24,7 @@ from kafkalog.errors import FunctionWarning, KafkalogError, Reason
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
 N_PARTS = 4
-N_PARTITIONS = max(2 * N_PARTS, fuzz_inputs() // 1500)
+N_PARTITIONS = max(2 * N_PARTS, fuzz_inputs() // 4000)
 FIRST = int(os.environ.get("KAFKALOG_FUZZ_FIRST", "0"))
 SECONDS = 3.0
 

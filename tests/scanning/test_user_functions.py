@@ -244,7 +244,7 @@ def test_failures_are_counted_once_with_one_warning_a_function_and_segment(topic
             ("lambda key: parse_float(key, 0) == 0", "ValueError: no number here", N),
             ("lambda offset, value: value[offset + 2**63 - 13] == 0", "IndexError", N),
         ],
-        4,
+        5,
     ),
 )
 def test_what_a_function_does_wrong_leaves_the_record_out_and_is_said(

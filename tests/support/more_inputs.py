@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 _SAYS_HOW_MANY = {
-    "conformance.history": {"History"},  # its whole length is read beside slow tests
     "effort": {"THOROUGH", "examples", "fuzz_inputs"},
     "fuzzing": {"N_INPUTS"},
     "hypothesis": {"given"},  # with the profile of conftest.py
@@ -19,7 +18,7 @@ _VARIABLE = "KAFKALOG_THOROUGH"
 
 
 def takes_more(item: pytest.Item) -> bool:
-    """Whether KAFKALOG_THOROUGH, or the whole history of a broker, makes a difference to a test."""
+    """Whether KAFKALOG_THOROUGH makes a difference to a test."""
     owner = getattr(item, "cls", None) or getattr(item, "function", None)
     return owner is not None and owner.__name__ in concerned(item.path)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import THOROUGH
+from effort import THOROUGH, thinned
 from faults import Faulty
 from writing import SMALL, TOPIC_ID, columns_of, draw, files_in, nothing_left, sound, unclean, write
 
@@ -118,7 +118,7 @@ SCENARIOS = ("new", "append", "torn", "empty")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("code", thinned([errno.ENOSPC, errno.EIO], 2))
 def test_the_nth_failure_is_told_and_leaves_what_was_there(memory: Path, scenario: str, code: int) -> None:
     step = 7 if code == errno.EIO else 1 if scenario == "append" and THOROUGH else 3
 

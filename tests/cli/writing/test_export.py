@@ -183,7 +183,7 @@ def long_log(tmp_path_factory: pytest.TempPathFactory, log_dir: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+@pytest.mark.parametrize(("number", "code"), thinned([(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)], 2))
 def test_a_command_that_is_interrupted_leaves_nothing(
     long_log: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
