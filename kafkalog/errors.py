@@ -93,6 +93,7 @@ class Reason(StrEnum):
     VALUE_UNDECODED = "value_undecoded"
     INTERNAL_RECORD = "internal_record"
     PARTITION_TWICE = "partition_twice"
+    PARTITION_REMOVED = "partition_removed"
     LINK_OUTSIDE = "link_outside"
     SWAP_FILE = "swap_file"
     UNKNOWN_FILE = "unknown_file"
@@ -168,8 +169,8 @@ class KafkalogError(Exception):
         return {**_common_fields(self), "reason": self.reason.value}
 
     def to_finding(self, *, damage: bool = True) -> Finding:
-        """Convert the error to a finding with the same fields."""
-        return Finding(**_common_fields(self), damage=damage)
+        """Convert the error to a finding with the same fields; that a broker removed a partition is no damage."""
+        return Finding(**_common_fields(self), damage=damage and self.reason is not Reason.PARTITION_REMOVED)
 
 
 def _common_fields(problem: KafkalogError | Finding) -> dict[str, Any]:

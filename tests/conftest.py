@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from effort import THOROUGH, n_counted
-from golden_sets import session_root
+from golden_sets import changed_files, listing, session_root, shared_log_dir
 from hypothesis import HealthCheck, settings
 from more_inputs import takes_more
 from needs import not_tested, skip_without_package
@@ -62,6 +62,8 @@ _LONGEST = (
 _OF_KERNELS = ("kernels", "records", "robustness")
 """Folders whose tests run mostly in kernels."""
 _INPUTS = "inputs of fuzzers"
+_SETS = pytest.StashKey[dict[str, list[int]]]()
+_CHANGED = pytest.StashKey[list[str]]()
 _ON_DISK = ("storage", "writing")
 """Folders whose tests are more thorough when `fsync` is real."""
 
@@ -132,6 +134,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Note what the golden sets are."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[_SETS] = listing(GOLDEN)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if a test has written to the golden sets: later tests read something else then."""
+    before = session.config.stash.get(_SETS, None)
+    session.config.stash[_CHANGED] = [] if before is None else changed_files(before)
+    if session.config.stash[_CHANGED]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Note how many inputs a fuzzer takes."""
@@ -176,6 +193,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     n = sum(value for one in passed for name, value in one.user_properties if name == _INPUTS and one.when == "call")
     if n:
         terminalreporter.write_line(f"{n:,} {_INPUTS}")
+    for path in terminalreporter.config.stash.get(_CHANGED, []):
+        terminalreporter.write_line(f"A TEST CHANGED THE GOLDEN SETS: {path}", red=True, bold=True)
     for line in not_tested(terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_line(line, red=True, bold=True)
 
@@ -196,7 +215,7 @@ def _fsync_nothing(descriptor: int) -> None:
 @pytest.fixture(scope="session")
 def log_dir() -> Path:
     """A small log dir as real brokers left it; not to be written to."""
-    return GOLDEN / "log_dir"
+    return shared_log_dir()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
@@ -183,8 +183,17 @@ def open_records(args: argparse.Namespace, console: Console) -> LogDir | Partiti
     return opened
 
 
-def open_selected(args: argparse.Namespace, console: Console) -> tuple[list[Partition], int]:
-    """Open the selected partitions; report what is odd about them, and return the number of those that do not open."""
+class Selected(NamedTuple):
+    """Partitions that were selected and opened."""
+
+    partitions: list[Partition]
+    n_unread: int
+    """How many could not be opened."""
+    log_dir: LogDir
+
+
+def open_selected(args: argparse.Namespace, console: Console) -> Selected:
+    """Open the selected partitions, and report what is odd about them."""
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import partitions_of
 
@@ -193,13 +202,26 @@ def open_selected(args: argparse.Namespace, console: Console) -> tuple[list[Part
     found = [*partitions_of(log_dir, args.topics, args.partitions)]
     if not found:
         console.note("no partition matches")
+    n_unread = 0
     for one in found:
         if isinstance(one, KafkalogError):
-            console.error(one)
+            n_unread += report_error(one, log_dir, console)
     opened = [one for one in found if not isinstance(one, KafkalogError)]
     for partition in opened:
         console.findings(partition.findings)
-    return opened, len(found) - len(opened)
+    return Selected(opened, n_unread, log_dir)
+
+
+def report_error(error: KafkalogError, opened: object, console: Console) -> bool:
+    """Report an error; returns whether it is one, and not the note about a partition that a broker removed."""
+    from kafkalog.log.open import removed_from
+
+    removed = removed_from(opened, error)
+    if removed is None:
+        console.error(error)
+        return True
+    console.findings([removed])
+    return False
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from kafkalog.errors import Finding, KafkalogError
+from kafkalog.errors import Finding, KafkalogError, ReadError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
@@ -123,13 +123,18 @@ def read_topic(
         for finding in partition.findings:
             report(finding)
         reader_for = partial(_reader, selection) if views else lambda segment: None
-        for window in partition.reader.windows(selection, on_corruption="skip", report=report, reader_for=reader_for):
-            for columns in _decoded(window, selection, report, views=views):
-                yield TopicRecords(key.partition, columns)
-                # freed before the next window is decoded: two of them may be large
-                del columns
-            window.release()
-            del window
+        try:
+            for window in partition.reader.windows(
+                selection, on_corruption="skip", report=report, reader_for=reader_for
+            ):
+                for columns in _decoded(window, selection, report, views=views):
+                    yield TopicRecords(key.partition, columns)
+                    # freed before the next window is decoded: two of them may be large
+                    del columns
+                window.release()
+                del window
+        except ReadError as error:  # a running broker removed the partition
+            report(error.to_finding())
 
 
 def _reader(selection: Selection, segment: Segment) -> RecordReader | None:

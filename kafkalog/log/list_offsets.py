@@ -38,6 +38,7 @@ from kafkalog.storage.source import file_status
 
 _FIRST_WINDOW_BYTES: Final = 2**16
 _COLUMNS: Final = ("offset", "timestamp", "leader_epoch")
+_MAX_OFFSET: Final = 2**63 - 1
 
 
 class Answers(NamedTuple):
@@ -159,7 +160,8 @@ class ListOffsets:
         if name == MAX_TIMESTAMP:
             return self._max_timestamp(on_visit)
         offset = self._log_start_offset if name == EARLIEST else self._log_end_offset()
-        return _answers((kf.NO_TIMESTAMP, offset, self._epoch(name)))
+        # behind the last offset that there can be is none
+        return _answers((kf.NO_TIMESTAMP, min(offset, _MAX_OFFSET), self._epoch(name)))
 
     def _epoch(self, name: int) -> int:
         """The leader epoch of the first or the last offset; -1 if it is not known."""

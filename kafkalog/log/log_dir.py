@@ -35,6 +35,7 @@ from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods, no_attribute
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.source import removed_directory
 from kafkalog.text import counted
 
 
@@ -139,9 +140,16 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     def _open(self, found: PartitionPath) -> Partition:
         # a .log that the caller named is read whole: no log start offset applies to it
         start = None if found.segments is None else 0
-        return Partition(
-            found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options
-        )
+        try:
+            return Partition(
+                found.path, segments=found.segments, log_start_offset=start, known=found.known, **self._options
+            )
+        except ReadError as error:
+            raise removed_directory(found.path) or error from None
+
+    def open_set_apart(self, path: Path) -> Partition:
+        """Open one of the directories that a broker has renamed."""
+        return self._open(PartitionPath(path))
 
     def _chosen(self, key: kf.TopicPartition) -> PartitionPath:
         """The copy of a partition that counts. Copies are compared once it is asked for."""

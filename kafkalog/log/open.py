@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Never, NoReturn
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, NotKafkaError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory, list_directory, missing_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -168,10 +168,23 @@ def partitions_of(
     for path in [path for paths in opened.set_apart.values() for path in sorted(paths)] if set_apart else []:
         directory = kf.parse_partition_directory(path.name)
         if directory is not None and is_wanted(directory.topic_partition):
-            openers.append(partial(Partition, path, limits=opened.limits))
+            openers.append(partial(opened.open_set_apart, path))
     # opened one by one: one that cannot be opened must not hide the others
     for open_partition in openers:
         try:
             yield open_partition()
         except KafkalogError as error:
             yield error
+
+
+def removed_from(opened: object, error: KafkalogError) -> Finding | None:
+    """The note about a partition that a broker removed from a log dir while it was read; None for any other error.
+
+    None, too, for a partition whose directory or files were named: who asked for it has to know.
+    """
+    if error.reason is not Reason.PARTITION_REMOVED or not isinstance(opened, LogDir):
+        return None
+    directory = Path(error.path or "").absolute()
+    named = {path.absolute() for path in opened.paths}
+    is_named = directory in named or any(path.parent == directory for path in named)
+    return None if is_named else error.to_finding()

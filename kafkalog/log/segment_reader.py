@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError
+from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
+from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
@@ -24,6 +25,7 @@ from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import ReadCommitted
 from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
+from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
@@ -238,7 +240,15 @@ class SegmentReader:
                             break
             except (ReadError, LimitExceededError) as error:
                 # a plan promised these files: leaving one out would lose records that another process counts on
-                if on_corruption == "raise" or self._known.is_planned:
+                is_removed = error.reason is Reason.PARTITION_REMOVED  # the others are gone, too
+                note = None if self._known.is_planned else retired(segment, error)
+                if not self._known.is_planned and stream is None and _was_merged(segment, error, previous):
+                    continue
+                if note is not None:
+                    report(note)
+                    previous = None
+                    continue
+                if on_corruption == "raise" or self._known.is_planned or is_removed:
                     raise
                 report(_passed_over(error, segment, position, on_corruption))
                 is_end |= on_corruption == "stop"
@@ -253,6 +263,10 @@ class SegmentReader:
                 report(missing)
         if self._known.at_end is not None:
             self._known.at_end(last_offset, on_corruption, report)
+
+    def missing_end(self, end: int) -> Finding | None:
+        """The note about offsets behind the log end that other files know of."""
+        return self._behind_end(end)
 
     def _report_gap(self, reached: int | None, base_offset: int, report: Callable[[Finding], None]) -> None:
         """Report offsets that are missing between two segments; `reached` is None if damage hides where one ends."""
@@ -401,6 +415,8 @@ class SegmentReader:
                         del window
                     previous = stream.previous
             except (ReadError, LimitExceededError) as error:
+                if retired(segment, error) is not None and not self._known.is_planned:
+                    continue
                 if self._known.is_planned or on_corruption == "raise":
                     raise
                 damage.append(_passed_over(error, segment, begin, "skip"))
@@ -412,6 +428,12 @@ class SegmentReader:
 def _is_merged(segment: Segment, source: ByteSource, previous: int) -> bool:
     """Whether a running broker's cleaner has merged a segment into an earlier one, which was read in its new form."""
     return previous >= segment.base_offset and source.path is not None and source.path.endswith(kf.DELETED_SUFFIX)
+
+
+def _was_merged(segment: Segment, error: KafkalogError, previous: int) -> bool:
+    """Like `_is_merged`, once the broker has deleted the segment for good."""
+    is_gone = error.reason is Reason.FILE_UNREADABLE and not segment.path.exists()
+    return is_gone and previous >= segment.base_offset and is_locked(segment.path.absolute().parent.parent)
 
 
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:

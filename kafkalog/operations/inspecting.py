@@ -5,16 +5,18 @@ These are the functions of the commands' names. The work on one partition is don
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import partial
+from operator import methodcaller
+from typing import Any, TypeVar
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, KafkalogError, Limits, OnCorruption, ReadError, warn
 from kafkalog.indexes.statistics import IndexStatistics
 from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import Paths, partitions_of
+from kafkalog.log.open import Paths, partitions_of, removed_from
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -26,20 +28,32 @@ from kafkalog.state.log_config import LogConfig
 Topics = str | Sequence[str]
 Numbers = int | Sequence[int]
 Opened = LogDir | Partition | Segment
+Result = TypeVar("Result")
 
 
-def _partitions(
-    path: Paths | Opened, topics: Topics | None, partitions: Numbers | None, limits: Limits | None
-) -> Iterator[Partition]:
+def _each(
+    call: Callable[[Partition], Result],
+    path: Paths | Opened,
+    topics: Topics | None,
+    partitions: Numbers | None,
+    limits: Limits | None,
+) -> Iterator[Result]:
+    """Call a function with each partition. One that a broker removes from a log dir meanwhile is warned of."""
     opened = path
     if not isinstance(opened, (LogDir, Partition, Segment)):
         opened = open_path(opened, limits=DEFAULT_LIMITS if limits is None else limits)
     elif limits is not None:
         raise ValueError("limits cannot change for what is open already: give them to kafkalog.open")
     for partition in partitions_of(opened, topics, partitions):
-        if isinstance(partition, KafkalogError):
-            raise partition
-        yield partition
+        try:
+            if isinstance(partition, KafkalogError):
+                raise partition
+            yield call(partition)
+        except ReadError as error:
+            removed = removed_from(opened, error)
+            if removed is None:
+                raise
+            warn(removed, CorruptionWarning)
 
 
 def ls(
@@ -71,7 +85,7 @@ def ls(
     >>> [(one.name, one.end) for one in kafkalog.ls("tests/golden/log_dir", topics="p-m*")]
     [('p-multi-0', 125), ('p-multi-1', 99), ('p-multi-2', 82)]
     """
-    found = list(_partitions(path, topics, partitions, limits))
+    found = list(_each(lambda one: one, path, topics, partitions, limits))
     clusters = clusters_beside(found, DEFAULT_LIMITS if limits is None else limits)
     return [summarise(one, lambda n_bytes: None, clusters=clusters) for one in found]
 
@@ -111,11 +125,12 @@ def lookup(
     times: list[Any] = [] if timestamp is None else [timestamp] if is_one else list(timestamp)  # type: ignore[arg-type]
     if not offsets and not times:
         raise ValueError("nothing to look up: give offset= or timestamp=")
-    found = []
-    for partition in _partitions(path, topics, partitions, limits):
-        found += [trace_offset(partition, one) for one in offsets]
-        found += [trace_timestamp(partition, one) for one in times]
-    return found
+
+    def trace(partition: Partition) -> list[Trace]:
+        found = [trace_offset(partition, one) for one in offsets]
+        return found + [trace_timestamp(partition, one) for one in times]
+
+    return [one for found in _each(trace, path, topics, partitions, limits) for one in found]
 
 
 def index_stats(
@@ -145,10 +160,8 @@ def index_stats(
     list of IndexStatistics
         One for each partition.
     """
-    return [
-        one.index_statistics(what_if=what_if, config=config, on_corruption=on_corruption)
-        for one in _partitions(path, topics, partitions, limits)
-    ]
+    measure = methodcaller("index_statistics", what_if=what_if, config=config, on_corruption=on_corruption)
+    return list(_each(measure, path, topics, partitions, limits))
 
 
 def producers(
@@ -179,15 +192,13 @@ def producers(
         One for each partition; `open` and `hanging` select.
     """
     now_ms = None if now is None else parse_milliseconds("now", now)
-    return [
-        list_producers(
-            one,
-            now_ms=now_ms,
-            transaction_max_timeout_ms=transaction_max_timeout_ms,
-            on_corruption=on_corruption,
-        )
-        for one in _partitions(path, topics, partitions, limits)
-    ]
+    list_them = partial(
+        list_producers,
+        now_ms=now_ms,
+        transaction_max_timeout_ms=transaction_max_timeout_ms,
+        on_corruption=on_corruption,
+    )
+    return list(_each(list_them, path, topics, partitions, limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +254,8 @@ def epochs(
     {'epoch': 0, 'start_offset': 0, 'end_offset': 430}
     """
     ends = [end_offset_for] if isinstance(end_offset_for, int) else list(end_offset_for)
-    return [partition_epochs(one, ends, follower) for one in _partitions(path, topics, partitions, limits)]
+    answer = partial(partition_epochs, end_offset_for=ends, follower=follower)
+    return list(_each(answer, path, topics, partitions, limits))
 
 
 def partition_epochs(

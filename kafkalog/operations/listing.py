@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from kafkalog.errors import Finding, KafkalogError, Limits, SidecarError
+from kafkalog.errors import Finding, KafkalogError, Limits, Reason, SidecarError
 from kafkalog.format import META_PROPERTIES, TopicPartition, codec_name
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.missing import retired
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
@@ -208,6 +209,9 @@ def summarise(
     for segment in partition.segments:
         found = summarise_segment(segment, _after(done, progress))
         found.kind = partition.kind
+        if any(finding.reason is Reason.PARTITION_REMOVED for finding in found.findings):
+            summary.findings += found.findings
+            break
         done += segment.size_in_bytes
         progress(done)
         before = summary.segments[-1] if summary.segments else None
@@ -217,6 +221,12 @@ def summarise(
             summary.findings += [] if gap is None else [gap]
         summary.add(found)
         summary.segments.append(found)
+    if (
+        summary.segments
+        and summary.segments[-1].ok
+        and (missing := partition.reader.missing_end(summary.segments[-1].end))
+    ):
+        summary.findings.append(missing)
     summary.start = partition.log_start_offset
     summary.end = max(summary.start, summary.segments[-1].end if summary.segments else 0)
     summary.high_watermark = partition.high_watermark
@@ -250,8 +260,9 @@ def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> Se
                 source.release(window.data, window.start)
                 del window  # its memory can serve the next one
     except KafkalogError as error:
-        found.append(error.to_finding())
-        summary.n_records_is_minimum |= not isinstance(error, SidecarError)
+        note = retired(segment, error)
+        found.append(note or error.to_finding())
+        summary.n_records_is_minimum |= note is None and not isinstance(error, SidecarError)
     summary.findings = found
     summary.n_records_is_minimum |= any(finding.damage and finding.n_records != 0 for finding in found)
     return summary

@@ -14,10 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, Finding, Reason
+from kafkalog.errors import FileChangedError, Finding, ReadError, Reason
 from kafkalog.indexes.index_files import TimeIndex
 from kafkalog.log.list_offsets import Visit
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.missing import retired
 from kafkalog.log.segment import Segment
 from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, NAMED_TIMESTAMPS, parse_timestamps
 from kafkalog.records.batch_table import BatchTable, Window
@@ -26,6 +27,7 @@ from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import ByteSource, size_of
 
+_LISTINGS: Final = 4
 _END: Final = 2**63 - 1
 _EMPTY: Final = "the log is empty"
 
@@ -132,6 +134,22 @@ def trace_timestamp(
     KafkalogError
         A segment is damaged before the answer.
     """
+    return _listed_again(partition, lambda one: _trace_timestamp(one, timestamp, on_segment))
+
+
+def _listed_again(partition: Partition, trace: Callable[[Partition], Trace]) -> Trace:
+    """Trace; with a new listing if a running broker's retention has deleted a segment since the last one."""
+    for _ in range(_LISTINGS):
+        try:
+            return trace(partition)
+        except ReadError as error:
+            if not partition.is_whole or not any(retired(segment, error) for segment in partition.segments):
+                raise
+            partition = Partition(partition.path, limits=partition.limits)
+    return trace(partition)
+
+
+def _trace_timestamp(partition: Partition, timestamp: Any, on_segment: Callable[[Segment], None]) -> Trace:
     asked = int(parse_timestamps(timestamp))
     names = {number: name for name, number in NAMED_TIMESTAMPS.items()}
     trace = Trace(partition.topic_partition, {"timestamp": names.get(asked, asked)})
@@ -193,6 +211,10 @@ def trace_offset(partition: Partition, offset: int) -> Trace:
     """
     if not 0 <= offset <= _END:
         raise ValueError(f"offset {offset}: offsets are from 0 to 2**63 - 1")
+    return _listed_again(partition, lambda one: _trace_offset(one, offset))
+
+
+def _trace_offset(partition: Partition, offset: int) -> Trace:
     trace = Trace(partition.topic_partition, {"offset": offset})
     if offset < partition.log_start_offset:
         start = partition.log_start_offset

@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, warn
 from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import Paths
+from kafkalog.log.open import Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.parsing import hint
 from kafkalog.records.batch_table import COLUMNS, DERIVED, BatchTable
@@ -158,7 +158,7 @@ class BatchScan(ArrowStream):
         return dict(self._found.losses)
 
     def _handle(self, error: KafkalogError) -> None:
-        if self._query.on_corruption == "raise":
+        if self._query.on_corruption == "raise" and removed_from(self._query.target, error) is None:
             raise error
         self._report(error.to_finding())
 

@@ -22,11 +22,13 @@ from kafkalog.errors import (
     Findings,
     FunctionWarning,
     KafkalogError,
+    ReadError,
     Reason,
     warn,
 )
 from kafkalog.interchange.arrow_output import ArrowWriter, binary_array
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
@@ -170,81 +172,91 @@ class Pass:
 
     def _plan(self, pool: OrderedPool, names: Sequence[str], form: Form) -> Iterator[_Event]:
         """Tasks and findings in order; ends after an error."""
-        query, counts = self.query, self.statistics
-        window_bytes = max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES)
+        query = self.query
         try:
             for partition in query.iter_partitions():
-                if isinstance(partition, KafkalogError):
-                    if query.on_corruption == "raise":
+                try:
+                    if not isinstance(partition, KafkalogError):
+                        yield from self._plan_partition(partition, pool, names, form)
+                    elif query.on_corruption == "raise":
                         raise partition
-                    yield _Found(None, partition.to_finding())
-                    continue
-                selections = query.selections(partition)
-                if selections is None:
-                    continue
-                counts.n_partitions_read += 1
-                # before its segments are walked: they keep what the last walk found
-                latest = self._latest(partition) if query.latest is not None and names else None
-                whole, by_segment = selections
-                # they are about names, checkpoints and files that are not read: no reading ends there
-                for finding in partition.findings:
-                    yield _Found(partition, finding, ends_reading=False)
-                found: list[Finding] = []
-                reader = partition.reader
-                if query.isolation_level == "read_committed":
-                    read: Callable[..., Iterator[SegmentWindow]] = partial(
-                        reader.committed_windows, check_crcs=query.check_crcs
-                    )
-                else:
-                    read = partial(reader.windows, reader_for=partial(self._reader, pool, by_segment, names, form))
-                windows = read(
-                    whole,
-                    on_corruption=query.on_corruption,
-                    report=found.append,
-                    window_bytes=window_bytes,
-                    wanted=by_segment.__contains__,
-                    start_at=partial(query.start_at, whole),
-                    statistics=counts,
-                )
-                for window in windows:
-                    while found:
-                        yield _Found(partition, found.pop(0))
-                    if id(partition) in self._stopped:
-                        break
-                    selection, batches = by_segment[window.segment], window.batches
-                    records = window.window.records
-                    # whoever decoded the records compared the checksums, those of control batches included
-                    check_crcs = query.check_crcs and records is None
-                    mask = selection.wanted_batches(window.window, check_crcs=check_crcs)
-                    n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
-                    counts.n_batches_decoded += n_wanted
-                    for finding in hidden_records_in(window, mask, check_crcs=check_crcs):
-                        yield _Found(partition, finding, ends_reading=False)
-                    if n_wanted and records is not None:
-                        n_records = records.n_records
-                        done = partial(
-                            _as_it_is, Decoded(records if n_records else None, len(batches), None, n_records)
-                        )
-                        yield Task(window, partition, BatchTask(None, done, 0, len(batches)), True, latest)
-                        del done
-                    elif n_wanted:
-                        decode_rows = partial(self._decode, window, selection, names, form)
-                        for first, stop in shares(batches):
-                            work = BatchTask(pool, decode_rows, first, stop)
-                            yield Task(window, partition, work, stop == len(batches), latest)
-                            del work
-                        del decode_rows
                     else:
-                        self._leave(window)
-                    del (
-                        window,
-                        batches,
-                        records,
-                    )  # without references to it, a window's memory can be reused for the next one
-                for finding in found:
-                    yield _Found(partition, finding)
+                        yield _Found(None, partition.to_finding())
+                except ReadError as error:
+                    removed = removed_from(query.target, error)
+                    if removed is None:
+                        raise
+                    yield _Found(None, removed)
         except KafkalogError as error:
             yield error
+
+    def _plan_partition(
+        self, partition: Partition, pool: OrderedPool, names: Sequence[str], form: Form
+    ) -> Iterator[_Event]:
+        query, counts = self.query, self.statistics
+        window_bytes = max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES)
+        selections = query.selections(partition)
+        if selections is None:
+            return
+        counts.n_partitions_read += 1
+        # before its segments are walked: they keep what the last walk found
+        latest = self._latest(partition) if query.latest is not None and names else None
+        whole, by_segment = selections
+        # they are about names, checkpoints and files that are not read: no reading ends there
+        for finding in partition.findings:
+            yield _Found(partition, finding, ends_reading=False)
+        found: list[Finding] = []
+        reader = partition.reader
+        if query.isolation_level == "read_committed":
+            read: Callable[..., Iterator[SegmentWindow]] = partial(
+                reader.committed_windows, check_crcs=query.check_crcs
+            )
+        else:
+            read = partial(reader.windows, reader_for=partial(self._reader, pool, by_segment, names, form))
+        windows = read(
+            whole,
+            on_corruption=query.on_corruption,
+            report=found.append,
+            window_bytes=window_bytes,
+            wanted=by_segment.__contains__,
+            start_at=partial(query.start_at, whole),
+            statistics=counts,
+        )
+        for window in windows:
+            while found:
+                yield _Found(partition, found.pop(0))
+            if id(partition) in self._stopped:
+                break
+            selection, batches = by_segment[window.segment], window.batches
+            records = window.window.records
+            # whoever decoded the records compared the checksums, those of control batches included
+            check_crcs = query.check_crcs and records is None
+            mask = selection.wanted_batches(window.window, check_crcs=check_crcs)
+            n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
+            counts.n_batches_decoded += n_wanted
+            for finding in hidden_records_in(window, mask, check_crcs=check_crcs):
+                yield _Found(partition, finding, ends_reading=False)
+            if n_wanted and records is not None:
+                n_records = records.n_records
+                done = partial(_as_it_is, Decoded(records if n_records else None, len(batches), None, n_records))
+                yield Task(window, partition, BatchTask(None, done, 0, len(batches)), True, latest)
+                del done
+            elif n_wanted:
+                decode_rows = partial(self._decode, window, selection, names, form)
+                for first, stop in shares(batches):
+                    work = BatchTask(pool, decode_rows, first, stop)
+                    yield Task(window, partition, work, stop == len(batches), latest)
+                    del work
+                del decode_rows
+            else:
+                self._leave(window)
+            del (
+                window,
+                batches,
+                records,
+            )  # without references to it, a window's memory can be reused for the next one
+        for finding in found:
+            yield _Found(partition, finding)
 
     def _latest(self, partition: Partition) -> LatestOffsets:
         """The offsets of the last records of the keys of a partition. Findings are left to the pass that follows."""

@@ -29,7 +29,7 @@ from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.indexes.odd_offsets import first_offset
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
-from kafkalog.log.open import partitions_of
+from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, log_position_of
 from kafkalog.log.segment import Segment
@@ -160,7 +160,7 @@ def plan(
     internal = internal or topic_partitions is not None  # then those that are wanted have been named
     for partition in partitions_of(target, **chosen, among=topic_partitions, internal=internal):
         if isinstance(partition, KafkalogError):
-            if on_corruption == "raise":
+            if on_corruption == "raise" and removed_from(target, partition) is None:
                 raise partition
             found.append(partition.to_finding())
         elif _bound(condition, partition) is not None:
@@ -168,6 +168,11 @@ def plan(
             _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
             found += partition.findings
             lost = [segment.error for segment in partition.segments if segment.error is not None]
+            removed = [one for error in lost[:1] if (one := removed_from(target, error)) is not None]
+            if removed:
+                found += removed
+                wanted.pop()
+                continue
             if lost and on_corruption == "raise":
                 raise lost[0]
             found += [error.to_finding() for error in (lost[:1] if on_corruption == "stop" else lost)]
@@ -191,7 +196,16 @@ def plan(
         bounds = bound.bounds() if isinstance(bound, Filter) else {}
         start = larger(offset_of(offsets["start_offset"], key), bounds.get("start_offset"))
         end = smaller(offset_of(offsets["end_offset"], key), bounds.get("end_offset"))
-        return [] if end is not None and (start or 0) >= end else planner.cut(partition, start, end)
+        if end is not None and (start or 0) >= end:
+            return []
+        try:
+            return planner.cut(partition, start, end)
+        except ReadError as error:
+            removed = removed_from(target, error)
+            if removed is None:
+                raise
+            found.append(removed)
+            return []
 
     with ThreadPoolExecutor(_THREADS, "kafkalog-plan") as pool:
         parts = [part for some in pool.map(cut, wanted) for part in some]

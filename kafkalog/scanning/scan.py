@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, KafkalogError, Loss, Reason
+from kafkalog.errors import Finding, Findings, KafkalogError, Loss, ReadError, Reason
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
@@ -28,7 +28,7 @@ from kafkalog.interchange.arrow_output import (
     form_needed,
     record_schema,
 )
-from kafkalog.log.open import Paths
+from kafkalog.log.open import Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
@@ -257,12 +257,18 @@ class Scan(DecodedScan):
         found = Findings(self._query.limits.max_findings)
         tables = [self.schema.empty_table()]
         for partition in self._query.iter_partitions():
-            if isinstance(partition, Partition):
-                tables.append(self._tail_of(partition, n, found))
-            elif self._query.on_corruption == "raise":
-                raise partition
-            else:
-                found.add(partition.to_finding())
+            try:
+                if isinstance(partition, Partition):
+                    tables.append(self._tail_of(partition, n, found))
+                elif self._query.on_corruption == "raise":
+                    raise partition
+                else:
+                    found.add(partition.to_finding())
+            except ReadError as error:
+                removed = removed_from(self.target, error)
+                if removed is None:
+                    raise
+                found.add(removed)
         self._last = Pass(self._query)
         self._last.findings = found
         return pa.concat_tables(tables)

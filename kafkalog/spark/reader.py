@@ -26,7 +26,7 @@ from kafkalog.spark.source_options import SourceOptions
 from kafkalog.state.transaction_outcomes import TransactionOutcomes
 from kafkalog.values.decoding import DecodeWarning, Decoding
 
-_LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED)
+_LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)
 
 
 class TaskReader:

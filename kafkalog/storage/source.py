@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage.buffer_pool import empty
+from kafkalog.storage.file_locks import is_locked
 
 Bytes = npt.NDArray[np.uint8]
 NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
@@ -41,6 +42,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0
 _HAS_PREAD = hasattr(os, "preadv")
 _RECENT_SECONDS = 2.0  # a file modified this recently is assumed to be still written to
 _FIRST_PAUSE_SECONDS = 0.001
+_APPEND_ATTEMPTS = 8  # a quarter of a second
 _PATIENCE_SECONDS = 1.0  # total pauses for one file, so that a file with much damage does not cause many waits
 
 
@@ -208,9 +210,18 @@ class _FileSource(ByteSource):
             )
         if self.is_preallocated or now.size != self.size or now.modified_ns == self.identity.modified_ns:
             return
-        if not self._ends_in_zeros:
+        if self._ends_in_zeros:
+            self.is_preallocated = True
+        elif not self._grows():
             raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=self.path)
-        self.is_preallocated = True
+
+    def _grows(self) -> bool:
+        """Whether bytes are just being appended: the system sets the time before it writes, and the size after it."""
+        for attempt in range(_APPEND_ATTEMPTS):
+            time.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
+            if os.fstat(self._descriptor).st_size > self.size:
+                return True
+        return False
 
     def _zeros_at_end(self) -> bool:
         """Whether zeros in which a batch fits are at the end: once its last block is written, no file is sparse."""
@@ -401,7 +412,34 @@ def open_source(
         for name in moved_to:
             with contextlib.suppress(ReadError):
                 return kind(name)
+        if moved_to and (removed := removed_directory(os.path.dirname(os.path.abspath(path)))):
+            raise removed from None
         raise
+
+
+def removed_directory(directory: str | os.PathLike[str], *, is_leaving: bool = False) -> ReadError | None:
+    """The error about a directory that a running broker removed after it was listed; None for any other.
+
+    It renames the directory of a deleted topic, or of a partition that it moved, and deletes that a minute later. One
+    of the same name may be there again. Without a broker's lock or its renamed directory nothing tells a removal from
+    a disk that went away. `is_leaving` says that the directory has the name of one that is deleted.
+
+    Source: LogManager.asyncDelete, UnifiedLog.logDeleteDirName, Kafka 4.3.
+    """
+    root, name = os.path.split(os.path.abspath(directory))
+    try:
+        others = os.listdir(root)
+    except OSError:
+        return None
+    renamed = f"{name}."
+    if (
+        not is_leaving
+        and not any(other.startswith(renamed) and other.endswith("-delete") for other in others)
+        and (name in others or not is_locked(root))
+    ):
+        return None
+    detail = "a broker removed the directory while it was read: its topic was deleted, or the partition moved"
+    return ReadError(Reason.PARTITION_REMOVED, detail, path=directory)
 
 
 def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
@@ -434,6 +472,8 @@ def file_status(path: str | os.PathLike[str], moved_to: Iterable[str] = ()) -> o
         for name in moved_to:
             with contextlib.suppress(OSError):
                 return os.stat(name)
+        if moved_to and (removed := removed_directory(os.path.dirname(os.path.abspath(path)))):
+            raise removed from None
         raise _read_error(error, os.fspath(path)) from error
 
 

@@ -403,3 +403,11 @@ def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy: Path, name:
     assert n_answers > 50
     assert n_errors > 5
     assert n_answers + n_errors == 300, "every error says where"
+
+
+def test_behind_the_last_offset_that_there_can_be_is_none(tmp_path: Path) -> None:
+    last = 2**63 - 1
+    path = tmp_path / f"{last:020d}.log"
+    path.write_bytes(builder.batch_v2([builder.record_v2(0, key=b"k", value=b"v")], base_offset=last))
+    assert kafkalog.Partition(tmp_path).offset_for_timestamp("latest") == last
+    assert kafkalog.lookup(path, timestamp="latest")[0].offset == last

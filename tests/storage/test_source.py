@@ -197,3 +197,23 @@ def test_holes_are_passed_over_without_reading_them(tmp_path: Path) -> None:
     with BufferSource(b"abc") as buffer:
         assert buffer.next_data(1) == 1
         assert buffer.data_end() == 3
+
+
+def test_a_file_that_is_just_being_appended_to_has_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system sets a file's time before it writes, and its size after that."""
+    path = tmp_path / "f"
+    path.write_bytes(b"x" * 200)
+
+    def append(seconds: float) -> None:
+        with path.open("ab") as file:
+            file.write(b"y" * 100)
+
+    with PreadSource(path) as source:
+        os.utime(path, ns=(1, 1))
+        with monkeypatch.context() as patched:
+            patched.setattr("kafkalog.storage.source.time.sleep", append)
+            assert source.window(0, 200).tobytes() == b"x" * 200
+    with PreadSource(path) as source:
+        os.utime(path, ns=(2, 2))
+        with pytest.raises(FileChangedError, match="was written to"):
+            source.window(0, 200)

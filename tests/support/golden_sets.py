@@ -22,6 +22,7 @@ import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ LOG_DIR = GOLDEN / "log_dir"
 SETS = ("k44", "k28", "k44_extra")
 
 _SHARED_ROOT = "KAFKALOG_GOLDEN_ROOT"
+_DONE = ".done"
 _TIMESTAMP_TYPES = {"NONE": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 
@@ -71,14 +73,47 @@ def unpacked(set_name: str, archive: str = "clean") -> Path:
 
 @functools.cache
 def _unpacked(set_name: str, archive: str) -> Path:
-    target = session_root() / set_name / archive
-    with (session_root() / f"{set_name}-{archive}.lock").open("wb") as lock:
+    return _made_once(set_name, archive, lambda target: _extract(set_name, archive, target))
+
+
+@functools.cache
+def shared_log_dir() -> Path:
+    """A copy of the small log dir, shared by the whole run: do not change what is in it."""
+    return _made_once("small", LOG_DIR.name, lambda target: shutil.copytree(LOG_DIR, target))
+
+
+def _made_once(folder: str, name: str, make: Callable[[Path], object]) -> Path:
+    """A directory that the first process of the run makes, and a list of its files as they were then."""
+    target = session_root() / folder / name
+    with (session_root() / f"{folder}-{name}.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = target.with_name(archive + ".done")
+        done = target.with_name(name + _DONE)
         if not done.exists():
-            _extract(set_name, archive, target)
-            done.touch()
+            make(target)
+            done.write_text(json.dumps(listing(target)))
     return target
+
+
+def listing(root: Path) -> dict[str, list[int]]:
+    """Size and time of the last change of each file under a directory."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            status = os.lstat(os.path.join(folder, name))
+            found[os.path.join(os.path.relpath(folder, root), name)] = [status.st_size, status.st_mtime_ns]
+    return found
+
+
+def changed_files(before: dict[str, list[int]]) -> list[str]:
+    """Files of the golden sets, and of what was made of them for this run, that a test changed, made or deleted."""
+    pairs = [(GOLDEN, before)]
+    for done in sorted(session_root().glob(f"*/*{_DONE}")):
+        pairs.append((done.with_name(done.name.removesuffix(_DONE)), json.loads(done.read_text())))
+    found = []
+    for root, then in pairs:
+        now = listing(root)
+        found += [str(root / name) for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    return found
 
 
 def unpack(tmp_root: Path, set_name: str = "k44", archive: str = "clean") -> Path:

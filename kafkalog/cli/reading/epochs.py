@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, epoch
-from kafkalog.cli.scan_options import open_selected
+from kafkalog.cli.scan_options import open_selected, report_error
 from kafkalog.cli.text import counted, table
 from kafkalog.errors import KafkalogError
 
@@ -70,11 +70,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Print the answers for each partition."""
     from kafkalog.operations.inspecting import partition_epochs
 
-    for partition in open_selected(args, console)[0]:
+    selected = open_selected(args, console)
+    for partition in selected.partitions:
         try:
             fields = partition_epochs(partition, args.end_offset_for, args.follower).as_dict()
         except KafkalogError as error:
-            console.error(error)
+            report_error(error, selected.log_dir, console)
             continue
         console.lines([json.dumps(fields)] if args.json else _text(partition, fields))
 

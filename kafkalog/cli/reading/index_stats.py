@@ -16,10 +16,11 @@ from kafkalog.cli.scan_options import (
     hint_at_skip,
     note_if_nothing_matches,
     path_of,
+    report_error,
     usage_errors,
 )
 from kafkalog.cli.text import counted, escape_line, human_bytes, table
-from kafkalog.errors import KafkalogError, OutputExistsError
+from kafkalog.errors import KafkalogError, OutputExistsError, Reason
 
 if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
@@ -167,9 +168,9 @@ def _measure(
                 totals=total,
             )
         except KafkalogError as error:
-            if args.on_corruption == "raise":
+            if args.on_corruption == "raise" and error.reason is not Reason.PARTITION_REMOVED:
                 raise
-            console.error(error)
+            report_error(error, scan.target, console)
     console.findings(scan.findings[n_said:])  # partitions that could not be opened
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, offset, timestamp
-from kafkalog.cli.scan_options import open_selected
+from kafkalog.cli.scan_options import open_selected, report_error
 from kafkalog.cli.text import counted, iso_milliseconds
 from kafkalog.errors import KafkalogError
 
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         record_format = JsonFormat([*DEFAULT_COLUMNS, "is_control"])
     else:
         record_format = TextFormat(None, include_control=True, cut_at=_CUT_AT)
-    partitions = open_selected(args, console)[0]
+    partitions, _, log_dir = open_selected(args, console)
     total = sum(partition.size_in_bytes for partition in partitions)
     console.start_progress(len(args.questions) * total, "headers")
     before = 0
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 trace = _trace(partition, question, reach)
                 record = _record(partition, trace, record_format)
             except KafkalogError as error:
-                console.error(error)
+                report_error(error, log_dir, console)
             else:
                 console.findings(trace.findings)
                 console.lines([_json(trace, record)] if args.json else _text(partition, trace, record))

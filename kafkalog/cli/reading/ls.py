@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, selected_keys
+from kafkalog.cli.scan_options import report_error
 from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, table
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     partitions = []
     for found in partitions_of(log_dir, args.topics, args.partitions, set_apart=True):
         if isinstance(found, KafkalogError):
-            console.error(found)
+            report_error(found, log_dir, console)
         else:
             partitions.append(found)
     # a partition that cannot be opened matches too, and has been reported

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, add_transaction_ages
-from kafkalog.cli.scan_options import open_selected
+from kafkalog.cli.scan_options import open_selected, report_error
 from kafkalog.cli.text import counted, duration, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     now = parse_milliseconds("now", "now" if args.now is None else args.now)
     timeout = args.transaction_max_timeout_ms
-    partitions, n_unread = open_selected(args, console)
+    partitions, n_unread, log_dir = open_selected(args, console)
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
     n_open = n_hanging = 0
     for partition in partitions:
@@ -69,8 +69,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 progress=console.progress.advance,
             )
         except KafkalogError as error:
-            console.error(error)
-            n_unread += 1
+            n_unread += report_error(error, log_dir, console)
             continue
         if not partition.is_whole:
             console.note(f"{partition.path}: only some segments were named; what began or ended in others is not known")

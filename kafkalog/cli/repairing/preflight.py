@@ -78,7 +78,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.progress.close()
     if args.json:
         console.json(result.as_dict())
-    console.count_findings(result.findings.rows)
+    of_broker = (Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)  # what a running one does meanwhile
+    console.findings([one for one in result.findings.rows if one.reason in of_broker])
+    console.count_findings([one for one in result.findings.rows if one.reason not in of_broker])
     _sum_up(result, console)
     # the exit code is 1 for all that is lost, also where no file is damaged
     found = [one for one in result.findings.rows if one.damage]

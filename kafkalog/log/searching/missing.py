@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +88,26 @@ def missing_between(path: str, start: int, end: int, cleaner_offset: int | None)
     if end <= (cleaner_offset or 0):
         return None
     return gap_finding(path, start, end, is_compacted=None if cleaner_offset is None else False)
+
+
+def retired(segment: Segment, error: KafkalogError) -> Finding | None:
+    """The note about a segment that a running broker's retention deleted before it was read; None for any other error.
+
+    All segments before it are deleted, too. What a cleaner deletes is in another segment.
+    """
+    if error.reason is not Reason.FILE_UNREADABLE or os.path.lexists(segment.path):
+        return None
+    directory = segment.path.absolute().parent
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return None
+    bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
+    first = min((base for base in bases if base is not None), default=-1)
+    if first <= segment.base_offset or not is_locked(directory.parent):
+        return None
+    detail = f"a running broker deleted the segment before it was read; the log begins at {first} now"
+    return replace(error.to_finding(damage=False), detail=detail)
 
 
 def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Finding | None:

@@ -23,12 +23,13 @@ from kafkalog.errors import (
     NotKafkaError,
     OnCorruption,
     OutputExistsError,
+    ReadError,
     Reason,
     warn,
 )
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
-from kafkalog.log.open import partitions_of
+from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Conversion, Sink
@@ -224,12 +225,19 @@ def convert(
                 progress=progress,
             )
             where = target if is_one else target / str(key)
-            if dry_run:
-                conversion.run(Sink(), pool, n_threads)
-            else:
-                directory = where if root is None else root / str(key)
-                with targets.open(directory, partition, conversion.start_offset) as sink:
-                    conversion.run(sink, pool, n_threads)
+            try:
+                if dry_run:
+                    conversion.run(Sink(), pool, n_threads)
+                else:
+                    directory = where if root is None else root / str(key)
+                    with targets.open(directory, partition, conversion.start_offset) as sink:
+                        conversion.run(sink, pool, n_threads)
+            except ReadError as error:
+                removed = removed_from(opened, error)
+                if removed is None:
+                    raise
+                note(removed)  # none of it is in the output
+                continue
             offsets = conversion.start_offset, conversion.end_offset
             report.partitions.append(
                 converted(key, str(where), str(partition.path), offsets, conversion.counts, report.findings)
@@ -281,7 +289,7 @@ def _choose(
     for partition in partitions_of(opened, topics, partitions, among=among):
         if isinstance(partition, Partition):
             yield partition
-        elif on_corruption == "raise":
+        elif on_corruption == "raise" and removed_from(opened, partition) is None:
             raise partition
         else:
             note(partition.to_finding())

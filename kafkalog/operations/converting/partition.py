@@ -6,6 +6,7 @@ threads, and so the output does not, either. This module does not choose partiti
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +28,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.selection import Selection
 from kafkalog.scanning.execution import hidden_records_in
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
+from kafkalog.storage.file_locks import is_locked
 
 _MAX_OFFSET: Final = 2**63 - 1
 
@@ -258,15 +260,32 @@ class Conversion:
                 sink.roll(base_offset)
                 self.end_offset = max(self.end_offset, base_offset)
 
+    def _end_of(self, number: int) -> int:
+        """The offset at which the segment behind a segment begins."""
+        return next((base for base in self._bases[number + 1 :] if base > self._bases[number]), _MAX_OFFSET)
+
+    def _follow_merge(self, number: int) -> bool:
+        """Whether a running broker's cleaner merged later segments into this one: then they begin nowhere."""
+        segments = self.partition.segments
+        later = range(number + 1, len(segments))
+        merged = list(itertools.takewhile(lambda n: not segments[n].path.exists(), later))
+        if not merged or not is_locked(self.partition.path.absolute().parent):
+            return False
+        self._bases[number + 1 : merged[-1] + 1] = [self._bases[number]] * len(merged)
+        return True
+
     def _in_order(self, number: int, window: Window) -> Window | None:
         """The batches whose offsets increase within the segment; others are handled as damage and dropped."""
         batches = window.batches
         # a batch below its segment's base would be found in another segment by a broker
         least = max(self.end_offset, self._bases[number])
         # no checksum covers a batch's offset: it is checked against the base offset in the next segment's file name
-        end = next((base for base in self._bases[number + 1 :] if base > self._bases[number]), _MAX_OFFSET)
+        end = self._end_of(number)
         behind = np.concatenate([[least], batches.last_offset[:-1] + 1])
-        if (batches.base_offset >= behind).all() and (batches.last_offset < end).all():
+        in_order = bool((batches.base_offset >= behind).all())
+        if in_order and not (batches.last_offset < end).all() and self._follow_merge(number):
+            end = self._end_of(number)
+        if in_order and (batches.last_offset < end).all():
             return window
         kept = []
         path = str(self.partition.segments[number].path)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, NotKafkaError, Reason
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import partitions_of
+from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.storage.broker_lock import refuse_if_locked
@@ -54,9 +54,10 @@ def choose(
                 raise partition
             one = Chosen(partition, None) if partition.is_whole else _named(partition.path, partition.segments)
         except KafkalogError as error:
-            if report is None:
+            if removed_from(opened, error) is None and report is None:
                 raise
-            report(error.to_finding())
+            if report is not None:
+                report(error.to_finding())
         else:
             _report_left_out(partition, report)
             yield one

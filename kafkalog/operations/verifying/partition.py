@@ -90,10 +90,10 @@ def check_partition(
             )
     _compare_spacings(segments)
     _check_transactions(partition, segments, around)
-    if indexes_only or not partition.path.is_dir():
+    names = None if indexes_only else _names(partition.path)
+    if names is None:
         return []
     _check_log_start(partition, segments, around, add)
-    names = sorted(os.listdir(partition.path))
     gaps: list[OffsetGap] = []
     # a Partition may have been opened for only some of its files; then a missing segment proves nothing
     if len(partition.segments) == sum(
@@ -112,6 +112,14 @@ def check_partition(
         detail = "no version 0 with a topic id of 22 characters: a broker does not start on it"
         add(Finding(Reason.CHECKPOINT_SYNTAX, detail, path=str(metadata)))
     return gaps
+
+
+def _names(directory: Path) -> list[str] | None:
+    """What is in a directory; None for none, or none any more."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return None
 
 
 def _check_producer_snapshots(partition: Partition, names: Sequence[str], around: LogDirState, add: Add) -> None:

@@ -22,10 +22,11 @@ from kafkalog.errors import (
     Finding,
     Findings,
     Limits,
+    ReadError,
     Reason,
 )
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import partitions_of
+from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.partition import check_partition, check_root
@@ -33,6 +34,7 @@ from kafkalog.operations.verifying.report import Verification, VerifiedPartition
 from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
+from kafkalog.storage.source import removed_directory
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
@@ -109,6 +111,8 @@ def iter_verify(
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     optional_integer("index_interval_bytes", index_interval_bytes, 0)
     found: list[Finding] = []
+    if not isinstance(path, (LogDir, Partition, Segment)):
+        path = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits)
     chosen = partitions_to_verify(path, topics, partitions, limits, found)
     if into is not None:
         into.findings += found
@@ -127,12 +131,28 @@ def iter_verify(
                     segments.append(step.segment.result())
                     continue
                 bar.report()
-                yield verified_partition(
+                row = verified_partition(
                     step.partition, segments, step.around, indexes_only=indexes_only, limits=limits
                 )
                 segments = []
+                removed = _removed(step.partition, row)
+                if removed is not None:
+                    finding = removed_from(path, removed)
+                    if finding is None:
+                        raise removed
+                    # what was found in it was half deleted
+                    row = replace(row, segments=[], findings=[finding], n_more_findings=0, gaps=[])
+                yield row
         finally:
             check.stop()  # the caller may stop iterating early: do not read the remaining segments
+
+
+def _removed(partition: Partition, row: VerifiedPartition) -> ReadError | None:
+    """The error about a partition that a running broker removed while it was checked."""
+    is_gone = not partition.path.exists() or any(
+        finding.reason is Reason.PARTITION_REMOVED for finding in row.all_findings()
+    )
+    return removed_directory(partition.path) if is_gone else None
 
 
 class _Step(NamedTuple):
@@ -210,7 +230,8 @@ def partitions_to_verify(
     for partition in partitions_of(path, topics, numbers, set_apart=True):
         if isinstance(partition, Partition):
             chosen.append(partition)
-        # a running broker deletes directories of deleted topics
-        elif not (isinstance(path, LogDir) and path.is_live and not os.path.exists(partition.path or "")):
+        elif partition.reason is Reason.PARTITION_REMOVED and removed_from(path, partition) is None:
+            raise partition
+        elif not (partition.reason is Reason.PARTITION_REMOVED and (partition.path or "").endswith("-delete")):
             found.append(partition.to_finding())
     return chosen

@@ -5,14 +5,16 @@ Mirrors `LogManager.loadLogs`; `PartitionLoading` does the same for `LogLoader.l
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
@@ -27,8 +29,12 @@ from kafkalog.repair.startup.small_files import checkpoint_exception
 from kafkalog.state.checkpoints import java_number, read_properties
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
+from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.source import removed_directory
 
 BrokerVersion = Literal["4.3", "2.8"]
+_ATTEMPTS: Final = 5
+_PAUSE: Final = 0.02
 BROKERS: tuple[BrokerVersion, ...] = ("4.3", "2.8")
 
 
@@ -132,11 +138,31 @@ def preflight(
     if not cluster.has_log_dir(log_dir):
         detail = f"{os.fspath(config or '')} does not name this log dir in log.dirs: the broker does not load it"
         result.findings.add(Finding(Reason.UNKNOWN_FILE, detail, path=os.fspath(log_dir), damage=False))
+    is_live = is_locked(log_dir)
+    if is_live:
+        detail = "a broker runs on this log dir: this is about a start after it was killed now"
+        result.findings.add(Finding(Reason.FILE_CHANGED, detail, path=os.fspath(log_dir), damage=False))
+
+    def removed(directory: Path, *, is_leaving: bool = False) -> Finding | None:
+        """The note about a partition that a running broker has removed, or removes; raises if it was named."""
+        parsed = kf.parse_partition_directory(directory.name)
+        is_leaving |= is_live and parsed is not None and parsed.kind == "delete"
+        error = None if directory.exists() and not is_leaving else removed_directory(directory, is_leaving=is_leaving)
+        if error is not None and is_partition:
+            raise error
+        return None if error is None else error.to_finding()
+
+    def planned(directory: Path) -> LoadPlan:
+        return LoadPlan(directory, offsets, is_clean=is_clean, broker=broker, limits=limits)
+
     plans = []
     for directory in directories:
         try:
-            plans.append(LoadPlan(directory, offsets, is_clean=is_clean, broker=broker, limits=limits))
+            plans.append(planned(directory))
         except KafkalogError as error:
+            if (note := removed(directory)) is not None:
+                result.findings.add(note)
+                continue
             result.findings.add(error.to_finding())
             result.exceptions.append(BrokerException("IOException", str(directory), str(error), is_offline=True))
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
@@ -147,21 +173,38 @@ def preflight(
         with lock:
             progress(n_bytes)
 
-    def load(plan: LoadPlan) -> tuple[PartitionForecast, Findings, float]:
-        found = Findings(limits.max_findings)
-        start = time.thread_time()
-        loading = PartitionLoading(
-            plan, cluster, broker, not is_partition, index_interval_bytes, now_ms, found, advance
-        )
-        return loading.run(), found, time.thread_time() - start
+    def load(plan: LoadPlan) -> tuple[PartitionForecast | None, Findings, float]:
+        start, known = time.thread_time(), cluster
+        for attempt in range(_ATTEMPTS):
+            found = Findings(limits.max_findings)
+            row = PartitionLoading(
+                plan, known, broker, not is_partition, index_interval_bytes, now_ms, found, advance
+            ).run()
+            if row.verdict not in ("loses", "dies") and not found.n_damage:
+                break
+            is_last = attempt == _ATTEMPTS - 1
+            # a running one has no strays: the topic is just being deleted
+            if (note := removed(plan.path, is_leaving=is_live and is_last and row.stray is not None)) is not None:
+                found = Findings(limits.max_findings)
+                found.add(note)
+                return None, found, time.thread_time() - start
+            if not is_live or is_last:
+                break
+            time.sleep(_PAUSE)
+            # it may have written, rolled, merged or deleted a segment meanwhile; only what is lost still is then
+            with contextlib.suppress(KafkalogError):
+                plan, metadata = planned(plan.path), read_cluster_metadata(log_dir, limits=limits)
+                known = replace(known, metadata=metadata)
+        return row, found, time.thread_time() - start
 
     with ThreadPoolExecutor(n_threads, "kafkalog-preflight") as pool:
         for row, found, taken in pool.map(load, plans):
             seconds += taken
             for finding in found.rows:
                 result.findings.add(finding)
-            result.partitions.append(row)
-            on_partition(row)
+            if row is not None:
+                result.partitions.append(row)
+                on_partition(row)
     if seconds > 0 and result.n_bytes_read:
         result.bytes_per_second = result.n_bytes_read / seconds
     return result

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog.errors import FileChangedError, Reason
 from kafkalog.log.segment import Segment
 from kafkalog.repair.startup.compressed_messages import base_offset
 from kafkalog.repair.startup.forecast import LoadFailure
@@ -152,6 +153,9 @@ class LoadedSegment:
             return _content(source, batch)
 
     def _batches(self, source: ByteSource, position: int, end: int) -> Iterator[BatchHeader]:
+        if source.size < end:  # a running broker has cleaned it since
+            detail = f"has {source.size} bytes, had {end}"
+            raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.segment.path)
         while position < end - _MAGIC_END:
             head = source.window(position, min(position + kf.RECORD_BATCH_OVERHEAD, self.size_in_bytes)).tobytes()
             size = int.from_bytes(head[8:12], "big", signed=True)

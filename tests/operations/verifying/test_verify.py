@@ -20,6 +20,7 @@ from kafkalog.cli import main
 from kafkalog.errors import Reason
 from kafkalog.operations.verifying.segment import LogDirState
 from kafkalog.operations.verifying.verify import iter_verify
+from kafkalog.storage.broker_lock import hold_locks
 
 HEALTHY = [(name, "clean") for name in golden_sets.SETS]
 CRASHED = [("k44", "unclean"), ("k28", "unclean")]
@@ -327,14 +328,12 @@ def test_what_cannot_be_read_puts_no_blame_on_the_transaction_indexes_behind_it(
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_a_deleted_topic_that_a_running_broker_removes_is_no_damage(
-    log_dir_copy: Path, monkeypatch: pytest.MonkeyPatch, is_live: bool
-) -> None:
+def test_a_deleted_topic_that_a_running_broker_removes_is_no_damage(log_dir_copy: Path, is_live: bool) -> None:
     gone = (log_dir_copy / "p-txn-0").rename(log_dir_copy / f"p-txn-0.{'0' * 32}-delete")
     opened = kafkalog.open_log_dir(log_dir_copy)
     shutil.rmtree(gone)
-    monkeypatch.setattr(kafkalog.LogDir, "is_live", is_live)
-    found = [one for one in kafkalog.verify(opened).all_findings() if one.damage]
+    with hold_locks([log_dir_copy] if is_live else []):
+        found = [one for one in kafkalog.verify(opened).all_findings() if one.damage]
     assert [one.path for one in found] == ([] if is_live else [str(gone)])
 
 

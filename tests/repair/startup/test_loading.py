@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import builder
 import pytest
 from files import flip
 from startups import asked, logs
 
 import kafkalog
+from kafkalog.errors import FileChangedError
 from kafkalog.repair.startup.forecast import LoadFailure
 from kafkalog.repair.startup.segment_reading import LoadedSegment
 
@@ -205,3 +207,12 @@ def test_the_largest_offset_ends_a_log_below_its_start(partition: Path) -> None:
     assert last.read_bytes()[at : at + 8] == (2**63 - 1).to_bytes(8, "big")
     row = asked(partition, clean=True)
     assert {one.action for one in row.segments} == {"deleted"}
+
+
+def test_a_log_that_a_running_broker_cleans_meanwhile_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(builder.batch_v2([builder.record_v2(0, value=b"v")]) * 2)
+    loaded = LoadedSegment(kafkalog.Segment(path), "4.3")
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(FileChangedError, match="had"):
+        list(loaded.batches(0, loaded.size_in_bytes))
