@@ -63,8 +63,13 @@ kafkalog.export(sys.argv[1], sys.argv[2], format=sys.argv[3], partition_by=["top
         return self.exporter(root, **options).run()
 
     @abstractmethod
+    def files(self) -> list[str]:
+        """What the table consists of now: its Parquet files, or their directory."""
+
     def scanned(self) -> str:
         """What DuckDB reads, in SQL."""
+        files = self.files()
+        return f"read_parquet({files}, hive_partitioning = true)" if files else _NOTHING
 
     @abstractmethod
     def exists(self) -> bool: ...
@@ -76,6 +81,9 @@ kafkalog.export(sys.argv[1], sys.argv[2], format=sys.argv[3], partition_by=["top
 
 class Directory(Lake):
     format = "parquet"
+
+    def files(self) -> list[str]:
+        return [str(self.output)]
 
     def scanned(self) -> str:
         return f"read_parquet('{self.output}/**/*.parquet', hive_partitioning = true)"
@@ -92,9 +100,8 @@ class Delta(Lake):
             self.output
         )
 
-    def scanned(self) -> str:
-        files = [os.path.join(self.output, path) for path in _column(self.table().get_add_actions(), "path")]
-        return f"read_parquet({files}, hive_partitioning = true)" if files else _NOTHING
+    def files(self) -> list[str]:
+        return [os.path.join(self.output, path) for path in _column(self.table().get_add_actions(), "path")]
 
     def exists(self) -> bool:
         return (self.output / "_delta_log").exists()
@@ -130,10 +137,8 @@ class Iceberg(Lake):
             patch.setattr("pyiceberg.catalog.load_catalog", lambda name: self.catalog)
             return Exporter(root, self.name, **{"format": self.format, "partition_by": KEYS, **options}, resume=True)
 
-    def scanned(self) -> str:
-        files = self.output.inspect.files()["file_path"].to_pylist()
-        names = [name.removeprefix("file://") for name in files]
-        return f"read_parquet({names}, hive_partitioning = true)" if names else _NOTHING
+    def files(self) -> list[str]:
+        return [name.removeprefix("file://") for name in self.output.inspect.files()["file_path"].to_pylist()]
 
     def exists(self) -> bool:
         return (self.path / "catalog.db").exists() and bool(self.catalog.table_exists("kafka.orders"))
