@@ -122,10 +122,19 @@ cdef extern from *:
             if (value[i] != limit[i]) return value[i] < limit[i];
         return 0;
     }
+    /* how many of the next eight bytes a variable-length integer takes; 0 if it does not end in them */
+    static inline int kl_varint_size(const uint8_t *p) {
+        uint64_t last;
+        memcpy(&last, p, 8);
+        last = ~last & 0x8080808080808080u;
+        return last ? __builtin_ctzll(last) / 8 + 1 : 0;
+    }
     """
     bint has_digits "kl_has_digits"(const uint8_t* p, int width, int digits) noexcept nogil
+    int varint_size "kl_varint_size"(const uint8_t* p) noexcept nogil
 
 cdef extern from "utf8_impl.h":
+    bint is_ascii "kl_is_ascii"(const uint8_t* p, int64_t n) noexcept nogil
     bint is_utf8 "kl_is_utf8"(const uint8_t* p, int64_t n) noexcept nogil
 
 
@@ -294,6 +303,50 @@ cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexce
     return OK
 
 
+cdef inline bint passed(const Node* node, Cursor* cursor) noexcept nogil:
+    """Pass over a number, a fixed, bytes or an ASCII text of the usual size; false if it has to be read."""
+    cdef const uint8_t* p = cursor.pointer
+    cdef int64_t left = distance(p, cursor.end)
+    cdef int64_t size = 0
+    if left < 8:
+        return False
+    if node.op == LONG_OP or node.op == INT_OP:
+        # one of four bytes is within an int; a time of day has to be looked at
+        size = varint_size(p)
+        if not size or (node.op == INT_OP and size > 4) or node.b:
+            return False
+    elif node.op == FIXED_OP:
+        size = node.a
+    elif node.op == STRING_OP or node.op == BYTES_OP:
+        # a length of one byte that is not negative
+        size = 1 + (p[0] >> 1)
+        if p[0] & 0x81 or size > left or (node.op == STRING_OP and not is_ascii(p + 1, size - 1)):
+            return False
+    else:
+        return False
+    if size > left:
+        return False
+    cursor.pointer += size
+    return True
+
+
+cdef inline int pass_field(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
+    """A field without a column."""
+    cdef const Node* inner = node
+    cdef uint8_t branch
+    if node.op == NULLABLE_OP and cursor.pointer < cursor.end and depth < MOST_DEPTH:
+        branch = cursor.pointer[0]
+        if not branch & 0x81 and branch >> 1 < node.count:
+            inner = &state.nodes[state.node_children[node.first + (branch >> 1)]]
+            cursor.pointer += 1
+            if inner.op == NULL_OP or passed(inner, cursor):
+                return OK
+            return read_value(state, inner, cursor, depth + 1)
+    elif passed(node, cursor):
+        return OK
+    return read_value(state, node, cursor, depth)
+
+
 cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
     """One value of a node's type; what went wrong otherwise. Columns may then have part of it."""
     cdef Column* column = NULL
@@ -338,7 +391,9 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
             column.n += 1
         for i in range(node.count):
             inner = &state.nodes[state.node_children[node.first + i]]
-            if inner.op <= STRING_OP and inner.op != NULL_OP:  # as most are: it needs no call
+            if inner.column < 0:
+                status = pass_field(state, inner, cursor, depth + 1)
+            elif inner.op <= STRING_OP and inner.op != NULL_OP:  # as most are: it needs no call
                 status = read_leaf(state, inner, cursor)
             else:
                 status = read_value(state, inner, cursor, depth + 1)

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* bytes of one well-formed character, or, negative, of one ill-formed stretch: what Java makes one U+FFFD of */
 static inline int kl_character(const uint8_t *p, const uint8_t *end) {
@@ -33,12 +34,31 @@ static inline int kl_character(const uint8_t *p, const uint8_t *end) {
     return left > 3 && (p[3] & 0xc0) == 0x80 ? 4 : -3;
 }
 
+/* in words, of which the last may overlap the one before: texts are short */
+static inline int kl_is_ascii(const uint8_t *p, int64_t n) {
+    uint64_t bits = 0, word;
+    uint32_t first, last;
+    if (n >= 8) {
+        for (int64_t i = 0; i + 8 < n; i += 8) {
+            memcpy(&word, p + i, 8);
+            bits |= word;
+        }
+        memcpy(&word, p + n - 8, 8);
+        bits |= word;
+    } else if (n >= 4) {
+        memcpy(&first, p, 4);
+        memcpy(&last, p + n - 4, 4);
+        bits = first | last;
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            bits |= p[i];
+    }
+    return (bits & 0x8080808080808080u) == 0;
+}
+
 static inline int kl_is_utf8(const uint8_t *p, int64_t n) {
     const uint8_t *end = p + n;
-    uint8_t bits = 0;
-    for (int64_t i = 0; i < n; i++)
-        bits |= p[i];
-    if (bits < 0x80)
+    if (kl_is_ascii(p, n))
         return 1;
     while (p < end) {
         int size = kl_character(p, end);

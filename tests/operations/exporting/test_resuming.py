@@ -1,6 +1,7 @@
 """``export(resume=True)`` into a directory, a Delta table and an Iceberg table: exactly once, whenever it is killed.
 
-The last runs of the 200 exports that are killed (`soak`) lost and repeated no offset, in each of the three.
+The last runs of the 200 exports that are killed (`soak`) lost and repeated no offset, in each of the three, as DuckDB
+reads them and as Spark does.
 """
 
 from __future__ import annotations

@@ -90,6 +90,36 @@ def test_bytes_that_mean_harm_are_null_with_a_reason(kind: Any, data: bytes, why
     assert found.failures[0].startswith(why)
 
 
+def test_whether_a_value_decodes_does_not_depend_on_the_fields_that_are_wanted() -> None:
+    rng = random.Random(18)
+    kinds: list[Any] = ["int", "long", "string", "bytes", "boolean", "float", "double", ["null", "string"]]
+    kinds += [["int", "null"], "null", ["null", "long", "string"], {"type": "fixed", "name": "F", "size": 5}]
+    lengths = [
+        b"\0",
+        b"\2",
+        b"\x0e",
+        b"\x10",
+        b"\x7f",
+        b"\x80\1",
+        b"\xfe\1",
+        b"\xff" * 4 + b"\x0f",
+        b"\xff" * 9 + b"\1",
+    ]
+    pieces = [*lengths, b"a text", b"\xc3\xa9", b"\xff", bytes(8), b"\xff" * 10]
+    reasons = set()
+    for _ in range(60):
+        schema = record(*((f"f{at}", rng.choice(kinds[:-1])) for at in range(rng.randrange(1, 6))), ("last", kinds[-1]))
+        values: list[bytes | None] = [b"".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(60)]
+        found = decoded(schema, values)
+        reasons.update(found.failures.values())
+        for name in (schema["fields"][0]["name"], "last"):
+            part = decoded(schema, values, paths=[(name,)])
+            assert part.failures == found.failures
+            narrowed = narrow_array(found.array, part.array.type)
+            assert repr(part.array.to_pylist()) == repr(narrowed.to_pylist())  # NaN equals no NaN
+    assert len(reasons) > 6
+
+
 @pytest.mark.parametrize("precision", [1, 2, 9, 18, 19, 37, 38, 39, 40, 57, 75, 76])
 def test_decimals_have_at_most_their_digits(precision: int) -> None:
     schema = record(("f", {"type": "bytes", "logicalType": "decimal", "precision": precision}))
