@@ -50,8 +50,8 @@ class Damaged:
     """A damaged segment."""
 
     data: bytes
-    intact: list[int]
-    """Numbers of the undamaged batches."""
+    intact: dict[int, int]
+    """Numbers of the undamaged batches, and where they stand."""
     unreadable: list[tuple[int, int]]
     kinds: list[str]
 
@@ -178,13 +178,11 @@ def damage(rng: np.random.Generator, source: Source, n: int) -> Damaged:
             end = min(start + SECTOR, data.size)
             origin[start:end] = -1
             unreadable.append((start, end))
-    intact = []
+    intact = {}
     for number, (start, end) in enumerate(source.places):
-        there = np.flatnonzero(origin == start)
-        if any(
-            (origin[a : a + end - start] == np.arange(start, end)).all() for a in there if a + end - start <= data.size
-        ):
-            intact.append(number)
+        for a in np.flatnonzero(origin == start).tolist():
+            if np.array_equal(origin[a : a + end - start], np.arange(start, end)):
+                intact[number] = a
     return Damaged(data.tobytes(), intact, unreadable, kinds)
 
 
@@ -251,11 +249,7 @@ def judge(source: Source, damaged: Damaged, written: Path, said: SalvagedPartiti
     # a cut that took the last byte of a batch may leave it whole: the next one begins with the same byte, and lacks it
     missed = {one for one in damaged.intact if one not in kept and not (kept - set(damaged.intact)) & {one - 1}}
     moved = [(one, damaged.readable.find(original[one])) for one in kept - set(damaged.intact)]
-    disputed = {
-        one
-        for one in missed
-        if any((other < one) != (there < damaged.readable.find(original[one])) for other, there in moved)
-    }
+    disputed = {one for one in missed if any((other < one) != (there < damaged.intact[one]) for other, there in moved)}
     tally.n_disputed += len(disputed)
     missed -= disputed
     if missed:

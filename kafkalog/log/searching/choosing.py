@@ -29,6 +29,7 @@ _PER_BATCH: Final = 6  # weight of a batch; agreement with a neighbour counts 1
 _PER_CLAIM: Final = 2
 _SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
 _SUSPICIOUS_GAP: Final = 2**24  # of offsets
+_FAR: Final = 1024  # as many times the offsets of a batch
 _LEVELS: Final = 256  # of displacement: its logarithm, so that a far one is worse than another
 _MAX_SPLITS: Final = 4096  # runs that are taken apart to look at each batch
 
@@ -225,8 +226,10 @@ def _displacement(every: Found, keep: Mask, base_offset: int) -> npt.NDArray[np.
     is_undisputed[1:] &= every.first_offset[1:] > highest[:-1]
     is_undisputed[:-1] &= every.last_offset[:-1] < lowest[1:]
     anchor = np.flatnonzero(keep & (is_undisputed | (every.n_batches > 2)))
-    if not anchor.size:
-        return np.zeros(len(every), np.int64)
+    if not anchor.size:  # all that is left is disputed: an offset far beyond the others is doubted most
+        per_batch = np.median((every.last_offset - every.first_offset + 1) / every.n_batches)
+        is_far = every.first_offset - np.median(every.first_offset) >= _FAR * per_batch
+        return np.where(is_far, _LEVELS - 1, 0).astype(np.int64)
     runs = every[anchor]
     n_bytes, n_batches = int((runs.end - runs.start).sum()), int(runs.n_batches.sum())
     # not by the offsets of each: a compressed message of v0 or v1 does not say where it begins

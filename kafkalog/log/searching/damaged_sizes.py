@@ -111,8 +111,8 @@ def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
 def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """The first offset of each row, and the epoch.
 
-    Of a damaged batch, the offset is -1 unless its header agrees with the next one; the epoch is that of the next
-    intact batch.
+    Of a damaged batch, the offset is -1 unless its header agrees with the next one, which for v0 and v1 may only have a
+    higher offset; the epoch is that of the next intact batch.
     """
     first, epoch = np.where(is_link, -1, found.first_offset), found.leader_epoch.copy()
     # from the end on, so that what a damaged batch leads to is known before the batch itself
@@ -120,24 +120,29 @@ def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDA
         begin, end = int(found.first_offset[row]), int(found.last_offset[row])
         if row + 1 < len(found):
             epoch[row] = epoch[row + 1]
-            if 0 <= begin <= end and end + 1 in (first[row + 1], found.first_offset[row + 1]):
+            is_below = epoch[row] < 0 and end < first[row + 1]
+            if 0 <= begin <= end and (is_below or end + 1 in (first[row + 1], found.first_offset[row + 1])):
                 first[row] = begin
     return first, epoch
 
 
-def _leading_to(inside: Found, lowest: int, end: int, epoch: int) -> slice:
-    """The last batches whose offsets lie behind `lowest`, and lead to `end` without a gap.
+def _leading_to(inside: Found, lowest: int, end: int, epoch: int) -> npt.NDArray[np.int64]:
+    """Row numbers of the last batches whose offsets lie behind `lowest`, and lead to `end` without a gap.
 
-    A compressed message of v0 or v1 does not say where its offsets begin: there the batches need only rise.
+    A compressed message of v0 or v1 does not say where its offsets begin: there the batches need only rise, and others
+    may lie between them.
     """
-    first = len(inside)
-    while first:
-        row = first - 1
+    rows: list[int] = []
+    for row in range(len(inside) - 1, -1, -1):
         is_legacy = epoch < 0
         offsets = int(inside.first_offset[row]), int(inside.last_offset[row])
-        if not lowest < offsets[0] <= offsets[1] < end or (offsets[1] + 1 != end and not is_legacy):
+        is_between = lowest < offsets[0] <= offsets[1] < end
+        if not is_between and is_legacy:
+            continue
+        if not is_between or (offsets[1] + 1 != end and not is_legacy):
             break
         if int(inside.leader_epoch[row]) > max(epoch, -1) and not is_legacy:
             break
-        end, epoch, first = offsets[0], int(inside.leader_epoch[row]), row
-    return slice(first, len(inside))
+        end, epoch = offsets[0], int(inside.leader_epoch[row])
+        rows.append(row)
+    return np.array(rows[::-1], np.int64)

@@ -21,7 +21,7 @@ from kafkalog.errors import Reason
      (20261138, 22), (20261139, 89), *((7, n) for n in (193, 213, 3707, 6928, 9593)),
      (1011, 2526), (1011, 2994), (1012, 1113), (1013, 3849), (1013, 4996),
      (1015, 1689), (1015, 2742), (1014, 6810), (1016, 819), (1016, 6341), (1016, 6812),
-     (1017, 1503)],
+     (1017, 624), (1017, 1503), (31415, 1125), (271828, 747)],
 )  # fmt: skip
 def test_trials_that_once_missed_a_batch(seed: int, number: int) -> None:
     tally = salvage_trials.run(seed, [number])
