@@ -207,7 +207,10 @@ def _replaced_by_2_8(directory: Path, found: FileNames, ends: dict[int, int]) ->
                     following = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False).next_offset
                 else:
                     following = LoadedSegment(segment, "2.8").next_offset()
-            except (LoadFailure, KafkalogError):
+            except LoadFailure as failure:
+                found.bad_swaps[kf.segment_file_name(base, kf.LOG_SUFFIX) + kf.SWAP_SUFFIX] = failure
+                continue
+            except KafkalogError:
                 continue  # what it dies of is said where it is loaded
             if following > base:
                 gone.add(one)

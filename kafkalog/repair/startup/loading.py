@@ -80,8 +80,8 @@ class PartitionLoading:
         row.removed, row.renamed = {**plan.files.removed, **self._bad_snapshots}, dict(plan.files.renamed)
         self._late_names = [name for name in plan.files.fatal if not name.endswith(_READ_FIRST)]
         self._die_of([name for name in plan.files.fatal if name.endswith(_READ_FIRST)])
-        for name, failure in plan.files.bad_swaps.items():
-            self._dies(failure.java_name, name, str(failure))
+        if self.broker != "2.8":
+            self._die_of_swaps()
         epochs = epochs_exception(plan.path, self.broker)
         if epochs is not None:  # it comes before all others
             row.exceptions.insert(0, epochs)
@@ -98,6 +98,10 @@ class PartitionLoading:
         """Die of names that are no offsets. Source: LogFileUtils.offsetFromFile, Kafka 4.3."""
         for name in names:
             self._dies("NumberFormatException", name, "its name is not an offset")
+
+    def _die_of_swaps(self) -> None:
+        for name, failure in self.plan.files.bad_swaps.items():
+            self._dies(failure.java_name, name, str(failure))
 
     def _load(self) -> None:
         segments = self.plan.partition.segments
@@ -144,6 +148,8 @@ class PartitionLoading:
         self._late_names = []
         for segment in late:
             self._load_file(segment, is_replaced=False)
+        if self.broker == "2.8":
+            self._die_of_swaps()
         self.row.segments.sort(key=_base_offset)
         self._loaded = {row.base_offset: self._loaded[row.base_offset] for row in self.row.segments}
 

@@ -34,6 +34,7 @@ def test_what_is_unseen_is_an_offset_where_a_log_has_gaps(tmp_path: Path) -> Non
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_the_flips_that_nothing_sees_are_those_of_the_documents(tmp_path: Path) -> None:
     rows: dict[str, Counter[str]] = {}
     for one in bit_flips.batches():

@@ -192,6 +192,15 @@ def test_an_old_broker_recovers_what_a_swap_is_going_to_replace(partition: Path,
     assert [one.name for one in asked(partition, clean=True).exceptions] == []
 
 
+def test_an_old_broker_dies_of_a_segment_whose_end_it_looks_for_beside_a_swap(partition: Path) -> None:
+    *_, middle, last = logs(partition)
+    last.rename(partition / f"{last.name}.swap")
+    _with_offset(middle, 0, 0)
+    assert asked(partition, broker="2.8", clean=True).exceptions == []
+    middle.write_bytes(middle.read_bytes() + bytes(40))
+    assert [one.name for one in asked(partition, broker="2.8", clean=True).exceptions] == ["CorruptRecordException"]
+
+
 def test_leader_epochs_beyond_the_end_are_dropped(partition: Path) -> None:
     end = asked(partition, clean=True).log_end_offset
     for start, n in ((end, 0), (end + 7, 1)):
