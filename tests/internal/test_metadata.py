@@ -32,13 +32,28 @@ def test_topics_and_their_ids_are_those_of_the_partitions_beside_it() -> None:
         assert found.to_arrow(name).num_rows == len(getattr(found, name))
 
 
-def test_each_snapshot_is_what_the_log_before_it_adds_up_to(tmp_path: Path) -> None:
-    source = unpacked("k44") / "__cluster_metadata-0"
+@pytest.mark.parametrize("name", ["k30", "k32"])
+def test_brokers_of_3_0_and_3_2_say_the_same_of_their_topics(name: str) -> None:
+    path = unpacked(name, "metadata")
+    found = kafkalog.metadata(path)
+    assert not found.findings
+    described = json.loads((path / "topics.json").read_text())
+    assert {row["topic"]: {key: row[key] for key in described["orders"]} for row in found.topics} == described
+    assert [(row["entity"], row["value"]) for row in found.quotas] == [({"user": "alice"}, 1024)]
+    (log,) = path.glob("__cluster_metadata-0/*.log")
+    lines = "".join(map(bytes.decode, kafkalog.dump(log, topic_decoder="cluster-metadata").chunks())).splitlines()
+    payloads = [payload for _, found, payload in (line.partition(" payload: ") for line in lines) if found]
+    assert payloads == (path / "payloads.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize(("name", "archive"), [("k44", "clean"), ("k30", "metadata"), ("k32", "metadata")])
+def test_each_snapshot_is_what_the_log_before_it_adds_up_to(name: str, archive: str, tmp_path: Path) -> None:
+    source = unpacked(name, archive) / "__cluster_metadata-0"
     shutil.copytree(source, tmp_path / source.name, ignore=shutil.ignore_patterns("*.checkpoint"))
     offsets = sorted(int(path.name[:20]) for path in source.glob("*.checkpoint"))
-    assert len(offsets) > 5
+    assert len(offsets) > 3
     for offset in offsets[1:]:
-        snapshot = kafkalog.metadata(unpacked("k44"), end_offset=offset).as_dict()
+        snapshot = kafkalog.metadata(source.parent, end_offset=offset).as_dict()
         replayed = kafkalog.metadata(tmp_path, end_offset=offset).as_dict()
         for one in (snapshot, replayed):
             # the log may end with control records and with no-ops, which change nothing
