@@ -1,4 +1,8 @@
-"""What notebooks show: tables in which text out of files is escaped."""
+"""What notebooks show: tables in which text out of files is escaped.
+
+Headless Chromium showed log dirs, partitions, segments, scans, datasets and reports as tables; markup and scripts in
+keys and filters stood there as text, and ran nothing.
+"""
 
 from __future__ import annotations
 
