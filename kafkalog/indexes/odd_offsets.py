@@ -143,7 +143,7 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
     at = position - window.start
     if at + 8 <= window.data.size:
         return int.from_bytes(window.data[at : at + 8].tobytes(), "big", signed=True)
-    if position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD > source.size:
+    if position + 8 > source.size:
         return None
     if window.next_offset is not None:
         return window.next_offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,7 @@ def findings(path: Path, window_bytes: int | None = None, **options: Any) -> lis
     return sorted(scan.findings, key=lambda one: (one.position or 0, str(one)))
 
 
-# with read_committed, windows of one batch before a torn tail can blame another batch: rare, and not mended yet
-_RARELY_DIFFERS = pytest.mark.xfail(strict=False, reason="read_committed: one batch a window, before a torn tail")
-
-
-@pytest.mark.parametrize("isolation_level", ["read_uncommitted", pytest.param("read_committed", marks=_RARELY_DIFFERS)])
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.integers(1, 3), st.sampled_from([1, 2**7, 2**9, 2**12]))
 def test_windows_and_threads_change_no_finding(
@@ -52,10 +49,29 @@ def test_windows_and_threads_change_no_finding(
         if content:
             at = data.draw(st.integers(0, len(content) - 1))
             content = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-    path = tmp_path / f"{segment.base_offset:020d}.log"
+    path = Path(tempfile.mkdtemp(dir=tmp_path)) / f"{segment.base_offset:020d}.log"
     path.write_bytes(content)
+    following = data.draw(st.none() | st.integers(1, 300))
+    if following is not None:
+        path.with_name(f"{segment.base_offset + following:020d}.log").write_bytes(b"")
     found = findings(path, window_bytes, threads=threads, isolation_level=isolation_level)
     assert found == findings(path, isolation_level=isolation_level)
+
+
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("n_left", [0, 7, 8, 20, 30])
+def test_a_torn_tail_says_the_same_of_the_batch_before_it_in_every_window(
+    tmp_path: Path, isolation_level: str, n_left: int
+) -> None:
+    # the batch before the tail leaves a gap and reaches into the next segment: only the tail's offset can speak for it
+    batches = [batch(0, 1, 20), batch(110, 1, 20), batch(112, 1, 20)]
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"".join(batches[:2]) + batches[2][:n_left])
+    path.with_name(f"{105:020d}.log").write_bytes(b"")
+    expected = findings(path, isolation_level=isolation_level)
+    assert (expected[0].reason is kafkalog.Reason.OFFSET_OUTSIDE_SEGMENT) == (n_left < 8)
+    for window_bytes in (1, 100):
+        assert findings(path, window_bytes, isolation_level=isolation_level) == expected
 
 
 def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_the_same(tmp_path: Path) -> None:
