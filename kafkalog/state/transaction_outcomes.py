@@ -130,6 +130,14 @@ class LearnedOutcomes:
         return np.concatenate([*self.not_committed, np.empty(0, ENDED_DTYPE)])
 
 
+class _DamagedEnd(NamedTuple):
+    """The last batch of a window, if it is damaged, and nothing says yet whether a marker may have been there."""
+
+    cause: Finding
+    offset: int
+    log_position: int
+
+
 class OutcomeLearner:
     """Learns how transactions ended from the batch headers of a partition.
 
@@ -178,6 +186,7 @@ class OutcomeLearner:
         self._stream: Generator[ReplayWindow] | None = None
         self._stream_position = 0
         self._lost_at_end: Finding | None = None
+        self._damaged_end: _DamagedEnd | None = None
         self._is_in_range = False  # before the first batch of interest, outcomes need not be kept
 
     def close(self) -> None:
@@ -335,6 +344,11 @@ class OutcomeLearner:
             return
         if first:
             batches = batches[first:]
+        end, self._damaged_end = self._damaged_end, None
+        if end is not None and len(self._replay) and int(batches.base_offset[0]) != self._last_offset + 1:
+            self._handle_lost_marker(end.cause, end.offset, end.log_position)
+            if self.outcomes.end is not None:
+                return
         rows = rows_of_transactions(batches)
         # where no transaction is open and none begins, damage hides no outcome
         if rows.size or len(self._replay):
@@ -399,6 +413,12 @@ class OutcomeLearner:
             path, _ = self._where(replay.segment_start)
             for row in damaged.tolist() if all_of_it else damaged[~fills[damaged]].tolist():
                 causes[row] = batch_error(STATUS["CRC_MISMATCH"], batches, row, path).to_finding()
+            row = len(batches) - 1
+            if damaged[-1] == row and row not in causes:
+                # the next window tells whether there is a gap behind it
+                cause = batch_error(STATUS["CRC_MISMATCH"], batches, row, path).to_finding()
+                at = replay.segment_start + int(batches.position[row])
+                self._damaged_end = _DamagedEnd(cause, int(batches.base_offset[row]), at)
         if damage and (all_of_it or batches.base_offset[0] != self._last_offset + 1):
             causes[0] = damage[0]
         return causes
@@ -454,10 +474,18 @@ def _passes_over(finding: Finding) -> bool:
 
 
 def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:
-    """Return the finding about a transaction whose outcome is unknown."""
-    why = cause.reason.value + (f": {cause.detail}" if cause.detail else "")
-    detail = f"{_doubt_about(producer_id, first_offset)} ({why})"
-    return replace(cause, reason=Reason.TRANSACTION_OUTCOME, detail=detail)
+    """Return the finding about a transaction whose outcome is unknown: its records are left out, however many."""
+    # what was lost at that place is said there, once
+    what, _, _ = cause.detail.partition("; ")
+    why = cause.reason.value + (f": {what}" if what else "")
+    return Finding(
+        Reason.TRANSACTION_OUTCOME,
+        f"{_doubt_about(producer_id, first_offset)} ({why})",
+        path=cause.path,
+        position=cause.position,
+        base_offset=first_offset,
+        damage=cause.damage,
+    )
 
 
 def _doubt_about(producer_id: int, first_offset: int) -> str:
