@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kafkalog.internal.share_state import Delivery
     from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
-    from kafkalog.log.open import open, open_log_dir, open_partition, open_segment
+    from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, open_segment
     from kafkalog.log.partition import Partition
     from kafkalog.log.segment import Segment
     from kafkalog.operations.cat import Record, cat
@@ -141,7 +141,7 @@ _HOMES = {
     "internal.share_state": ("Delivery",),
     "internal.transactions": ("OpenTransaction", "Transaction", "Transactions", "transactions"),
     "log.log_dir": ("LogDir",),
-    "log.open": ("open", "open_log_dir", "open_partition", "open_segment"),
+    "log.open": ("open", "open_buffer", "open_log_dir", "open_partition", "open_segment"),
     "log.partition": ("Partition",),
     "log.segment": ("Segment",),
     "operations.converting.convert": ("convert",),
@@ -288,6 +288,7 @@ __all__ = [
     "merge",
     "metadata",
     "open",
+    "open_buffer",
     "open_log_dir",
     "open_partition",
     "open_segment",

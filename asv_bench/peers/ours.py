@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog
-from kafkalog.errors import DEFAULT_LIMITS
-from kafkalog.interchange.arrow_output import ArrowWriter, columns_needed, record_schema
-from kafkalog.records.decode import RecordReader, decode
-from kafkalog.records.header_walk import ALL_OFFSETS, walk_with
-from kafkalog.storage.source import BufferSource
 from peers import Side, consume, timed
 
 COLUMNS = ("offset", "timestamp", "key", "value")
@@ -37,26 +32,5 @@ def viewing_memory(path: str) -> Side:
     """Four columns of a segment that is in memory, byte strings as views into it."""
     import pyarrow as pa
 
-    source = BufferSource(Path(path).read_bytes())
-    schema = record_schema(COLUMNS, pa.binary_view())
-    names = columns_needed(schema)
-    options: Any = {"offsets": ALL_OFFSETS, "check_crcs": True, "limits": DEFAULT_LIMITS, "window_bytes": 2**23}
-
-    def work() -> tuple[int, int]:
-        n_records = 0
-        writer = ArrowWriter(schema)
-        for window in walk_with(RecordReader(names, form="views", **options), source):
-            if window.records is not None:
-                n_records += len(writer.batch(window.records))
-                continue
-            first = 0
-            while first < len(window.batches):
-                decoded = decode(window, names, first=first, form="views")
-                if decoded.error is not None:
-                    raise decoded.error
-                first += decoded.n_batches
-                if decoded.columns is not None:
-                    n_records += len(writer.batch(decoded.columns))
-        return n_records, -1
-
-    return timed(work)
+    segment = kafkalog.open_buffer(Path(path).read_bytes())
+    return timed(lambda: consume(segment.scan(columns=COLUMNS, threads=1, binary_type=pa.binary_view()).to_reader()))

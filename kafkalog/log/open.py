@@ -6,15 +6,17 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Never, NoReturn
+from typing import Any, Never, NoReturn
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
+from kafkalog.indexes.odd_offsets import Witnesses
 from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory, list_directory, missing_path
 from kafkalog.log.partition import Partition
-from kafkalog.log.segment import Segment
+from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns
+from kafkalog.storage.source import BufferSource, ByteSource
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -65,9 +67,11 @@ def open(
         if location.exists():
             return open_file(location, memory_map=memory_map, limits=limits)
         raise missing_path(path)
-    if path is None or isinstance(path, (bytes, bytearray)) or not isinstance(path, Sequence):
-        name = getattr(path, "name", None)
-        hint = f"; open {os.fspath(name)!r} by its name" if isinstance(name, (str, os.PathLike)) else ""
+    if path is None or isinstance(path, (bytes, bytearray, memoryview)) or not isinstance(path, Sequence):
+        file = getattr(path, "name", None)
+        hint = f"; open {os.fspath(file)!r} by its name" if isinstance(file, (str, os.PathLike)) else ""
+        if isinstance(path, (bytes, bytearray, memoryview)):
+            hint = "; open_buffer opens the bytes of a .log that are in memory"
         raise TypeError(f"a path must be a str or a path-like, or a list of them, not {type(path).__name__}{hint}")
     if not path:
         raise ValueError("no path given")
@@ -118,6 +122,81 @@ def open_segment(
     """
     opened = open(path, memory_map=memory_map, limits=limits)
     return opened if isinstance(opened, Segment) else _refuse(opened, path, "a .log file")
+
+
+class BufferSegment(Segment):
+    """The bytes of a `.log` in memory. No file is looked at, so it has no indexes, and no segment follows it."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        name: str = "buffer",
+        base_offset: int = 0,
+        topic_partition: kf.TopicPartition | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        with BufferSource(data) as source:
+            self._bytes = source.window(0, source.size)
+        super().__init__(name, limits=limits, is_last=True, topic_partition=topic_partition)
+        self.topic_partition, self.base_offset, self.has_base_offset = topic_partition, base_offset, base_offset > 0
+
+    def open(self) -> ByteSource:
+        """The bytes."""
+        return BufferSource(self._bytes, path=str(self.path))
+
+    def reopened(self) -> Segment:
+        """The same: it is whole."""
+        return self
+
+    def witnesses(self) -> Witnesses:
+        """None: there are no other files."""
+        return Witnesses()
+
+    def read_index(self, kind: type[AnyIndex], *, is_bounded: bool = True) -> AnyIndex | None:
+        """None: there are no other files."""
+        return None
+
+
+def open_buffer(
+    data: Any,
+    *,
+    name: str = "buffer",
+    base_offset: int = 0,
+    topic_partition: tuple[str, int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Segment:
+    """Open the bytes of a `.log` that are in memory: an object of tiered storage, the record set of a fetch response.
+
+    Parameters
+    ----------
+    data : buffer
+        Whole record batches from the first byte on; a partial one at the end is noted, as at the end of a log. `bytes`,
+        `mmap`, `pyarrow.Buffer`, `numpy.ndarray` or anything else with contiguous bytes. They are not copied, and must
+        not change while they are read.
+    name : str
+        What errors and the column `segment` call it.
+    base_offset : int
+        Offsets below this one are damage.
+    topic_partition : tuple of str and int, optional
+        For the columns `topic` and `partition`.
+    limits : Limits
+
+    Returns
+    -------
+    Segment
+        With the methods of one, and for `kafkalog.scan` and the functions that read. What works on files, as `verify`
+        and `Scan.plan` do, needs them on disk.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> data = Path("tests/golden/log_dir/p-multi-0/00000000000000000000.log").read_bytes()
+    >>> kafkalog.open_buffer(data).to_table(columns=["offset"]).num_rows
+    120
+    """
+    key = None if topic_partition is None else kf.TopicPartition(*topic_partition)
+    return BufferSegment(data, name=name, base_offset=base_offset, topic_partition=key, limits=limits)
 
 
 def _refuse(opened: LogDir | Partition | Segment, path: str | os.PathLike[str], wanted: str) -> NoReturn:

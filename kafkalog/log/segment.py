@@ -50,7 +50,7 @@ _SUFFIXES: Final = {
 
 
 class Segment(ReadMethods):
-    """One `.log` file and its indexes.
+    """One `.log` file and its indexes. No file stays open between calls.
 
     Parameters
     ----------
@@ -80,10 +80,6 @@ class Segment(ReadMethods):
         Findings of the last walk that are not raised, such as a partial last batch.
     error : KafkalogError or None
         Why the file could not be opened.
-
-    Notes
-    -----
-    No file stays open between calls.
     """
 
     first_position = 0
@@ -116,7 +112,7 @@ class Segment(ReadMethods):
         self.error: KafkalogError | None = None
         self._was_there = not must_open  # what a listing named was
         try:
-            # opened once here, so that what cannot be read is known before anything is read of the others
+            # here, so that what cannot be read is known before anything is read of the others
             with self.open() as source:
                 self._was_there = True
                 self.size_in_bytes, self.is_preallocated = source.size, source.is_preallocated
@@ -152,6 +148,10 @@ class Segment(ReadMethods):
                 length=source.size,
             )
         return source
+
+    def reopened(self) -> Segment:
+        """The whole of a segment of which this may be a part."""
+        return Segment(self.path, limits=self.limits, is_last=False, must_open=False)
 
     def iter_windows(
         self,
@@ -489,11 +489,9 @@ _READ_BYTES: Final = 2**26
 
 
 def _is_last(path: Path, base_offset: int | None) -> bool:
-    if base_offset is None:
-        return True
     try:
-        names = os.listdir(path.absolute().parent)
+        names = [] if base_offset is None else os.listdir(path.absolute().parent)
     except OSError:
-        return True
+        names = []
     others = (kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX))
-    return not any(other is not None and other > base_offset for other in others)
+    return not any(other is not None and other > (base_offset or 0) for other in others)

@@ -131,7 +131,7 @@ class SegmentStream:
                 ):
                     reason = odd_end(window, source, before, limits.max_batch_bytes, witnesses)
                     odd = None if reason is None else odd_end_error(window, reason, segment.path)
-                    is_sound = window.valid is not None and window.valid.all()
+                    is_sound = window.valid is not None and (window.records is not None or window.valid.all())
                     # making the resynchroniser lists the directory: not for each of perhaps thousands of sound segments
                     if odd is None and not is_sound and self._on_corruption == "skip":
                         row = self._resynchroniser.leading_astray(window)

@@ -404,12 +404,12 @@ class _Room:
             if arrays is not None and len(arrays) == 2:
                 filled[name] = ViewColumn(arrays[0][: 16 * n], buffers, _validity(arrays[1], n, sizes[1]))
             elif arrays is not None:
-                filled[name] = _column(arrays, n, *sizes)
+                filled[name] = _column(arrays, n, *sizes, spare=n_bytes // 64)
         if self._headers is not None and not n_headers:
             filled[HEADERS] = HeadersColumn.none(n)
         elif self._headers is not None:
             keys, values = (
-                _column(part, n_headers, *sizes)
+                _column(part, n_headers, *sizes, spare=n_bytes // 64)
                 for part, sizes in zip(self._headers[1:], (header_key, header_value), strict=True)
             )
             filled[HEADERS] = HeadersColumn(self._headers[0][: n + 1], keys, values)
@@ -430,15 +430,15 @@ _ENOUGH_RECORDS = 1000
 
 def _adapted(rate: float, needed: float, n: int) -> float:
     """The rate itself if it is about right: blocks of the same size are used again."""
-    if needed <= rate and (n < _ENOUGH_RECORDS or rate <= 1.5 * needed + 1 / 64):
+    if needed <= rate and (n < _ENOUGH_RECORDS or rate <= 1.25 * needed + 1 / 64):
         return rate
     return min(1.125 * needed, 1.0)
 
 
-def _column(arrays: Any, n: int, n_bytes: int, n_null: int) -> BinaryColumn:
-    """The strings written; they are copied if over a quarter of their memory is unused."""
+def _column(arrays: Any, n: int, n_bytes: int, n_null: int, *, spare: int) -> BinaryColumn:
+    """The strings written; they are copied if over a quarter of their memory, and over `spare` bytes, are unused."""
     offsets, data, valid = arrays
-    if n_bytes < (data.size - kernels.PAD) // 4 * 3:
+    if n_bytes + spare < data.size - kernels.PAD and n_bytes < (data.size - kernels.PAD) // 4 * 3:
         whole, data = data, empty(n_bytes, np.uint8)
         data[:] = whole[:n_bytes]
     return BinaryColumn(offsets[: n + 1], data[:n_bytes], _validity(valid, n, n_null))

@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.interchange.arrow_output import ArrowWriter, binary_array
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import removed_from
+from kafkalog.log.open import BufferSegment, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
@@ -39,7 +39,7 @@ from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import ALL_OFFSETS, WINDOW_BYTES
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
-from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
+from kafkalog.scanning.ordered_pool import BatchTask, DoneTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
 
 _MIN_WINDOW_BYTES: Final = 2**20
@@ -47,6 +47,7 @@ _MIN_WINDOW_BYTES: Final = 2**20
 # of them need: then each pass takes fresh pages
 _ALONE_BYTES: Final = 3 * 2**21
 _TOGETHER_BYTES: Final = 5 * 2**21
+_VIEWED_BYTES: Final = 2**24  # neither the bytes nor copies of them take memory
 _SHOWN_OFFSETS: Final = 5
 
 
@@ -56,7 +57,7 @@ class Task:
 
     window: SegmentWindow
     partition: Partition
-    work: BatchTask[Decoded]
+    work: BatchTask[Decoded] | DoneTask[Decoded]
     is_last: bool
     """Whether these are the last batches of the window."""
     latest: LatestOffsets | None = None
@@ -238,8 +239,8 @@ class Pass:
                 yield _Found(partition, finding, ends_reading=False)
             if n_wanted and records is not None:
                 n_records = records.n_records
-                done = partial(_as_it_is, Decoded(records if n_records else None, len(batches), None, n_records))
-                yield Task(window, partition, BatchTask(None, done, 0, len(batches)), True, latest)
+                done = DoneTask(Decoded(records if n_records else None, len(batches), None, n_records))
+                yield Task(window, partition, done, True, latest)
                 del done
             elif n_wanted:
                 decode_rows = partial(self._decode, window, selection, names, form)
@@ -286,7 +287,9 @@ class Pass:
         if selection.end_offset is not None:
             stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
         n_ahead, window_bytes = 0, _ALONE_BYTES
-        if query.threads > 1:
+        if isinstance(segment, BufferSegment):
+            window_bytes = _VIEWED_BYTES if form == "views" else _ALONE_BYTES
+        elif query.threads > 1:
             n_ahead = query.threads
             # those that are read or wait, and the one that the consumer has until it has the next
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
@@ -436,7 +439,3 @@ def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[]
 def _batch_positions(segment: Segment) -> npt.NDArray[np.int64] | None:
     """Where some batches begin, if the offset index is right."""
     return None if segment.offset_hint is None else segment.offset_hint.position
-
-
-def _as_it_is(decoded: Decoded, first: int, stop: int) -> Decoded:
-    return decoded

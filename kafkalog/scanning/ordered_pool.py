@@ -95,9 +95,6 @@ class OrderedPool:
             yield planned.popleft()
 
 
-_IN_PLACE: Final = OrderedPool(0)
-
-
 class Pending(Generic[Result]):
     """The result of a call that a thread makes, or that is made when the result is requested."""
 
@@ -187,22 +184,18 @@ class BatchTask(Generic[AnyWorked]):
 
     Parameters
     ----------
-    pool : OrderedPool or None
-        None if the work is done already, and a call only returns its result.
+    pool : OrderedPool
     work : callable
         ``work(first, stop)`` works on rows of the window's batch table, up to the first damaged one.
     first, stop : int
         The rows of the batch table.
-
-    Attributes
-    ----------
-    is_done : bool
-        Whether the work was done before the task was made.
     """
 
-    def __init__(self, pool: OrderedPool | None, work: Callable[[int, int], AnyWorked], first: int, stop: int) -> None:
-        self.is_done = pool is None
-        self._pool, self._work = pool or _IN_PLACE, work
+    is_done = False
+    """Whether the work was done before the task was made."""
+
+    def __init__(self, pool: OrderedPool, work: Callable[[int, int], AnyWorked], first: int, stop: int) -> None:
+        self._pool, self._work = pool, work
         self._first, self._stop = first, stop
         self._pending: Pending[AnyWorked] | None = self._pool.submit(partial(work, first, stop))
 
@@ -223,6 +216,21 @@ class BatchTask(Generic[AnyWorked]):
             yield done
             # the caller alone holds the result now, so that it is freed before the next one is asked for
             del done
+
+
+class DoneTask(Generic[AnyWorked]):
+    """A `BatchTask` whose work was done, without damage, in the call that read the batches."""
+
+    is_done = True
+
+    def __init__(self, result: AnyWorked) -> None:
+        self._result: AnyWorked | None = result
+
+    def results(self) -> Iterator[AnyWorked]:
+        """The result, once; nobody but the caller holds it then."""
+        result, self._result = self._result, None
+        if result is not None:
+            yield result
 
 
 def shares(batches: BatchTable, first: int = 0) -> Iterator[tuple[int, int]]:

@@ -28,7 +28,7 @@ from kafkalog.interchange.arrow_output import (
     form_needed,
     record_schema,
 )
-from kafkalog.log.open import Paths, removed_from
+from kafkalog.log.open import BufferSegment, Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
@@ -340,7 +340,8 @@ class Scan(DecodedScan):
         Parameters
         ----------
         target_bytes : int
-            About how many bytes of `.log` files a part has. Large segments are divided, small ones read together.
+            About how many bytes of `.log` files a part has. Large segments are divided, small ones read together. Bytes
+            in memory (`kafkalog.open_buffer`) are one part.
 
         Returns
         -------
@@ -366,7 +367,7 @@ class Scan(DecodedScan):
         query = self._query
         if query.limit is not None or self._limit is not None:
             raise ValueError("a scan with a limit cannot be divided: what a part reads depends on those before it")
-        if isinstance(query.target, PartitionRanges):
+        if isinstance(query.target, (PartitionRanges, BufferSegment)):
             return [self]
         planned = plan(
             query.target,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import kafkalog
 from kafkalog.errors import KafkalogError, NotKafkaError, ReadError
-from kafkalog.log.open import open, open_log_dir, open_partition, open_segment, partitions_of
+from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, open_segment, partitions_of
 
 NAME = "00000000000000000000.log"
 
@@ -64,6 +68,57 @@ def test_who_wants_one_kind_is_told_of_another(log_dir: Path) -> None:
     ):
         with pytest.raises(NotKafkaError, match=said):
             function(path)
+
+
+@pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"isolation_level": "read_committed"}])
+@pytest.mark.parametrize("binary_type", [pa.binary(), pa.binary_view()])
+def test_bytes_in_memory_are_read_as_their_file_is(log_dir: Path, binary_type: pa.DataType, options: Any) -> None:
+    wanted: Any = {"columns": ["offset", "timestamp", "key", "value", "headers"], "binary_type": binary_type, **options}
+    for path in sorted(log_dir.glob("*-0/*.log")):
+        of_file = kafkalog.scan(path, **wanted).to_table()
+        for data in (path.read_bytes(), np.fromfile(path, np.uint8), pa.py_buffer(path.read_bytes())):
+            assert kafkalog.scan(open_buffer(data), **wanted).to_table() == of_file, path
+
+
+def test_bytes_in_memory_have_no_other_files(log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # neither what is in the working directory, nor what it is called, says anything about them
+    content = (log_dir / "p-multi-0" / NAME).read_bytes()
+    directory = tmp_path / "other-7"
+    directory.mkdir()
+    (directory / "buffer.log").write_bytes(b"x")
+    (directory / "buffer.index").write_bytes(b"xxx")
+    (directory / "00000000000000000005.log").write_bytes(b"")
+    monkeypatch.chdir(directory)
+    segment = open_buffer(content, name="buffer.log")
+    assert (segment.topic_partition, segment.offset_index, segment.next_base_offset) == (None, None, None)
+    assert segment.to_table().num_rows == segment.next_offset == 120
+    named = open_buffer(content, topic_partition=("orders", 2))
+    assert set(named.to_table(columns=["topic"])["topic"].to_pylist()) == {"orders"}
+    assert open_buffer(b"").to_table().num_rows == 0
+    with pytest.raises(kafkalog.CorruptionError, match="begins at offset 50"):
+        open_buffer(content, base_offset=50).to_table()
+
+
+def test_a_plan_of_bytes_in_memory_is_one_part_that_pickles(log_dir: Path) -> None:
+    segment = open_buffer((log_dir / "p-multi-0" / NAME).read_bytes())
+    (part,) = kafkalog.scan(segment).plan(target_bytes=1)
+    assert pickle.loads(pickle.dumps(part)).to_table().num_rows == 120
+    assert kafkalog.dataset(segment).count_rows(filter=pc.field("offset") >= 100) == 20
+
+
+def test_damage_in_memory_is_said_as_that_of_a_file(log_dir: Path, tmp_path: Path) -> None:
+    content = bytearray((log_dir / "p-multi-0" / NAME).read_bytes())
+    content[100] ^= 1
+    path = tmp_path / NAME
+    path.write_bytes(content[:-3])
+    of_file = kafkalog.scan(path, on_corruption="skip")
+    of_bytes = kafkalog.scan(open_buffer(content[:-3], name=str(path)), on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning):
+        wanted = of_file.to_table()
+    with pytest.warns(kafkalog.CorruptionWarning):
+        assert of_bytes.to_table() == wanted
+    assert of_bytes.findings == of_file.findings
+    assert len(of_bytes.findings) == 2
 
 
 def names(found: Any) -> list[str]:

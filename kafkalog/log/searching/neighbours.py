@@ -32,8 +32,7 @@ def lost_in(segment: Segment, window: Window, error: KafkalogError) -> Finding:
     row = row_of(error, batches)
     is_start, is_end = row == 0 and before is None and window.start > 0, row + 1 == len(batches)
     if is_start or is_end:
-        # a part of a segment ends where another reader goes on
-        whole = Segment(segment.path, limits=segment.limits, is_last=False, must_open=False)
+        whole = segment.reopened()
         with contextlib.suppress(KafkalogError), whole.open() as source:
             if is_start:
                 before = _last_offset_before(whole, source, int(batches.position[0]))

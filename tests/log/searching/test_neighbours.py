@@ -45,10 +45,11 @@ def test_windows_and_threads_change_no_finding(
 ) -> None:
     segment = data.draw(strategies.segments(min_batches=2))
     content = data.draw(strategies.damaged(segment)).data
-    for _ in range(data.draw(st.integers(0, 2))):
-        if content:
-            at = data.draw(st.integers(0, len(content) - 1))
-            content = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+    # with bytes repeated or left out, a second damage next to them may make a search begin elsewhere
+    is_moved = len(content) != len(segment.data)
+    for _ in range(0 if is_moved else data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / f"{segment.base_offset:020d}.log"
     path.write_bytes(content)
     following = data.draw(st.none() | st.integers(1, 300))
