@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conformance.kafka import BrokerLife
+from spark.sessions import settings
 
 import kafkalog
 
@@ -17,11 +19,10 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 N = 500
 JOB = f"""
-import sys
+import json, sys
 from pyspark.sql import SparkSession
 import kafkalog.spark
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.warehouse.dir", sys.argv[2]).getOrCreate()
+spark = SparkSession.builder.master("local[2]").config(map=json.loads(sys.argv[2])).getOrCreate()
 kafkalog.spark.register(spark)
 df = spark.range({N}).selectExpr(
     "CASE WHEN id % 7 > 0 THEN CAST(concat('k', id % 40) AS binary) END AS key",
@@ -45,7 +46,7 @@ class Sunk(BrokerLife):
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         python = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         return subprocess.run(
-            [sys.executable, "-c", JOB, str(self.broker.log_dir), str(self.folder / "warehouse")],
+            [sys.executable, "-c", JOB, str(self.broker.log_dir), json.dumps(settings(self.folder))],
             env={**os.environ, **python},
             cwd=self.folder,
             capture_output=True,

@@ -62,7 +62,8 @@ def test_a_picture_has_both_charts_and_the_knee(log_dir: Path) -> None:
         draw(statistics, "x", format="bmp")
 
 
-@pytest.mark.parametrize("timestamps", thinned([[7], [7] * 100, list(range(3000))], 3))
+@pytest.mark.slow
+@pytest.mark.parametrize("timestamps", [[7], [7] * 100, list(range(3000))])
 def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path: Path) -> None:
     needs_matplotlib()
     from kafkalog.indexes.plot import draw

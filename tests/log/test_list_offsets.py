@@ -14,7 +14,7 @@ import builder
 import golden_sets
 import numpy as np
 import pytest
-from effort import examples, thinned
+from effort import THOROUGH, examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, Answer, BruteForce
@@ -381,7 +381,8 @@ def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy: Path, name:
         lambda partition: trace_offset(partition, draw.randrange(500)),
     ]
     n_answers = n_errors = 0
-    for _ in range(60):
+    n_trials = 60 if THOROUGH else 20
+    for _ in range(n_trials):
         path = draw.choice([path for path in files if path.stat().st_size])
         good = path.read_bytes()
         damaged = bytearray(good)
@@ -400,9 +401,9 @@ def test_damaged_bytes_end_in_our_errors_or_in_answers(log_dir_copy: Path, name:
             except kafkalog.KafkalogError as error:
                 n_errors += error.path is not None
         path.write_bytes(good)
-    assert n_answers > 50
-    assert n_errors > 5
-    assert n_answers + n_errors == 300, "every error says where"
+    assert n_answers > n_trials / 2
+    assert n_errors
+    assert n_answers + n_errors == 5 * n_trials, "every error says where"
 
 
 def test_behind_the_last_offset_that_there_can_be_is_none(tmp_path: Path) -> None:

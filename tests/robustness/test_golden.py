@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("threads", thinned([2, 1], 2))
-@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-@pytest.mark.parametrize(("name", "archive", "topic"), CASES)
+@pytest.mark.parametrize(
+    ("name", "archive", "topic", "isolation", "threads"),
+    thinned([(*case, *way) for case in CASES for way in product(("read_uncommitted", "read_committed"), (2, 1))], 3),
+)
 def test_reading_equals_what_a_consumer_read(
     name: str, archive: str, topic: str, isolation: IsolationLevel, threads: int
 ) -> None:

@@ -31,6 +31,7 @@ kafkalog.diff(source + "/p-txn-0", source + "-2/p-txn-0")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_no_call_that_writes_names_a_source(tmp_path: Path, log_dir: Path) -> None:
     strace = shutil.which("strace")

@@ -109,7 +109,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
     for memory_map in (False, True):
         small, large = (
             peak(f"small{memory_map}-0", 10**6, memory_map),
-            peak(f"large{memory_map}-0", (200 if THOROUGH else 100) * 10**6, memory_map),
+            peak(f"large{memory_map}-0", (200 if THOROUGH else 50) * 10**6, memory_map),
         )
         assert large - small <= 32, f"{small} MiB for 1 MB, {large} MiB for the large one"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from needs import java_program, missing
 
 # without the verification of classes of Spark's own jars, which takes a sixth of a start
-_QUICK_JVM = (
+QUICK_JVM = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions"
     " -XX:-BytecodeVerificationRemote"
 )
@@ -27,7 +27,7 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Dderby.system.home={scratch}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

@@ -16,7 +16,7 @@ import pytest
 from sink_rows import hidden
 from spark import speculation_session
 from spark.cluster_session import N_ROWS, N_TASKS
-from spark.sessions import check_java, settings
+from spark.sessions import QUICK_JVM, check_java, settings
 
 import kafkalog
 from kafkalog import format as kf
@@ -53,6 +53,7 @@ def run_session(script: str, folder: Path, *arguments: str, **variables: str) ->
         "SPARK_HOME": str(spark_home(folder / "home")),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
+        "JAVA_TOOL_OPTIONS": QUICK_JVM,  # of master, workers and executors, too
         "PYTHONPATH": str(site(folder / "site")),
         "KAFKALOG_TEST_SETTINGS": json.dumps(settings(folder)),
         **variables,

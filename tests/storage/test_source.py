@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog.errors import FileChangedError, ReadError, Reason
@@ -90,7 +91,7 @@ def test_a_file_that_grows_is_read_up_to_its_old_end(path: Path, memory_map: boo
         assert source.window(0, SIZE).tobytes() == data
 
 
-@pytest.mark.parametrize("memory_map", ["auto", True, False])
+@pytest.mark.parametrize("memory_map", thinned(["auto", True, False], 2))
 def test_a_segment_that_is_cut_in_the_middle_of_a_scan_is_an_error_never_a_signal(
     tmp_path: Path, log_dir: Path, memory_map: bool | str
 ) -> None:

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from effort import thinned
 from faults import Faulty
 
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
@@ -130,7 +131,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing_temporary(
 
 
 @scenarios
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, None])
+@pytest.mark.parametrize("code", thinned([errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, None], 4))
 def test_the_nth_failure_or_interrupt_is_told_and_leaves_what_was_there(
     tmp_path: Path, is_directory: bool, overwrite: bool, code: int | None
 ) -> None:

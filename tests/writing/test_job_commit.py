@@ -100,7 +100,7 @@ def steps(
     return lambda: count
 
 
-@pytest.mark.parametrize("at", thinned(range(1, 40, 2), 2))
+@pytest.mark.parametrize("at", thinned(range(1, 40, 2), 3))
 def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
     log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

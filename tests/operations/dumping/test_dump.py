@@ -93,7 +93,7 @@ def golden_case(golden: Golden, name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "golden", thinned([(golden,) for golden in GOLDEN], 2), ids=lambda golden: golden.folder + "-" + golden.set_name
+    "golden", thinned([(golden,) for golden in GOLDEN], 4), ids=lambda golden: golden.folder + "-" + golden.set_name
 )
 def test_every_dump_of_kafkas_tool_is_printed_again(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(golden_sets.unpacked(golden.set_name, golden.archive))

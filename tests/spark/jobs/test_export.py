@@ -51,6 +51,7 @@ def test_an_export_holds_all_records(spark: SparkSession, log_dir: Path, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 def test_spark_reads_each_record_of_resumed_exports_once(spark: SparkSession, tmp_path: Path) -> None:
     lake = lakes.Directory(tmp_path)
     for partition in (0, 1, 0):

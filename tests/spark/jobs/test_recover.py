@@ -36,7 +36,8 @@ def crashed(damaged: Path) -> Path:
     return damaged
 
 
-@pytest.mark.parametrize("all_segments", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("all_segments", [False, True])
 def test_the_output_is_that_of_a_recovery_without_spark(
     spark: SparkSession, crashed: Path, tmp_path: Path, all_segments: bool
 ) -> None:

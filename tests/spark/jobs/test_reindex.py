@@ -24,6 +24,7 @@ from job_results import KINDS, NOW, arrow, tree
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
     expected = kafkalog.reindex(damaged, kinds=KINDS, output=tmp_path / "expected", now=NOW)
     frame = jobs.reindex(spark, damaged, kinds=KINDS, output=tmp_path / "made", now=NOW, task_bytes=2**15)
@@ -53,6 +54,7 @@ def test_a_topics_index_size_comes_from_the_clusters_metadata(spark: SparkSessio
     assert sorted(found) == sorted(map(str, expected))
 
 
+@pytest.mark.slow
 def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(
     spark: SparkSession, damaged: Path, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ def hit(damaged: Path) -> Path:
     return damaged
 
 
+@pytest.mark.slow
 def test_the_output_is_that_of_a_salvage_without_spark(spark: SparkSession, hit: Path, tmp_path: Path) -> None:
     # the same name, since the report has it
     (tmp_path / "a").mkdir()
