@@ -107,6 +107,7 @@ def test_importing_kafkalog_loads_neither_numpy_nor_arrow() -> None:
     assert loaded_after("import kafkalog; kafkalog.scan", "numpy", "pyarrow", "pandas") == ["numpy", "pyarrow"]
 
 
+@pytest.mark.slow
 def test_reading_does_not_load_numpys_masked_arrays() -> None:
     log_dir = str(ROOT / "tests" / "golden" / "log_dir" / "p-multi-0")
     reading = f"import kafkalog; kafkalog.read_numpy({log_dir!r}); list(kafkalog.scan({log_dir!r}).to_reader())"

@@ -138,6 +138,7 @@ def test_35_million_tiny_records_in_22_kb_stay_within_the_bound_of_the_default_l
     assert (peak - before) * MIB < bound, f"{peak} MiB, {before} of them imports"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB here")
 def test_a_large_record_stays_within_the_stated_bound(tmp_path: Path, log_dir: Path) -> None:
     partition = tmp_path / "t-0"

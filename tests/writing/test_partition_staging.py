@@ -173,9 +173,8 @@ for n in range(1, 5000, step):
 """
 
 
-@pytest.mark.parametrize(
-    "scenario", [pytest.param(one, marks=[] if one == "append" else pytest.mark.slow) for one in SCENARIOS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_killed_anywhere_it_is_old_or_new_or_some_whole_segments_more(memory: Path, scenario: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     step = 2 if scenario != "append" else 1 if THOROUGH else 4

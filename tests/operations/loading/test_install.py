@@ -283,6 +283,7 @@ def test_a_load_with_one_partition_too_many_touches_none(
     assert sorted(os.listdir(root)) == ["logs", "x.csv"]
 
 
+@pytest.mark.slow
 def test_the_nth_failure_of_a_load_leaves_every_partition_as_it_was(log_dir: Path, root: Path) -> None:
     names = [f"p-multi-{number}" for number in range(3)]
     for name in names:

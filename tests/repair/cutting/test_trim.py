@@ -48,6 +48,7 @@ def test_records_before_a_time_go(log_dir: Path, tmp_path: Path) -> None:
     assert row.count("kept") == 1
 
 
+@pytest.mark.slow
 def test_a_run_after_a_killed_one_leaves_what_one_run_leaves(log_dir: Path, tmp_path: Path) -> None:
     for name in ("p-multi-0", "p-epochs-0"):
         shutil.rmtree(log_dir / name)
