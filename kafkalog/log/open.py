@@ -185,8 +185,8 @@ def open_buffer(
     Returns
     -------
     Segment
-        With the methods of one, and for `kafkalog.scan` and the functions that read. What works on files, as `verify`
-        and `Scan.plan` do, needs them on disk.
+        With the methods of one; `kafkalog.scan`, `kafkalog.verify` and `kafkalog.export` take it. What makes other
+        files of a segment, as `kafkalog.reindex` does, needs it on disk.
 
     Examples
     --------
