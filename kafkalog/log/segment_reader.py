@@ -406,6 +406,7 @@ class SegmentReader:
                         on_corruption="skip",
                         report=damage.append,
                         window_bytes=_WINDOW_AHEAD,
+                        follows=number == first,
                     )
                     for window in stream.windows(begin):
                         begin = window.start + window.data.size

@@ -69,6 +69,8 @@ class SegmentStream:
         Whether windows have the result of their checksums, and no bytes if all are correct (`walk_checked`).
     reader : BatchReader, optional
         Reads the good batches (see `walk_with`).
+    follows : bool
+        Whether `previous` is the last offset of the batch before the position where reading starts.
     earlier : sequence of Segment
         The segments that have been read before. Of a batch that they have, too, only theirs is given.
 
@@ -94,6 +96,7 @@ class SegmentStream:
         first_window_bytes: int | None = None,
         checked: bool = False,
         reader: BatchReader | None = None,
+        follows: bool = False,
         earlier: Sequence[SegmentFile] = (),
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
@@ -106,7 +109,7 @@ class SegmentStream:
         self.stopped = False
         self._last_position: int | None = None
         self._start = 0
-        self._earlier = earlier
+        self._earlier, self._follows = earlier, follows
         self._next_original: tuple[SegmentFile, int] | None = None
         self._n_searches = 0
 
@@ -119,7 +122,8 @@ class SegmentStream:
         position: int | None = self._start
         while position is not None:
             # after a jump the previous offset is not known: it is no evidence against the first batch
-            before = None if position else self.previous
+            is_known = not position or (self._follows and position == start)
+            before = self.previous if is_known else None
             try:
                 for window in self._walk(
                     source,

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from plans import batch, make, read
 
 import kafkalog
-from kafkalog.errors import Finding
+from kafkalog import format as kf
+from kafkalog.errors import Finding, Reason
 from kafkalog.scanning import execution
 from kafkalog.scanning.planning import plan
 
@@ -73,6 +74,19 @@ def test_a_torn_tail_says_the_same_of_the_batch_before_it_in_every_window(
     assert (expected[0].reason is kafkalog.Reason.OFFSET_OUTSIDE_SEGMENT) == (n_left < 8)
     for window_bytes in (1, 100):
         assert findings(path, window_bytes, isolation_level=isolation_level) == expected
+
+
+def test_a_marker_that_is_read_ahead_is_judged_by_the_batch_before_it(tmp_path: Path) -> None:
+    # its gap and the next segment tell that its offset is wrong, wherever the window before it ended
+    records = [builder.record_v2(0, 0, b"k", b"v")]
+    data = builder.batch_v2(records, base_offset=0, producer_id=5, attributes=kf.TRANSACTIONAL_BIT)
+    marker = builder.control_batch(builder.ABORT, base_offset=3, producer_id=5)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(data + batch(1, 1, 20) + marker)
+    path.with_name(f"{3:020d}.log").write_bytes(b"")
+    expected = findings(path, isolation_level="read_committed")
+    assert {one.reason for one in expected} == {Reason.OFFSET_OUTSIDE_SEGMENT, Reason.TRANSACTION_OUTCOME}
+    assert findings(path, 1, isolation_level="read_committed") == expected
 
 
 def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_the_same(tmp_path: Path) -> None:
