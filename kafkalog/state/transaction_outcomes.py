@@ -411,14 +411,14 @@ class OutcomeLearner:
             fills = (batches.base_offset == before + 1) & (after == batches.last_offset + 1)
             fills &= batches.size_in_bytes > _MAX_MARKER_BYTES
             path, _ = self._where(replay.segment_start)
-            for row in damaged.tolist() if all_of_it else damaged[~fills[damaged]].tolist():
-                causes[row] = batch_error(STATUS["CRC_MISMATCH"], batches, row, path).to_finding()
-            row = len(batches) - 1
-            if damaged[-1] == row and row not in causes:
-                # the next window tells whether there is a gap behind it
+            last = len(batches) - 1
+            for row in damaged[~fills[damaged] | (damaged == last) | all_of_it].tolist():
                 cause = batch_error(STATUS["CRC_MISMATCH"], batches, row, path).to_finding()
-                at = replay.segment_start + int(batches.position[row])
-                self._damaged_end = _DamagedEnd(cause, int(batches.base_offset[row]), at)
+                if row < last or not fills[row] or all_of_it:
+                    causes[row] = cause
+                else:  # the next window tells whether there is a gap behind it
+                    at = replay.segment_start + int(batches.position[row])
+                    self._damaged_end = _DamagedEnd(cause, int(batches.base_offset[row]), at)
         if damage and (all_of_it or batches.base_offset[0] != self._last_offset + 1):
             causes[0] = damage[0]
         return causes
