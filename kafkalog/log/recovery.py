@@ -42,6 +42,9 @@ class RecoveredSegment:
     next_offset: int = 0
     """The offset that a broker would give to the next record: the one after the last batch. The base offset if there is
     no batch, or if offsets go back so that the broker does not find the offset of the last index entry."""
+    n_bytes: int = 0
+    """Size of the `.log` once it was read. Zeros of a preallocated one may be gone that were there when it was listed:
+    a running broker cuts them off as it rolls."""
     n_valid_bytes: int = 0
     """Where a broker would truncate the `.log`; its size if all is well."""
     is_emptied: bool = False
@@ -55,7 +58,7 @@ class RecoveredSegment:
     @property
     def is_cut(self) -> bool:
         """Whether a broker would cut the `.log` here, and delete all later segments."""
-        return self.n_valid_bytes < self.segment.size_in_bytes
+        return self.n_valid_bytes < self.n_bytes
 
     def drop_entries(self) -> None:
         """Free the memory of the index entries, once they are written."""
@@ -104,6 +107,7 @@ def recover(
                 is_refused = True
                 break
         found.finding, found.unnoticed = found.finding or windows.finding, windows.unnoticed
+        found.n_bytes = source.size
     # a broker adds the final time entry behind the last batch that it keeps: only then it finds this disorder
     if not is_refused and not builder.ends_in_order:
         found.is_emptied = True
@@ -114,6 +118,7 @@ def recover(
             segment,
             map_end_offset=segment.base_offset,
             next_offset=segment.base_offset,
+            n_bytes=found.n_bytes,
             is_emptied=True,
             finding=found.finding,
             unnoticed=found.unnoticed,

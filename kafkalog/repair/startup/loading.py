@@ -27,6 +27,7 @@ from kafkalog.repair.startup.settings import Cluster, expire
 from kafkalog.repair.startup.small_files import epochs_exception, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import read_snapshot
+from kafkalog.storage.source import file_status
 
 
 @dataclass
@@ -173,7 +174,7 @@ class PartitionLoading:
             newest = self._newest_read.get(segment.base_offset, -1)
         else:
             newest = int(entries.entries["timestamp"][-1]) if entries is not None and len(entries) else -1
-        return newest if newest >= 0 else segment.path.stat().st_mtime_ns // 10**6
+        return newest if newest >= 0 else _modified_ms(segment)
 
     def _note_end_before(self, segments: list[Segment]) -> None:
         if not segments:
@@ -246,6 +247,7 @@ class PartitionLoading:
         if segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).exists():
             row.indexes[kf.TRANSACTION_INDEX_SUFFIX] = "rebuilt"
         row.action, row.finding = "recovered", found.finding
+        row.n_bytes_before = row.n_bytes = found.n_bytes
         if found.finding is not None:
             self._damage.append(found.finding)
         if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
@@ -410,6 +412,10 @@ class PartitionLoading:
     def _dies(self, name: str, file: str, detail: str, *, is_offline: bool = False) -> None:
         path = file if "/" in file else f"{self.plan.path}/{file}" if file else str(self.plan.path)
         self.row.exceptions.append(BrokerException(name, path, detail, is_offline))
+
+
+def _modified_ms(segment: Segment) -> int:
+    return file_status(segment.path, kf.moved_names(str(segment.path))).st_mtime_ns // 10**6
 
 
 _base_offset = attrgetter("base_offset")

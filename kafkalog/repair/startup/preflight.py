@@ -193,8 +193,8 @@ def preflight(
             time.sleep(_PAUSE)
             # it may have written, rolled, merged or deleted a segment meanwhile; only what is lost still is then
             with contextlib.suppress(KafkalogError):
-                plan, metadata = planned(plan.path), read_cluster_metadata(log_dir, limits=limits)
-                known = replace(known, metadata=metadata)
+                plan = planned(plan.path)
+                known = replace(known, metadata=read_cluster_metadata(log_dir, limits=limits))
         return row, found, time.thread_time() - start
 
     with ThreadPoolExecutor(n_threads, "kafkalog-preflight") as pool:

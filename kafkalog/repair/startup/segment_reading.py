@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, Reason
+from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.log.segment import Segment
 from kafkalog.repair.startup.compressed_messages import base_offset
 from kafkalog.repair.startup.forecast import LoadFailure
-from kafkalog.storage.source import ByteSource, size_of
+from kafkalog.storage.source import ByteSource, PreadSource
 
 # Records.HEADER_SIZE_UP_TO_MAGIC and LegacyRecord.RECORD_OVERHEAD_V0: all that a broker asks of a header here
 _MAGIC_END = 17
@@ -99,7 +99,7 @@ class LoadedSegment:
 
     @property
     def entries(self) -> npt.NDArray[np.void]:
-        """OFFSET_INDEX_DTYPE[n]: the offset index, mapped: one that is preallocated takes no memory.
+        """OFFSET_INDEX_DTYPE[n]: the offset index. Its preallocated zeros take no memory.
 
         Raises
         ------
@@ -223,14 +223,20 @@ class LoadedSegment:
 def _index(segment: Segment) -> npt.NDArray[np.void]:
     path = segment.sidecar_path(kf.INDEX_SUFFIX)
     try:
-        n_bytes = size_of(path)
-        if n_bytes > kf.MAX_RELATIVE_OFFSET:
-            detail = f"its index has {n_bytes} bytes: a broker cannot map it"
-            raise LoadFailure("IllegalArgumentException", detail)
-        n = n_bytes // _N_ENTRY_BYTES
-        return np.memmap(path, kf.OFFSET_INDEX_DTYPE, "r", shape=(n,)) if n else np.empty(0, kf.OFFSET_INDEX_DTYPE)
-    except OSError:
+        source = PreadSource(path)
+    except ReadError:
         return np.empty(0, kf.OFFSET_INDEX_DTYPE)
+    with source:
+        if source.size > kf.MAX_RELATIVE_OFFSET:
+            detail = f"its index has {source.size} bytes: a broker cannot map it"
+            raise LoadFailure("IllegalArgumentException", detail)
+        entries = np.zeros(source.size // _N_ENTRY_BYTES, kf.OFFSET_INDEX_DTYPE)
+        if entries.size and not source.is_preallocated:
+            return np.memmap(path, kf.OFFSET_INDEX_DTYPE, "r", shape=entries.shape)
+        # a running broker trims a preallocated one as it rolls, and touching what is gone then kills the process
+        n_bytes = min(source.data_end(), entries.nbytes)
+        entries.view(np.uint8)[:n_bytes] = source.window(0, n_bytes)
+        return entries
 
 
 def _content(source: ByteSource, batch: BatchHeader) -> bytes:

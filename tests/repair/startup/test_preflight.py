@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import golden_sets
+import numpy as np
 import pytest
 from startups import asked, logs
 
@@ -55,3 +57,16 @@ def test_the_log_end_is_that_of_the_reader_where_all_is_well(set_name: str) -> N
     for path in golden_sets.partitions(set_name).values():
         segment = kafkalog.Partition(path).segments[-1]
         assert LoadedSegment(segment, "4.3").next_offset() == segment.next_offset, path.name
+
+
+def test_an_index_that_a_running_broker_trims_meanwhile_is_not_touched_any_more(partition: Path) -> None:
+    log = logs(partition)[-1]
+    index = log.with_suffix(".index")
+    n_bytes = index.stat().st_size // 8 * 8
+    os.truncate(index, 2**20)
+    segment = LoadedSegment(kafkalog.Segment(log), "4.3")
+    assert len(segment.entries) == 2**17
+    os.truncate(index, n_bytes)
+    assert not isinstance(segment.entries, np.memmap)
+    assert not segment.entries["position"][n_bytes // 8 :].any()
+    assert segment.entries[: n_bytes // 8].tobytes() == index.read_bytes()
