@@ -35,7 +35,7 @@ from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods, no_attribute
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.source import removed_directory
+from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
 
 

@@ -37,6 +37,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.state.log_config import LogConfig
+from kafkalog.storage.removals import DirectoryIdentity
 from kafkalog.storage.source import ByteSource, open_source, size_of
 from kafkalog.text import counted
 
@@ -84,6 +85,8 @@ class Segment(ReadMethods):
 
     first_position = 0
     """Position of the first batch to read."""
+    directory: DirectoryIdentity | None = None
+    """Of its directory when that was listed; None if the file was named."""
 
     def __init__(
         self,
@@ -138,7 +141,7 @@ class Segment(ReadMethods):
             The file is larger than `limits.max_segment_bytes`: no broker wrote it.
         """
         moved_to = kf.moved_names(str(self.path)) if self._was_there else ()
-        source = open_source(self.path, memory_map=self.memory_map is True, moved_to=moved_to)
+        source = open_source(self.path, memory_map=self.memory_map is True, moved_to=moved_to, identity=self.directory)
         if source.size > self.limits.max_segment_bytes:
             source.close()
             raise LimitExceededError(

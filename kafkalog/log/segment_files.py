@@ -15,6 +15,7 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, ReadError, Reason
 from kafkalog.log.segment import Segment
+from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
 INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 _PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
@@ -46,6 +47,7 @@ class SegmentListing:
         self._path, self._memory_map, self._limits = path, memory_map, limits
         self._topic_partition = topic_partition
         self.findings: list[Finding] = []
+        self._identity: DirectoryIdentity | None = None
 
     def load(
         self, only: Sequence[str | os.PathLike[str]] | None = None, names: Sequence[str] | None = None
@@ -64,6 +66,7 @@ class SegmentListing:
         ReadError
             The directory cannot be read. For a segment that cannot be opened, its `error` is set.
         """
+        self._identity = directory_identity(self._path)
         try:
             names = sorted(os.listdir(self._path) if names is None else names)
         except OSError as error:
@@ -118,7 +121,7 @@ class SegmentListing:
         return list(chosen.values())
 
     def _segment(self, name: str, is_last: bool) -> Segment:
-        return Segment(
+        segment = Segment(
             self._path / name,
             memory_map=self._memory_map,
             limits=self._limits,
@@ -126,6 +129,8 @@ class SegmentListing:
             topic_partition=self._topic_partition,
             must_open=False,  # one unreadable segment must not hide the others
         )
+        segment.directory = self._identity
+        return segment
 
     def _apply_swaps(self, segments: list[Segment], names: list[str]) -> list[Segment]:
         """Apply `.swap` files (output of the cleaner, or of a segment split) as `LogLoader` does after a crash."""

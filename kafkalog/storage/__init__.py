@@ -5,6 +5,7 @@
     `buffer_pool`      reuses the memory of windows
     `open_file_limit`  raises the limit on open files
     `file_locks`       the locks that an operating system has: `flock` and record locks
+    `removals`         directories that a running broker removes or replaces while they are read
     `broker_lock`      checks and holds the locks of log dirs and partitions
     `output_paths`     checks where output may go, and chooses where it is staged
     `atomic`           single durable steps: rename, exchange, truncate, fsync

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.removals import DirectoryIdentity, removed_directory, removed_error, was_replaced
 
 Bytes = npt.NDArray[np.uint8]
 NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
@@ -387,7 +387,11 @@ class MappedSource(_FileSource):
 
 
 def open_source(
-    path: str | os.PathLike[str], *, memory_map: bool, moved_to: Iterable[str | os.PathLike[str]] = ()
+    path: str | os.PathLike[str],
+    *,
+    memory_map: bool,
+    moved_to: Iterable[str | os.PathLike[str]] = (),
+    identity: DirectoryIdentity | None = None,
 ) -> ByteSource:
     """Open a regular file, mapped or read with `pread`.
 
@@ -397,6 +401,8 @@ def open_source(
     memory_map : bool
     moved_to : iterable of path-like
         If there is no file at the path, the first of these that there is is opened. `path` of the source tells which.
+    identity : DirectoryIdentity, optional
+        Of the directory when it was listed: a file in another one that has its name now is not opened.
 
     Raises
     ------
@@ -405,41 +411,25 @@ def open_source(
     """
     kind = MappedSource if memory_map else PreadSource
     try:
-        return kind(path)
+        source = kind(path)
     except ReadError:
         if os.path.lexists(path):
             raise
         for name in moved_to:
             with contextlib.suppress(ReadError):
                 return kind(name)
-        if moved_to and (removed := removed_directory(os.path.dirname(os.path.abspath(path)))):
+        if moved_to and (removed := removed_directory(_parent(path), identity=identity)):
             raise removed from None
         raise
+    # after it was opened: it may be replaced at any time
+    if was_replaced(_parent(path), identity):
+        source.close()
+        raise removed_error(_parent(path))
+    return source
 
 
-def removed_directory(directory: str | os.PathLike[str], *, is_leaving: bool = False) -> ReadError | None:
-    """The error about a directory that a running broker removed after it was listed; None for any other.
-
-    It renames the directory of a deleted topic, or of a partition that it moved, and deletes that a minute later. One
-    of the same name may be there again. Without a broker's lock or its renamed directory nothing tells a removal from
-    a disk that went away. `is_leaving` says that the directory has the name of one that is deleted.
-
-    Source: LogManager.asyncDelete, UnifiedLog.logDeleteDirName, Kafka 4.3.
-    """
-    root, name = os.path.split(os.path.abspath(directory))
-    try:
-        others = os.listdir(root)
-    except OSError:
-        return None
-    renamed = f"{name}."
-    if (
-        not is_leaving
-        and not any(other.startswith(renamed) and other.endswith("-delete") for other in others)
-        and (name in others or not is_locked(root))
-    ):
-        return None
-    detail = "a broker removed the directory while it was read: its topic was deleted, or the partition moved"
-    return ReadError(Reason.PARTITION_REMOVED, detail, path=directory)
+def _parent(path: str | os.PathLike[str]) -> str:
+    return os.path.dirname(os.path.abspath(path))
 
 
 def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
@@ -458,8 +448,12 @@ def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
         return source.window(0, source.size).tobytes()
 
 
-def file_status(path: str | os.PathLike[str], moved_to: Iterable[str] = ()) -> os.stat_result:
+def file_status(
+    path: str | os.PathLike[str], moved_to: Iterable[str] = (), identity: DirectoryIdentity | None = None
+) -> os.stat_result:
     """`os.stat` of a file, symbolic links followed; of the first of `moved_to` that there is, if there is none.
+
+    For `identity` see `open_source`.
 
     Raises
     ------
@@ -472,7 +466,7 @@ def file_status(path: str | os.PathLike[str], moved_to: Iterable[str] = ()) -> o
         for name in moved_to:
             with contextlib.suppress(OSError):
                 return os.stat(name)
-        if moved_to and (removed := removed_directory(os.path.dirname(os.path.abspath(path)))):
+        if moved_to and (removed := removed_directory(_parent(path), identity=identity)):
             raise removed from None
         raise _read_error(error, os.fspath(path)) from error
 

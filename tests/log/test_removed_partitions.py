@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import builder
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog import KafkalogError
@@ -45,7 +47,20 @@ def remove(directory: Path) -> None:
         directory.rename(directory.with_name(f"{directory.name}.0123456789abcdef0123456789abcdef-delete"))
 
 
-def arm(root: Path, stage: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def remake(directory: Path) -> None:
+    """What a broker does as a topic is deleted, and made again once its old directory is gone."""
+    metadata = directory / "partition.metadata"
+    if "AAAAAAAAAAAAAAAAAAAAAA" in metadata.read_text():
+        return
+    written_ns = metadata.stat().st_mtime_ns
+    shutil.rmtree(directory)
+    directory.mkdir()
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
+    os.utime(metadata, ns=(1, written_ns + 10**9))  # a test is quicker than the clock of a file system
+    (directory / f"{0:020d}.log").write_bytes(builder.batch_v2([builder.record_v2(value=b"of the new topic")]))
+
+
+def arm(root: Path, stage: str, monkeypatch: pytest.MonkeyPatch, remove: Callable[[Path], None] = remove) -> Path:
     """Have the directory removed right after it was listed with the log dir, or after its own files were."""
     gone = root / GONE
     listed, opened = LogDir.__init__, Partition.__init__
@@ -178,6 +193,25 @@ def test_the_others_are_read_and_a_note_says_what_went_away(
     assert not [one for one in findings if one.damage]
 
 
+REMADE = tuple(name for name in NOTING if name not in ("plan", "preflight"))
+"""A plan is about files; preflight plans again, and is about the new partition then."""
+
+
+@pytest.mark.parametrize("name", thinned(REMADE, 4))
+def test_a_topic_that_is_made_again_meanwhile_is_another_one(
+    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = without(root, NOTING[name])
+    (root / ".lock").touch()
+    gone = arm(root, "opened", monkeypatch, remake)
+    with hold_locks([root]):
+        found, findings = NOTING[name](root)
+    assert len(list(gone.iterdir())) == 2
+    assert found == expected
+    assert [one.path for one in findings if one.reason == "partition_removed"] == [str(gone)]
+    assert not [one for one in findings if one.damage]
+
+
 @pytest.mark.parametrize(("name", "stage"), [*((name, "opened") for name in WARNING), ("epochs", "listed")])
 def test_lists_warn_of_what_went_away(root: Path, name: str, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = without(root, WARNING[name])
@@ -185,6 +219,16 @@ def test_lists_warn_of_what_went_away(root: Path, name: str, stage: str, monkeyp
     with pytest.warns(CorruptionWarning, match=f"{GONE}: partition_removed") as warned:
         assert WARNING[name](root) == expected
     assert not gone.exists()
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("name", thinned([name for name in WARNING if name != "epochs"], 3))
+def test_lists_warn_of_what_was_made_again(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = without(root, WARNING[name])
+    (root / ".lock").touch()
+    arm(root, "opened", monkeypatch, remake)
+    with hold_locks([root]), pytest.warns(CorruptionWarning, match=f"{GONE}: partition_removed") as warned:
+        assert WARNING[name](root) == expected
     assert len(warned) == 1
 
 

@@ -34,7 +34,7 @@ from kafkalog.operations.verifying.report import Verification, VerifiedPartition
 from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
-from kafkalog.storage.source import removed_directory
+from kafkalog.storage.removals import removed_directory, was_replaced
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
@@ -149,10 +149,13 @@ def iter_verify(
 
 def _removed(partition: Partition, row: VerifiedPartition) -> ReadError | None:
     """The error about a partition that a running broker removed while it was checked."""
-    is_gone = not partition.path.exists() or any(
-        finding.reason is Reason.PARTITION_REMOVED for finding in row.all_findings()
+    identity = partition.segments[0].directory if partition.segments else None
+    is_gone = (
+        not partition.path.exists()
+        or any(finding.reason is Reason.PARTITION_REMOVED for finding in row.all_findings())
+        or was_replaced(partition.path, identity)
     )
-    return removed_directory(partition.path) if is_gone else None
+    return removed_directory(partition.path, identity=identity) if is_gone else None
 
 
 class _Step(NamedTuple):

@@ -30,7 +30,7 @@ from kafkalog.state.checkpoints import java_number, read_properties
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.source import removed_directory
+from kafkalog.storage.removals import removed_directory
 
 BrokerVersion = Literal["4.3", "2.8"]
 _ATTEMPTS: Final = 5
