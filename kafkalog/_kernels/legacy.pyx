@@ -136,7 +136,7 @@ def walk_message_set(const uint8_t[::1] data not None, Py_ssize_t start, Py_ssiz
             if n >= capacity:
                 status = OUTPUT_FULL
                 break
-            # inner checksums are not compared: that of the wrapper covers them, and Kafka looks at them on produce only
+            # inner checksums are not compared: that of the wrapper covers them; Kafka's consumer compares both
             offset[n] = <int64_t>load_be64(origin + at)
             if magic == 0:
                 timestamp[n] = -1

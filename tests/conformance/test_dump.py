@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import builder
+import mutants
 import pytest
 import strategies
 from conformance.jars import class_path, java
@@ -24,6 +25,7 @@ from kafkalog.errors import KafkalogError
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 N_GENERATED = 60
+N_MUTANTS = int(os.environ.get("KAFKALOG_MUTANTS_N", "30"))
 SEED = 4310
 _DRIVER = Path(__file__).with_name("Dumps.java")
 
@@ -197,7 +199,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     chance = random.Random(SEED)
     tasks: list[tuple[list[Path], dict[str, Any]]] = []
     logs: list[Path] = []
-    for number, (base_offset, data) in enumerate([*varied(), *generated()]):
+    changed = [(0, data) for data in mutants.segments(SEED, N_MUTANTS)]
+    for number, (base_offset, data) in enumerate([*varied(), *generated(), *changed]):
         for path in write_partition(root / str(number), base_offset, data, chance):
             tasks += [([path], mode) for mode in MODES[path.suffix]]
             if path.suffix == ".log":

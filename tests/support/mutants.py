@@ -339,3 +339,12 @@ LEVELS: dict[str, tuple[Callable[[np.random.Generator, Seed, int], Iterator[byte
 
 BEFORE = builder.batch_v2(records(2), base_offset=0)
 BEHIND = builder.batch_v2(records(2), base_offset=2**40)
+
+
+def segments(seed: int, n: int) -> Iterator[bytes]:
+    """Changed batches of all levels, each between two good ones."""
+    everything, levels = seeds(), [*LEVELS.values()]
+    for number in range(n):
+        rng = np.random.default_rng([seed, number])
+        (changed,) = levels[number % len(levels)][0](rng, everything[int(rng.integers(len(everything)))], 1)
+        yield BEFORE + changed + BEHIND
