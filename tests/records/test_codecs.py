@@ -112,7 +112,7 @@ KAFKA_REFUSES = {
 @pytest.mark.parametrize("case", KAFKA_READS)
 def test_what_kafka_reads(case: str) -> None:
     codec, data, expected = KAFKA_READS[case]
-    assert decompress(codec, data) == expected
+    assert decompress(codec, data) == expected == reference.decompress(codec, data, 2, 1 << 20)
 
 
 @pytest.mark.parametrize("case", KAFKA_REFUSES)
@@ -121,6 +121,8 @@ def test_what_kafka_refuses(case: str) -> None:
     with pytest.raises(kafkalog.CorruptionError) as caught:
         decompress(codec, data)
     assert caught.value.reason == "codec_stream"
+    with pytest.raises(reference.Damage):
+        reference.decompress(codec, data, 2, 1 << 20)
 
 
 def test_the_arena_is_as_it_was_after_an_error() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 import builder
 import numpy as np
 import pytest
@@ -231,72 +234,130 @@ def one(*records: bytes, **fields: object) -> bytes:
 
 
 RECORD = builder.record_v2(key=b"k", value=b"v")
-BODY = RECORD[1:]
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        pytest.param(one(RECORD, records_count=-1), "record_count", id="count_negative"),
-        pytest.param(one(RECORD, records_count=2**31 - 1), "record_count", id="count_too_high"),
-        pytest.param(one(RECORD, RECORD, records_count=1), "record_trailing_bytes", id="count_too_low"),
-        pytest.param(one(RECORD + b"\0"), "record_trailing_bytes", id="bytes_left"),
-        pytest.param(one(builder.varint(100) + BODY), "record_length", id="length_beyond_the_batch"),
-        pytest.param(one(builder.varint(-1) + BODY + BODY), "record_length", id="length_negative"),
-        pytest.param(one(builder.record_v2(body_length=7) + bytes(9)), "record_length", id="length_not_its_content"),
-        pytest.param(one(b"\xff" * 6 + bytes(20)), "varint_overlong", id="length_overlong"),
-        pytest.param(one(builder.varint(6) + b"\0\0\0\x10\x01\0"), "key_length", id="key_beyond_the_record"),
-        pytest.param(one(builder.varint(6) + b"\0\0\0\x01\x10\0"), "value_length", id="value_beyond_the_record"),
-        pytest.param(one(builder.record_v2(headers_count=-1)), "header_count", id="headers_negative"),
-        pytest.param(one(builder.record_v2(headers_count=100)), "header_count", id="headers_beyond_the_record"),
-        pytest.param(one(builder.varint(8) + b"\0\0\0\x01\x01\x02\x01\x01"), "header_key_null", id="header_key_null"),
-        pytest.param(one(builder.varint(8) + b"\0\0\0\x01\x01\x02\x10\x01"), "header_length", id="header_key_long"),
-        pytest.param(one(builder.varint(8) + b"\0\0\0\x01\x01\x02\0\x10"), "header_length", id="header_value_long"),
-        pytest.param(one(RECORD, last_offset_delta=-1), "header_inconsistent", id="last_offset_delta_negative"),
-        pytest.param(one(RECORD, base_offset=-5), "offset_order", id="base_offset_negative"),
-        pytest.param(one(RECORD, attributes=5), "unknown_codec", id="codec_5"),
-        pytest.param(one(RECORD, attributes=7), "unknown_codec", id="codec_7"),
-        pytest.param(one(payload=b"garbage" * 9, attributes=1, records_count=1), "codec_stream", id="not_gzip"),
-        pytest.param(builder.message(0, magic=1, codec=1, value=None), "legacy_null_wrapper", id="null_wrapper"),
-        pytest.param(builder.wrapper([], offset=0), "legacy_empty_wrapper", id="empty_wrapper"),
-        pytest.param(
-            builder.wrapper([builder.message(0, codec=1, value=b"x")], offset=0), "legacy_nested", id="nested_wrapper"
-        ),
-        pytest.param(
-            builder.wrapper([builder.message(5, value=b"x")], offset=3), "legacy_wrapper_offset", id="wrapper_offset"
-        ),
-        pytest.param(builder.wrapper([RECORD], offset=0, codec=4, payload=b"x"), "legacy_codec", id="zstd_in_v1"),
-        pytest.param(one(RECORD, crc=1), "crc_mismatch", id="crc"),
-        pytest.param(one(RECORD, length=48), "size_too_small", id="size_too_small"),
-        pytest.param(one(RECORD, length=-1), "size_negative", id="size_negative"),
-        pytest.param(one(RECORD, magic=3), "bad_magic", id="magic_3"),
-    ],
-)
-def test_a_broken_rule_has_its_name_and_its_place(data: bytes, reason: str) -> None:
-    good = one(RECORD, base_offset=0)
-    shifted = (int.from_bytes(data[:8], "big", signed=True) + 1) % 2**64
-    if reason != "offset_order":
-        data = shifted.to_bytes(8, "big") + data[8:] if reason != "legacy_wrapper_offset" else data
-    reading = read(good + data + good)
+def _v2(*records: bytes, **fields: Any) -> bytes:
+    return builder.batch_v2(records or [builder.record_v2(0, 0, b"k", b"v")], **fields)
+
+
+def _raw(body: bytes, **fields: Any) -> bytes:
+    """A v2 batch with one record of this body."""
+    return _v2(builder.varint(len(body)) + body, **fields)
+
+
+def _message_with_lengths(key_length: int, value_length: int) -> bytes:
+    """A v1 message with key and value of one byte each, and these lengths."""
+    whole = builder.message(200, b"k", b"v")
+    return builder.fix_crc(whole[:26] + struct.pack(">i", key_length) + b"k" + struct.pack(">i", value_length) + b"v")
+
+
+_GOOD = _v2(base_offset=100)
+_INNER = builder.message(0, b"k", b"v")
+_MANY = b"\xff\xff\xff\xff\x0f"  # zig-zag -2147483648
+_CASES: dict[str, tuple[bytes, str]] = {
+    "16 bytes": (bytes(16), "partial_tail"),
+    "17 zeros": (bytes(17), "partial_tail"),
+    "a zero tail": (bytes(4096), "zero_fill"),
+    "zeros, then something": (bytes(4096) + b"\1", "size_too_small"),
+    "cut in the header": (_v2(base_offset=200)[:60], "partial_tail"),
+    "cut in the payload": (_v2(base_offset=200)[:-1], "partial_tail"),
+    "size 13": (_v2(base_offset=200, length=13), "size_too_small"),
+    "size 48": (_v2(base_offset=200, length=48), "size_too_small"),
+    "size 21 under v1": (builder.message(200, size=21), "size_too_small"),
+    "size -1": (_v2(base_offset=200, length=-1), "size_negative"),
+    "magic 3": (_v2(base_offset=200, magic=3), "bad_magic"),
+    "magic -1": (_v2(base_offset=200, magic=-1), "bad_magic"),
+    "crc": (_v2(base_offset=200, crc=1), "crc_mismatch"),
+    "crc of v0": (builder.message(200, magic=0, crc=1), "crc_mismatch"),
+    "last offset delta -1": (_v2(base_offset=200, last_offset_delta=-1), "header_inconsistent"),
+    "the same batch again": (_GOOD, "offset_order"),
+    "an older message": (builder.message(100, magic=0), "offset_order"),
+    "codec 5": (_v2(base_offset=200, attributes=5), "unknown_codec"),
+    "codec 7 of v1": (builder.message(200, value=b"", attributes=7), "unknown_codec"),
+    "zstd in v1": (builder.wrapper([], offset=200, codec=4, payload=b""), "legacy_codec"),
+    "count -1": (_v2(base_offset=200, records_count=-1), "record_count"),
+    "count too large": (_v2(base_offset=200, records_count=2), "record_count"),
+    "count too small": (_v2(*[builder.record_v2()] * 2, base_offset=200, records_count=1), "record_trailing_bytes"),
+    "length 0": (_v2(b"\0", base_offset=200), "record_count"),
+    "length -1": (_v2(b"\1", base_offset=200), "record_count"),
+    "length too large": (_v2(b"\x7e" + bytes(7), base_offset=200), "record_length"),
+    "byte left in the body": (_raw(bytes(7), base_offset=200), "record_length"),
+    "count too large by far": (_v2(base_offset=200, records_count=2**31 - 1), "record_count"),
+    "a byte behind the records": (_v2(builder.record_v2() + b"\0", base_offset=200), "record_trailing_bytes"),
+    "length -1 of several bytes": (_v2(b"\1" + bytes(14), base_offset=200), "record_length"),
+    "a negative base offset": (_v2(base_offset=-5), "offset_order"),
+    "length cut": (_v2(b"\x80", base_offset=200), "record_count"),
+    "length overlong": (_v2(b"\xff" * 5 + bytes(9), base_offset=200), "varint_overlong"),
+    "timestamp overlong": (_raw(b"\0" + b"\xff" * 10 + bytes(9), base_offset=200), "varint_overlong"),
+    "offset delta overlong": (_raw(b"\0\0" + b"\xff" * 5 + bytes(9), base_offset=200), "varint_overlong"),
+    "body ends after attributes": (_raw(b"\0", base_offset=200), "record_count"),
+    "key too long": (_raw(b"\0\0\0\x0a\0\0", base_offset=200), "key_length"),
+    "value too long": (_raw(b"\0\0\0\1\x0a\0", base_offset=200), "value_length"),
+    "header count -1": (_raw(b"\0\0\0\1\1\1", base_offset=200), "header_count"),
+    "header count too large": (_raw(b"\0\0\0\1\1\4\0", base_offset=200), "header_count"),
+    "header name null": (_raw(b"\0\0\0\1\1\2\1\1", base_offset=200), "header_key_null"),
+    "header name too long": (_raw(b"\0\0\0\1\1\2\x0a\1", base_offset=200), "header_length"),
+    "header value too long": (_raw(b"\0\0\0\1\1\2\0\x0a", base_offset=200), "header_length"),
+    "gzip noise": (_v2(base_offset=200, codec=1, payload=b"noise"), "codec_stream"),
+    "legacy key too long": (_message_with_lengths(100, 1), "key_length"),
+    "legacy value too long": (_message_with_lengths(1, 2), "value_length"),
+    "legacy value length cut off": (_message_with_lengths(5, 1), "value_length"),
+    "wrapper without value": (builder.message(200, codec=1), "legacy_null_wrapper"),
+    "wrapper without messages": (builder.wrapper([], offset=200), "legacy_empty_wrapper"),
+    "wrapper of a cut message": (builder.wrapper([_INNER[:-1]], offset=200), "legacy_empty_wrapper"),
+    "inner size 13": (builder.wrapper([_INNER[:8] + struct.pack(">i", 13) + bytes(13)], offset=200), "size_too_small"),
+    "inner size -1": (builder.wrapper([_INNER[:8] + struct.pack(">i", -1) + bytes(13)], offset=200), "size_too_small"),
+    "inner v1 of 14 bytes": (
+        builder.wrapper([struct.pack(">qi", 0, 14) + b"\0\0\0\0\1" + bytes(9)], offset=200),
+        "size_too_small",
+    ),
+    "inner magic 2": (builder.wrapper([builder.message(0, magic=2)], offset=200), "legacy_inner_magic"),
+    "nested": (builder.wrapper([builder.wrapper([_INNER], offset=0)], offset=200), "legacy_nested"),
+    "wrapper offset": (builder.wrapper([builder.message(201)], offset=200), "legacy_wrapper_offset"),
+}
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_a_broken_rule_has_its_name_and_its_place(case: str) -> None:
+    data, reason = _CASES[case]
+    reading, twin = read(_GOOD + data), reference.read_segment(_GOOD + data)
     assert reading.error is not None
+    assert twin.problem is not None
     assert reading.error.reason == reason
-    assert reading.error.position == len(good)
-    assert reading.error.base_offset is not None
+    assert reading.error.position == twin.problem.position == twin.end == len(_GOOD)
     assert reading.columns.key.to_pylist() == [b"k"]
+    assert reading.records() == without_magic(twin.records)
 
 
-def test_null_lengths_below_minus_one_are_null() -> None:
-    record = builder.varint(6) + b"\0\0\0" + builder.varint(-3) + builder.varint(-4) + b"\0"
-    reading = read(one(record))
-    assert reading.columns.key.to_pylist() == [None]
-    assert reading.columns.value.to_pylist() == [None]
+_ACCEPTED: dict[str, tuple[bytes, list[tuple[bytes | None, bytes | None]]]] = {
+    "no bytes at all": (b"", []),
+    "count 0 with payload": (_v2(base_offset=200, records_count=0), []),
+    "count 0 with a codec and no payload": (_v2(base_offset=200, codec=4, payload=b"", records_count=0), []),
+    "count 0 with a payload of no codec's": (_v2(base_offset=200, codec=4, payload=b"anything", records_count=0), []),
+    "any negative length is null": (_raw(b"\0\0\0" + _MANY * 2 + b"\0", base_offset=200), [(None, None)]),
+    "negative legacy lengths are null": (
+        builder.fix_crc(builder.message(200)[:26] + struct.pack(">ii", -2, -9)),
+        [(None, None)],
+    ),
+    "offset delta beyond the last": (_v2(builder.record_v2(1000), base_offset=200), [(None, None)]),
+    "record attributes": (_v2(builder.record_v2(attributes=-1), base_offset=200), [(None, None)]),
+    "a cut-off last inner message": (builder.wrapper([_INNER, _INNER[:30]], offset=200), [(b"k", b"v")]),
+    "a cut-off last inner envelope": (builder.wrapper([_INNER, _INNER[:11]], offset=200), [(b"k", b"v")]),
+    "bytes after a legacy value": (
+        builder.fix_crc(builder.message(200, b"k", b"v", size=25) + b"x"),
+        [(b"k", b"v")],
+    ),
+}
 
 
-def test_an_empty_batch_with_a_payload_has_no_records() -> None:
-    for codec in range(5):
-        reading = read(one(payload=b"anything", attributes=codec, records_count=0))
-        assert reading.error is None
-        assert reading.columns.n_records == 0
+@pytest.mark.parametrize("case", _ACCEPTED)
+def test_what_kafka_accepts_is_accepted(case: str) -> None:
+    data, expected = _ACCEPTED[case]
+    reading = read(_GOOD + data)
+    assert reading.error is None
+    found = zip(reading.columns.key.to_pylist(), reading.columns.value.to_pylist(), strict=True)
+    assert [*found][1:] == expected
+    assert reading.records() == without_magic(reference.read_segment(_GOOD + data).records)
 
 
 def test_limits_are_refused_with_their_size_and_not_tried() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from itertools import product
 from pathlib import Path
@@ -137,3 +138,24 @@ def test_a_change_to_the_golden_sets_is_noticed(tmp_path: Path, monkeypatch: pyt
     deleted.unlink()
     made.touch()
     assert golden_sets.changed_files(before) == sorted(map(str, (changed, deleted, made)))
+
+
+def test_golden_files_are_those_of_the_manifest() -> None:
+    for entry in golden_sets.manifest():
+        directory = golden_sets.unpacked(entry["broker"]) / entry["dir"]
+        assert sorted(path.name for path in directory.iterdir()) == sorted(entry["sha256"])
+        for name, digest in entry["sha256"].items():
+            path = directory / name
+            if path.stat().st_size < 1 << 20:  # the larger ones are preallocated, all but empty indexes
+                assert hashlib.sha256(path.read_bytes()).hexdigest() == digest, path
+
+
+def test_the_small_log_dir_equals_the_packed_sets() -> None:
+    names = [path.name for path in golden_sets.LOG_DIR.iterdir() if path.is_dir()]
+    assert len(names) == 10
+    for name in names:
+        packed = golden_sets.partitions("k28" if "-v0" in name or "-v1" in name else "k44")[name]
+        for path in packed.iterdir():
+            assert (golden_sets.LOG_DIR / name / path.name).read_bytes() == path.read_bytes()
+    for path in golden_sets.LOG_DIR.glob("*-checkpoint"):
+        assert set(golden_sets.checkpoint(path)) <= set(names)
