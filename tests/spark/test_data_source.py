@@ -96,6 +96,7 @@ def test_filter_union_and_join_over_one_frame_count_right(source: Any, log: Path
     assert frame.alias("a").join(frame.alias("b"), ["topic", "partition", "offset"]).count() == 4000
 
 
+@pytest.mark.slow
 def test_a_users_schema_prunes_what_is_read(source: Any, log: Path) -> None:
     frame = source(log, "OFFSET bigint, partition int")
     assert frame.columns == ["OFFSET", "partition"]
@@ -106,6 +107,7 @@ def test_a_users_schema_prunes_what_is_read(source: Any, log: Path) -> None:
         source(log, "nothing int").count()
 
 
+@pytest.mark.slow
 def test_columns_may_be_those_of_batches_and_files(source: Any, log: Path) -> None:
     names = "segment,batch_position,batch_base_offset,compression,leader_epoch,producer_id,offset"
     frame = source(log, columns=names, assign='{"t":[2]}')

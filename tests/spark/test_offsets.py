@@ -73,6 +73,7 @@ def test_what_cannot_be_read_is_refused(source: Any, log: Path, options: dict[st
         source(log, **options).count()
 
 
+@pytest.mark.slow
 def test_records_below_the_log_start_are_data_loss_unless_that_is_allowed(source: Any) -> None:
     root = golden_sets.LOG_DIR
     start = kafkalog.open(root)["p-delrec", 0].log_start_offset

@@ -42,6 +42,7 @@ def test_a_segment_that_goes_after_planning_is_data_loss_unless_that_is_allowed(
     assert lax.count() == 3500
 
 
+@pytest.mark.slow
 def test_damage_in_one_segment_names_it_and_leaves_the_others_alone(source: Any, log: Path, tmp_path: Path) -> None:
     root = Path(shutil.copytree(log, tmp_path / "log"))
     path = root / "t-2" / kf.segment_file_name(500)

@@ -29,6 +29,7 @@ def test_a_task_that_fails_or_is_killed_leaves_nothing(session: SparkSession, tm
     assert not log.exists()
 
 
+@pytest.mark.slow
 def test_two_tasks_on_a_partition_are_refused_with_what_helps(session: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"two tasks wrote to it[\s\S]*kafkalog\.spark\.prepare"):
         save(frame(session), tmp_path / "log", topic="t")

@@ -21,7 +21,7 @@ from job_results import SMALL, arrow, ordered
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("level", [pytest.param("read_uncommitted", marks=pytest.mark.slow), "read_committed"])
 def test_a_scan_has_the_records_of_a_scan_without_spark(spark: SparkSession, log_dir: Path, level: Any) -> None:
     columns = types.ALL_COLUMNS
     frame = jobs.scan(spark, log_dir, columns=columns, isolation_level=level, task_bytes=SMALL)
@@ -46,7 +46,8 @@ def test_ranges_filters_and_partitions_narrow_a_scan_before_spark_sees_it(spark:
     assert ordered(arrow(frame)) == ordered(expected)
 
 
-@pytest.mark.parametrize("way", ["format", pytest.param("scan", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["format", "scan"])
 def test_the_latest_records_of_keys_are_those_without_spark(spark: SparkSession, log_dir: Path, way: str) -> None:
     names = ["topic", "partition", "offset"]
     expected = kafkalog.read_table(log_dir, columns=names, latest="key")
