@@ -259,7 +259,8 @@ def lost_batch(
 def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
     """Findings about v2 batches whose headers say that they hold no records, and have bytes behind them.
 
-    Readers give nothing of such a batch, and neither do Kafka's consumers, which say nothing of it.
+    Readers give nothing of such a batch, and neither do Kafka's consumers. They say nothing of it, unless it is
+    compressed and the bytes are no stream of its codec: there they end.
     """
     empty = batches.records_count == 0
     if not empty.any():

@@ -36,12 +36,15 @@ RULES = {
     "offset_order",
     "offset_outside_segment",
     "header_inconsistent",
-    # a batch of no records by its header is not looked into
+    # behind the header of a batch of no records
     "record_trailing_bytes",
     # 3 and more are read as 2 are
     "bad_magic",
 }
 """Where kafkalog finds damage, and Kafka's reader none."""
+# its zstd is older, and it does not look whether bytes are left behind the stream; kafkalog goes by 4.3.1
+OLD_RULES = {OLD_KAFKA_VERSION: {"codec_stream"}}
+OLD_ZSTD = "Failed to decompress record stream"
 
 UNREADABLE = "\ufffd"
 """What stands in a header's name for bytes that are no UTF-8: Java counts them in another way."""
@@ -135,7 +138,7 @@ def test_batches_that_were_changed_are_read_as_kafka_reads_them(version: str, tm
     assert len(logs) == N
     seen: Counter[str] = Counter()
     for path, log in zip(paths, logs, strict=True):
-        differences = [*compared(path, log, seen)]
+        differences = [*compared(path, log, seen, rules=RULES | OLD_RULES.get(version, set()))]
         assert not differences, f"{path}, seed {SEED}: {differences}"
     # nothing of what was to be compared was left out
     assert seen["read"] > 3 * N
@@ -143,25 +146,30 @@ def test_batches_that_were_changed_are_read_as_kafka_reads_them(version: str, tm
     assert seen["wrong checksum inside"] > N // 50
 
 
-def compared(path: Path, log: Log, seen: Counter[str]) -> Iterator[str]:
+def compared(path: Path, log: Log, seen: Counter[str], rules: set[str]) -> Iterator[str]:
     """What kafkalog reads and Kafka does not, or the other way round."""
     rows, findings = ours(path)
+    data = path.read_bytes()
     theirs = []
     for batch in log.batches:
         here = {str(one.reason) for one in findings if overlap(one, batch)}
         if "OutOfMemoryError" in batch.problem:
             return  # it makes room for a message before it sees that the message is cut off
+        if OLD_ZSTD in batch.problem and rules != RULES:
+            return
         if batch.problem:
             seen["refused"] += 1
-            if not here:
+            # a consumer opens the stream of a compressed batch of no records, and gets nothing out of it either way
+            is_of_none = data[batch.start + 16] == 2 and not any(data[batch.start + 57 : batch.start + 61])
+            if not here and not is_of_none:
                 yield f"at {batch.start} Kafka refuses: {batch.problem}"
         elif not here:
             theirs += batch.rows
-        elif not here <= RULES and not batch.n_wrong_inside:
+        elif not here <= rules and not batch.n_wrong_inside:
             yield f"at {batch.start} kafkalog finds {here}, and Kafka {len(batch.rows)} records"
     seen["read"] += len(theirs)
     seen["wrong checksum inside"] += any(batch.n_wrong_inside and not batch.problem for batch in log.batches)
-    is_whole = not log.problem and log.batches and log.batches[-1].stop == path.stat().st_size
+    is_whole = not log.problem and log.batches and log.batches[-1].stop == len(data)
     if rows != theirs if is_whole else rows[: len(theirs)] != theirs:
         yield f"kafkalog reads {rows}, and Kafka {theirs}"
     verified = {one.position for one in kafkalog.verify(path, deep=True).all_findings() if one.damage}
