@@ -2,8 +2,8 @@
 
 Each guess works, or ends in an error that names the right call (the word behind ``->``). Those that do neither are
 listed, so that a guess that stops working is noticed. Of the second list of 114 in Python and on the command line, 75
-were right or named at first, 104 are now; those that repeat others are left out here. Of a third list, of 108 about
-engines, pickles and Python's operators, 69 were right or named at first, 107 are now.
+were right or named at first, 104 are now; of a third list, of 108 about engines, pickles and Python's operators, 69
+were right or named at first, 107 are now. Those that repeat others, or have tests of their own, are left out here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import pickle
 import re
 import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
@@ -28,55 +27,19 @@ from kafkalog.cli import main
 from kafkalog.spark.source_options import parse_options
 
 PYTHON = """
-kafkalog.open(d)
-kafkalog.open_log_dir(d).topics
-kafkalog.open_partition(p).segments[0]
-kafkalog.open_segment(s).batches
 kafkalog.open(p).start_offset -> log_start_offset
-kafkalog.ls(d)
-kafkalog.scan(d).to_pandas()
-kafkalog.scan(d).to_polars()
 kafkalog.scan(d, topic="orders") -> topics
-kafkalog.scan(d, topics="orders").to_table()
-kafkalog.scan(d, topics=["order*"]).to_table()
 kafkalog.scan(d, topics="*", exclude_topics="*-changelog").to_table() -> topics=['!NAME']
-kafkalog.scan(d, limit=10).to_table()
 kafkalog.scan(d, columns=["offset", "vaule"]) -> value
-kafkalog.scan(d, start_timestamp="2024-01-01T00:00:00Z").to_table()
-kafkalog.scan(d, start_timestamp=datetime(2024, 1, 1, tzinfo=UTC)).to_table()
-kafkalog.scan(d, start_timestamp="-1h").to_table()
 kafkalog.scan(d, start_time="2024-01-01T00:00:00Z") -> start_timestamp
-kafkalog.scan(d, filters="offset >= 1").to_table()
 kafkalog.scan(d, filter="offset >= 1") -> filters
 kafkalog.scan(d, where="offset >= 1") -> filters
-kafkalog.read_table(d)
-kafkalog.read_pandas(d, topics="orders", limit=1)
-kafkalog.read_polars(d)
 kafkalog.to_pandas(d) -> read_pandas
-kafkalog.open(d).to_pandas()
 kafkalog.open(d)["orders-0"]
 kafkalog.open(d).partition("orders", 0) -> log_dir[topic, number]
-kafkalog.open(p).scan(start_offset=0, end_offset=1).to_table()
-kafkalog.open(p).producers()
-kafkalog.open(s).to_table(columns=["key", "value"])
-kafkalog.open(p).head(3)
-kafkalog.verify(d).ok
-kafkalog.dump(s)
-kafkalog.export(d, out / "x", format="parquet")
-kafkalog.batches(p).to_pandas()
-kafkalog.lookup(p, offset=1)
-kafkalog.lookup(p, timestamp="2024-01-01T00:00:00Z")
-kafkalog.index_stats(p)
-kafkalog.producers(p)
-kafkalog.epochs(p)
-kafkalog.reindex(p, dry_run=True)
 kafkalog.rebuild_indexes(p) -> reindex
-kafkalog.convert(d, out / "converted")
-kafkalog.load(parquet, out / "loaded")
-next(iter(kafkalog.cat(p))).value
 next(iter(kafkalog.records(p))).value
 kafkalog.count(d) -> count_rows
-isinstance(kafkalog.verify(p), kafkalog.Verification)
 kafkalog.scan(d).count() -> count_rows
 kafkalog.scan(d).filter("key == k") -> filters=
 kafkalog.scan(d).select(["key"]) -> columns=
@@ -88,14 +51,11 @@ kafkalog.read_table(d, filters="key == k and offset >= 1") -> each condition on 
 kafkalog.diff(d, d) -> orders-0
 kafkalog.compare(p, p) -> diff
 [r.offset for r in kafkalog.open(p)]
-next(iter(kafkalog.open(s))).value.decode()
 list(kafkalog.read(p, start_offset=3)) -> cat
 list(kafkalog.open(p, start=3, end=5)) -> scan
 len(kafkalog.open(p)) -> count_rows
 kafkalog.open(p)[3] -> scan
 kafkalog.Log(p) -> open
-kafkalog.Partition(p)
-kafkalog.Segment(s)
 kafkalog.LogDir(d)["orders"]
 kafkalog.Topic(d, "orders") -> open_log_dir
 kafkalog.open(d)["orders"][0] -> log_dir[topic, number]
@@ -106,13 +66,11 @@ kafkalog.open(p).last_offset -> log_end_offset
 kafkalog.open(p).high_watermark
 [b.base_offset for b in kafkalog.open(p).batches()] -> segments[0].batches
 kafkalog.open(p).seek(3) -> start_offset
-kafkalog.open(p).tail(2)
 kafkalog.open(p).offset_for_timestamp(1700000000000)
 kafkalog.open(p).offsets_for_times(1700000000000) -> lookup
 list(kafkalog.open(p).read(since="2023-11-14")) -> scan
 kafkalog.open(p).to_parquet(out / "z.parquet") -> kafkalog.export
 kafkalog.check(d) -> verify
-kafkalog.open(p).verify().ok
 kafkalog.repair(p, dry_run=True) -> recover
 kafkalog.reindex(p) -> dry_run
 kafkalog.open(p).get(b"k3") -> filters
@@ -169,35 +127,19 @@ duckdb.from_arrow(kafkalog.scan(d)).count("*").fetchall()
 pickle.loads(pickle.dumps(kafkalog.open(p))).count_rows()
 """
 COMMANDS = """
-kafkalog --version
 kafkalog help cat -> kafkalog COMMAND --help
-kafkalog cat -h
-kafkalog ls D
 kafkalog ls D orders-0 -> no such file or directory
 kafkalog list D -> ls
-kafkalog cat P
-kafkalog cat D -t orders -n 5
-kafkalog cat D --limit 5
-kafkalog cat D -t 'order*' -T '*-changelog'
-kafkalog cat P --tail 3
 kafkalog tail P -> cat --tail
-kafkalog cat D --start-timestamp -1h
 kafkalog cat D --since 1h -> --start-timestamp
-kafkalog cat D --filter 'offset >= 1'
 kafkalog cat D --columns offset,vaule -> value
 kafkalog cat D -t ordrs -> orders
-kafkalog cat P --json
 kafkalog cat P --offset 1 -> --start-offset
-kafkalog verify D
-kafkalog dump --files S --print-data-log
 kafkalog export D x.parquet -> -o/--output
-kafkalog lookup P --offset 1
 kafkalog index_stats P -> index-stats
 kafkalog rebuild-indexes P -> reindex
-kafkalog ls D -t 'order*,payments'
 kafkalog ls D -t 'ordre*' -> no topic matches
 kafkalog cat D --filter 'key == k and offset >= 1' -> each condition on its own
-kafkalog cat D --filter 'key == "k and offset >= 1"'
 kafkalog compare P P -> diff
 kafkalog diff D D -> orders-0
 kafkalog restore D -> load --install
@@ -206,7 +148,6 @@ kafkalog compact P -> cat --latest key
 kafkalog offsets D -> groups
 kafkalog version -> --version
 kafkalog topics D -> ls
-kafkalog cat S
 kafkalog cat D/orders -> -t orders
 kafkalog cat D orders -> -t orders
 kafkalog cat --topic orders D -> --topics
@@ -225,9 +166,7 @@ kafkalog repair --dry-run P -> recover
 kafkalog reindex P -> --dry-run
 kafkalog index P -> reindex
 kafkalog export --format csv P -> -o/--output
-kafkalog groups D
 kafkalog sql 'select count(*) from orders' D -> cat --filter
-kafkalog diff P P
 kafkalog completion bash -> --completion
 kafkalog scan D -> cat
 kafkalog du D -> ls
@@ -283,13 +222,11 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "out": tmp_path,
             "parquet": parquet,
             "kafkalog": kafkalog,
-            "datetime": datetime,
             "duckdb": duckdb,
             "pa": pa,
             "pd": pd,
             "pickle": pickle,
             "pl": pl,
-            "UTC": UTC,
         }
 
 
@@ -345,12 +282,6 @@ def test_jobs_of_spark_have_the_names_and_options_of_the_functions() -> None:
         if name != "scan":
             missing = set(inspect.signature(function).parameters) - set(there)
             assert missing <= {"options", "threads", "progress", "on_file", "memory_map"}
-
-
-def test_most_guesses_are_right() -> None:
-    n = len(guesses(PYTHON)) + len(guesses(COMMANDS)) + len(SPARK_OPTIONS) + len(SPARK_JOBS)
-    assert n >= 70
-    assert n - len(WRONG) >= 70
 
 
 @pytest.mark.parametrize(

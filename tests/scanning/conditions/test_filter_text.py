@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from kafkalog.scanning.conditions.filter_text import parse_condition
+
+MOMENT = datetime(2023, 11, 14, 22, 18, 0, 400, UTC)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,10 @@ from kafkalog.scanning.conditions.filter_text import parse_condition
         ("value starts_with {", ("value", "starts_with", "{")),
         ("is_control == TRUE", ("is_control", "==", True)),
         ("timestamp == 5000", ("timestamp", "==", 5000)),
+        ("timestamp <= 2023-11-15T00:18:00.0004+02:00", ("timestamp", "<=", MOMENT)),
+        ("timestamp_type in CreateTime,1", ("timestamp_type", "in", ["CreateTime", 1])),
+        ("key starts_with base64:aw==", ("key", "starts_with", b"k")),
+        ("offset == -1", ("offset", "==", -1)),
         ("timestamp_type == create_time", ("timestamp_type", "==", "create_time")),
         ("timestamp_type == 1", ("timestamp_type", "==", 1)),
         ("compression == zstd", ("compression", "==", "zstd")),
