@@ -28,7 +28,7 @@ PACKAGES = {
     KAFKA_VERSION: "org.apache.kafka.common.record.internal",
 }
 SEED = int(os.environ.get("KAFKALOG_MUTANTS_SEED", "20261123"))
-N = int(os.environ.get("KAFKALOG_MUTANTS_N", "1200"))
+N = int(os.environ.get("KAFKALOG_MUTANTS_N", "600"))
 RULES = {
     # the reader stops in silence where a size leads beyond the end; whether that is a torn tail, what follows tells
     "size_exceeds_file",

@@ -159,17 +159,6 @@ def test_an_index_of_whole_appends_measures_as_looking_up_every_offset(
     check(meter.measures(), batches, entries)
 
 
-@given(logs(), st.integers(0, 10**4), st.integers(0, 30))
-@settings(max_examples=examples(200), deadline=None)
-def test_the_rule_chooses_the_same_batches_in_windows(batches: list[Batch], interval: int, cut: int) -> None:
-    positions = np.array([batch.position for batch in batches], np.int64)
-    rule = EntryRule(interval)
-    cut = min(cut, len(batches) - 1)
-    chosen = [positions[:cut][rule.rows(positions[:cut].tolist())]] if cut else []
-    chosen.append(positions[cut:][rule.rows(positions[cut:].tolist())])
-    assert np.concatenate(chosen).tolist() == [position for _, position in entries_of(batches, interval)]
-
-
 @pytest.mark.parametrize("interval", [-1, 2**31])
 def test_an_interval_is_what_kafka_takes(interval: int) -> None:
     with pytest.raises(ValueError, match=r"index\.interval\.bytes"):

@@ -182,17 +182,6 @@ def test_records_older_than_the_topic_keeps_them_are_noted(run: Any, parquet: Pa
     assert run(*load, "-q")[2] == ""
 
 
-def test_an_export_in_directories_is_loaded_as_it_is(run: Any, log_dir: Path, tmp_path: Path) -> None:
-    export = ["export", log_dir, "-t", "p-multi", "-o", tmp_path / "lake", "--partition-by", "topic,partition"]
-    assert run(*export)[0] == 0
-    assert run("load", tmp_path / "lake", "-o", tmp_path / "copy", "-q")[0] == 0
-    assert kafkalog.read_table(tmp_path / "copy").equals(kafkalog.read_table(log_dir, topics="p-multi"))
-    (tmp_path / "none").mkdir()
-    code, _, err = run("load", tmp_path / "none", "-o", tmp_path / "no", "--topic", "t")
-    assert (code, err.count("\n")) == (3, 1)
-    assert "directory" in err
-
-
 def test_the_broker_keeps_its_topic_ids_elsewhere(run: Any, parquet: Path, tmp_path: Path) -> None:
     source = golden_sets.unpacked("k44")
     (tmp_path / "metadata").mkdir()
