@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.history import TOPICS, Topic
+from conformance.history import SMALL, TOPICS, Topic
 from conformance.jars import OLD_KAFKA_VERSION, class_path, java
 from conformance.kafka import Broker, Client, OldBroker, wait_until
 from conformance.test_offline_recovery import recovery_lines
@@ -31,11 +31,23 @@ from kafkalog.repair.startup.preflight import BrokerVersion
 from kafkalog.state.producers import read_snapshot
 
 _POINTS = "recovery-point-offset-checkpoint"
-_OFTEN: dict[str, str | int] = {"log.flush.offset.checkpoint.interval.ms": 700}
-"""So that recovery points lie inside of the logs."""
-_QUIET = {**QUIET, **_OFTEN, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10**9}
+_OFTEN: dict[str, str | int] = {
+    "log.flush.offset.checkpoint.interval.ms": 700,
+    "log.initial.task.delay.ms": 500,
+    "log.retention.check.interval.ms": 900,
+}
+"""So that recovery points lie inside of the logs, and that retention has begun."""
+_QUIET = {
+    **QUIET,
+    "log.flush.offset.checkpoint.interval.ms": 700,
+    "log.initial.task.delay.ms": 10**9,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10**9,
+}
 _DELETED = ("trimmed", "trimmed-live", "none", "v0-none", "v2-none")
 """Topics whose first records are deleted now and then."""
+
+_LIMITED = Topic("plain", ("none", "lz4"), 1, 400, idempotent=True, configs={**SMALL, "retention.bytes": 9000})
+"""Kafka 2.8 begins with retention half a minute after its start."""
 
 Damage = Callable[[random.Random, Path, list[Path]], None]
 """Damages a partition directory, given its logs."""
@@ -128,6 +140,8 @@ class Tally:
     n_files: int = 0
     n_written_since: int = 0
     """Partitions to which the broker wrote as soon as it had started: only what lay before is compared."""
+    n_repeated: int = 0
+    """Partitions that got a marker once more in one of the two lives."""
     n_records: int = 0
     n_bytes_cut: int = 0
     n_lines: int = 0
@@ -138,7 +152,8 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.n_crashes} crashes: {self.n_files:,} files of {self.n_partitions:,} partitions compared"
-            f" ({self.n_written_since} were written to at once), {self.n_records:,} records served,"
+            f" ({self.n_written_since} were written to at once, {self.n_repeated} got a marker once more),"
+            f" {self.n_records:,} records served,"
             f" {self.n_bytes_cut:,} bytes cut, {self.n_lines:,} lines about recovery without ours;"
             f" {len(self.wrong)} differences"
         )
@@ -156,7 +171,7 @@ class Crashes:
         self.topics: dict[str, Topic]
         if version == "4.3":
             self.broker = Broker(program, class_path(program), folder, **_OFTEN)
-            self.topics = dict(TOPICS)
+            self.topics = {**TOPICS, "limited": _LIMITED}
         else:
             # without a cluster's metadata all have to have one interval
             properties = {**BUSY, **_OFTEN, "log.index.interval.bytes": 512}
@@ -242,16 +257,23 @@ class Crashes:
         self.tally.n_lines += len(self._lines())
         theirs = self._copy(log_dir, "theirs")
 
+        differences = [f"{one} as preflight says" for one in self._foretold(broken, theirs, theirs_read["offsets"])]
         shutil.rmtree(log_dir)
         interval = None if self.version == "4.3" else 512
         report = kafkalog.recover(broken, output=log_dir, now=now, index_interval_bytes=interval)
         self.tally.n_bytes_cut += report.n_bytes_lost
         self.tally.wrong += [f"{number}: not recovered: {one.error}" for one in report.partitions if one.error]
         ours = self._copy(log_dir, "ours")
-        differences = list(self._differences(ours, theirs))
+        differences += self._differences(ours, theirs)
         ours_read = self._served(theirs_read)
         differences += [f"said: {line}" for line in self._lines()]
-        differences += [f"other {what}" for what in theirs_read if ours_read[what] != theirs_read[what]]
+        repeated = self._repeated(ours, theirs) | self._repeated(ours, log_dir)
+        self.tally.n_repeated += len(repeated)
+        differences += [
+            f"other {what}"
+            for what in theirs_read
+            if _without(ours_read[what], repeated) != _without(theirs_read[what], repeated)
+        ]
         differences += [f"changed since: {one}" for one in self._differences(ours, log_dir)]
         self.tally.n_records += sum(map(len, ours_read["records"].records.values()))
         self.tally.wrong += [f"{number}: {one} ({damaged.get(_partition_of(one), 'intact')})" for one in differences]
@@ -312,6 +334,44 @@ class Crashes:
             if not name.startswith("__cluster"):
                 self.tally.n_partitions += 1
                 yield from self._partition_differences(ours / name, theirs / name)
+
+    def _repeated(self, before: Path, after: Path) -> set[tuple[str, int]]:
+        """Partitions to which a broker has appended markers that they had already.
+
+        A coordinator whose last record is lost sends them again as it starts; it leaves that where the broker does not
+        know the leader of the partition yet, and says that it has ended the transaction.
+        Source: TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, Kafka 4.3.
+        """
+        found = set()
+        for path in (one for one in before.iterdir() if one.is_dir() and not one.name.startswith("__")):
+            old, new = kafkalog.Partition(path), kafkalog.Partition(after / path.name)
+            if old.topic_partition is None or new.log_end_offset == old.log_end_offset:
+                continue
+            last = _last_batches(old)
+            added = [one for one in _producer_batches(new) if one[0] >= old.log_end_offset]
+            if all(is_marker and last.get(producer) == (epoch, True) for _, producer, epoch, is_marker in added):
+                found.add((old.topic_partition.topic, old.topic_partition.partition))
+        return found
+
+    def _foretold(self, broken: Path, theirs: Path, served: list[tuple[str, int, int, int]]) -> Iterator[str]:
+        """What became of the logs otherwise than preflight says."""
+        offsets = {f"{topic}-{partition}": (earliest, latest) for topic, partition, earliest, latest in served}
+        for row in kafkalog.preflight(broken, broker=self.version, clean=False).partitions:
+            name = Path(row.path).name
+            if name not in offsets:
+                continue
+            yield from (f"{name}: does not die of {one}" for one in row.exceptions)
+            said = {one.name: one.n_bytes for one in row.segments if one.action != "deleted"}
+            last = max(said, default="")
+            found = {path.name: path.stat().st_size for path in (theirs / name).glob("*.log")}
+            is_written = found.get(last, 0) > said.get(last, 0) or max(found, default="") > last
+            for one in sorted((said.keys() | found.keys()) - {last}):
+                if said.get(one) != found.get(one) and one < last:
+                    yield f"{name}: {one} has {found.get(one)} bytes and not {said.get(one)}"
+            if found.get(last, 0) < said.get(last, 0):
+                yield f"{name}: {last} has {found.get(last)} bytes and not {said.get(last)}"
+            if not is_written and offsets[name] != (row.log_start_offset, row.log_end_offset):
+                yield f"{name}: has offsets {offsets[name]} and not {(row.log_start_offset, row.log_end_offset)}"
 
     def _partition_differences(self, ours: Path, theirs: Path) -> Iterator[str]:
         found, expected = _files(ours), _files(theirs)
@@ -377,6 +437,33 @@ def _entries(snapshot: Path) -> list[Any]:
         return sorted(read_snapshot(snapshot).entries.tolist())
     except KafkalogError as error:
         return [error.reason]
+
+
+def _producer_batches(partition: kafkalog.Partition) -> list[tuple[int, int, int, bool]]:
+    """Base offset, producer id and epoch of each batch, and whether it is a marker."""
+    tables = [piece.batches for piece in partition.iter_batches()]
+    return [
+        row
+        for one in tables
+        for row in zip(
+            one.base_offset.tolist(),
+            one.producer_id.tolist(),
+            one.producer_epoch.tolist(),
+            one.is_control.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _last_batches(partition: kafkalog.Partition) -> dict[int, tuple[int, bool]]:
+    return {producer: (epoch, is_marker) for _, producer, epoch, is_marker in _producer_batches(partition)}
+
+
+def _without(served: Any, repeated: set[tuple[str, int]]) -> Any:
+    """Offsets of the other partitions; what else was served as it is."""
+    if isinstance(served, list):
+        return [row for row in served if row[:2] not in repeated]
+    return {key: value for key, value in served.items() if key not in repeated} if isinstance(served, dict) else served
 
 
 def _is_only_markers(ours: bytes, theirs: bytes, log: Path) -> bool:
