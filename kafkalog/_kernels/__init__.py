@@ -11,6 +11,7 @@
     `columns`      byte strings gathered in another order
     `filters`      comparisons of byte strings in place
     `replay`       of each key the last row, of records that come part by part
+    `commits`      committed offsets out of records of `__consumer_offsets`
     `encode`       record columns to the records of v2 batches
     `batch_spec`   headers of v2 batches
     `partitioner`  murmur2 of keys

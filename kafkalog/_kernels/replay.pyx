@@ -35,8 +35,19 @@ cdef extern from *:
         }
         /* keys differ at their ends more often than at their starts */
         if (kl_word(a + n - 8) != kl_word(b + n - 8)) return 0;
-        for (; n > 8; a += 8, b += 8, n -= 8) if (kl_word(a) != kl_word(b)) return 0;
-        return 1;
+        for (; n > 16; a += 16, b += 16, n -= 16)
+            if ((kl_word(a) ^ kl_word(b)) | (kl_word(a + 8) ^ kl_word(b + 8))) return 0;
+        return n < 8 || kl_word(a) == kl_word(b);
+    }
+    /* most values are short, and a call takes longer than the copy */
+    static inline void kl_copy(uint8_t *to, const uint8_t *from, int64_t n) {
+        if (n >= 16 && n <= 32) {
+            uint8_t first[16], last[16];
+            memcpy(first, from, 16);
+            memcpy(last, from + n - 16, 16);
+            memcpy(to, first, 16);
+            memcpy(to + n - 16, last, 16);
+        } else if (n > 0) memcpy(to, from, (size_t)n);
     }
     /* the seeds are secret, or keys could be made that all lie in one place */
     static inline uint64_t kl_hash(const uint8_t *p, int64_t n, uint64_t seed, uint64_t other) {
@@ -49,6 +60,7 @@ cdef extern from *:
     """
     bint same "kl_same"(const uint8_t* a, const uint8_t* b, int64_t n) noexcept nogil
     void kl_prefetch(const void* p) noexcept nogil
+    void copy_short "kl_copy"(uint8_t* to, const uint8_t* source, int64_t n) noexcept nogil
     uint64_t hashed "kl_hash"(const uint8_t* p, int64_t n, uint64_t seed, uint64_t other) noexcept nogil
 
 cdef enum:
@@ -166,8 +178,9 @@ cdef class LastRows:
         cdef const uint8_t* before
         cdef int64_t size, size_before, value_size, row, number
         cdef int64_t first = 0
-        cdef Py_ssize_t i, n_group, n_in_order
+        cdef Py_ssize_t i, n_group, n_in_order, n_following
         cdef bint is_far, outside = False, full = False
+        cdef bint is_plain = wanted is None and key_valid is None and value_valid is None and not only_newer
         kept = set_strings(&keys, key, n), set_strings(&values, value, n)
         if (timestamp.shape[0] != n or (wanted is not None and wanted.shape[0] != n)
                 or (key_valid is not None and key_valid.shape[0] != n)
@@ -203,8 +216,16 @@ cdef class LastRows:
                         if 0 < number <= self.n_keys:
                             kl_prefetch(self.bytes + self.starts[number - 1])
                             kl_prefetch(self.bytes + self.starts[number - 1] + 64)
-                n_in_order = 0
-                for i in range(n_group):
+                n_in_order, i = 0, -1
+                while True:
+                    i += 1
+                    if is_plain and self.in_order and i < n_group:
+                        n_following = self.follow(&keys, &values, &offset[0], &timestamp[0], partition, first + i,
+                                                  first + n_group)
+                        n_in_order += n_following
+                        i += n_following
+                    if i >= n_group:
+                        break
                     row = first + i
                     if (wanted is not None and wanted[row] == 0) or (key_valid is not None and key_valid[row] == 0):
                         continue
@@ -272,6 +293,34 @@ cdef class LastRows:
                 partition[number] = record.partition
         return n_null
 
+    cdef Py_ssize_t follow(self, const Strings* keys, const Strings* values, const int64_t* offset,
+                           const int64_t* timestamp, int32_t partition, int64_t row, int64_t stop) noexcept nogil:
+        """Take rows as long as their keys follow in the known order and their values find room; how many."""
+        cdef int64_t first = row
+        cdef int64_t number = self.known + 1
+        cdef int64_t n_keys = self.n_keys
+        cdef const int64_t* starts = self.starts
+        cdef uint8_t* bytes = self.bytes
+        cdef Record* record
+        cdef const uint8_t* key
+        cdef const uint8_t* value
+        cdef int64_t key_size, value_size
+        while row < stop and number < n_keys:
+            key, value = string_at(keys, row, &key_size), string_at(values, row, &value_size)
+            record = <Record*>(bytes + starts[number])
+            if (key == NULL or value == NULL or key_size != record.key_size or value_size > record.room
+                    or not same(<uint8_t*>(record + 1), key, key_size)):
+                break
+            copy_short(bytes + record.value, value, value_size)
+            if value_size != record.value_size:
+                self.value_bytes += value_size - (record.value_size if record.value_size > 0 else 0)
+                record.value_size = <int32_t>value_size
+            record.offset, record.timestamp, record.partition = offset[row], timestamp[row], partition
+            row += 1
+            number += 1
+        self.known = number - 1
+        return row - first
+
     cdef inline Record* of(self, int64_t number) noexcept nogil:
         return <Record*>(self.bytes + self.starts[number])
 
@@ -309,7 +358,7 @@ cdef class LastRows:
             record.value, record.room = self.n_bytes, <int32_t>more if more <= 0x7FFFFFFF else 0x7FFFFFFF
             self.n_bytes += more
         if size > 0:
-            memcpy(self.bytes + record.value, value, <size_t>size)
+            copy_short(self.bytes + record.value, value, size)
         self.value_bytes += (size if size > 0 else 0) - (record.value_size if record.value_size > 0 else 0)
         record.value_size = <int32_t>size
         return self.wasted <= LEAST_WASTE or 2 * self.wasted <= self.n_bytes or self.close_gaps()

@@ -16,16 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog._kernels import commits as kernels
 from kafkalog.format import TopicPartition
-from kafkalog.interchange.arrow_output import binary_array
 from kafkalog.records.columns import BinaryColumn
+from kafkalog.storage.source import Bytes
 
-_LEGACY, _COMMIT = 0, 1
-_WITH_EPOCH: Final = 3
-_WITH_EXPIRY: Final = 1
-_FLEXIBLE: Final = 4
-_ID_TAG, _ID_BYTES = 0, 16
-_SLACK: Final = 8
 _PARTITION_BITS: Final = 32
 _PARTITION_MASK: Final = 2**32 - 1
 _UNKNOWN: Final = -1
@@ -57,100 +52,41 @@ def read_commits(keys: BinaryColumn, values: BinaryColumn) -> tuple[Mask, Commit
     Commits
         In their order.
     """
-    key, value = _Records(keys), _Records(values)
-    kind, version = key.number(">i2"), value.number(">i2")
-    is_legacy, is_flexible = kind == _LEGACY, version == _FLEXIBLE
-    key.only(is_legacy | (kind == _COMMIT))
-    value.only((version >= 0) & (version <= np.where(is_legacy, 0, _FLEXIBLE)))
-    names = key.text(), key.text()
-    partition = key.number(">i4")
-    offset = value.number(">i8")
-    epoch = np.where(version >= _WITH_EPOCH, value.number(">i4", version >= _WITH_EPOCH), -1)
-    metadata = value.text(is_flexible)
-    time = value.number(">i8")
-    value.number(">i8", version == _WITH_EXPIRY)
-    has_id = value.number("u1", is_flexible, at_most=1) == 1  # of tagged fields, a topic id may be there
-    has_id &= is_flexible
-    value.number("u1", has_id, at_most=_ID_TAG)
-    value.only((value.number("u1", has_id) == _ID_BYTES) | ~has_id)
-    value.skip(np.where(has_id, _ID_BYTES, 0))
-    rows = np.flatnonzero(key.fits & value.fits)
-    texts = [*(key.strings(name, rows) for name in names), value.strings(metadata, rows)]
-    is_text = np.logical_and.reduce([some.is_valid().to_numpy(zero_copy_only=False) for some in texts])
-    if not is_text.all():
-        rows, texts = rows[is_text], [some.filter(pa.array(is_text)) for some in texts]
-    is_commit = np.zeros(len(keys), np.bool_)
-    is_commit[rows] = True
-    numbers = [column[rows] for column in (partition, offset, epoch)]
-    return is_commit, Commits(texts[0], texts[1], *numbers, texts[2], time[rows])  # type: ignore[call-arg]
+    n = len(keys)
+    is_commit = np.empty(n, np.bool_)
+    group, topic, metadata = (_Texts(n, strings.data.size) for strings in (keys, keys, values))
+    partition, leader_epoch = np.empty((2, n), np.int32)
+    offset, time = np.empty((2, n), np.int64)
+    n_found = kernels.read_commits(
+        _strings(keys),
+        _strings(values),
+        is_commit.view(np.uint8),
+        group.texts,
+        topic.texts,
+        partition,
+        offset,
+        leader_epoch,
+        metadata.texts,
+        time,
+    )
+    texts = [one.array(n_found) for one in (group, topic, metadata)]
+    numbers = [column[:n_found] for column in (partition, offset, leader_epoch)]
+    return is_commit, Commits(texts[0], texts[1], *numbers, texts[2], time[:n_found])  # type: ignore[call-arg]
 
 
-class _Records:
-    """A position in each of some byte strings.
-
-    Attributes
-    ----------
-    fits : bool[n]
-        Whether what was read so far lies within the byte string.
-    """
-
-    def __init__(self, column: BinaryColumn) -> None:
-        # a number may be read behind the last byte string, and is dropped then
-        self._data = np.concatenate([column.data, np.zeros(_SLACK, np.uint8)])
-        self._at, self._stop = column.offsets[:-1].copy(), column.offsets[1:]
-        self.fits = np.ones(len(column), np.bool_) if column.validity is None else column.validity.copy()
-
-    def only(self, wanted: Mask) -> None:
-        """Leave out the others."""
-        self.fits &= wanted
-
-    def number(self, kind: str, wanted: Mask | None = None, at_most: int | None = None) -> Numbers:
-        """The next number; only where it is wanted, the others keep their position."""
-        dtype = np.dtype(kind)
-        size = dtype.itemsize if wanted is None else np.where(wanted, dtype.itemsize, 0)
-        self.fits &= self._at + size <= self._stop
-        # a record that has broken off reads at 0 from here on, so that no index leaves the buffer
-        at = np.where(self.fits, self._at, 0)
-        found: Numbers = self._data[at[:, None] + np.arange(dtype.itemsize)].view(dtype)[:, 0]
-        found = found.astype(dtype.newbyteorder("="))
-        self._at += size
-        if at_most is not None:
-            self.fits &= (found <= at_most) | (size == 0)
-        return found
-
-    def skip(self, sizes: Numbers) -> None:
-        """Pass over bytes."""
-        self._at += sizes
-        self.fits &= self._at <= self._stop
-
-    def text(self, is_compact: Mask | None = None) -> tuple[Numbers, Numbers]:
-        """Where the next text begins and ends. Its length takes two bytes, or one where it is compact."""
-        if is_compact is None:
-            size = self.number(">i2").astype(np.int64)
-        else:
-            long, short = self.number(">i2", ~is_compact), self.number("u1", is_compact, at_most=0x7F)
-            size = np.where(is_compact, short.astype(np.int64) - 1, long)
-        self.fits &= (size >= 0) & (size <= self._stop - self._at)
-        start = self._at.copy()
-        self._at += np.where(self.fits, size, 0)
-        return start, self._at.copy()
-
-    def strings(self, bounds: tuple[Numbers, Numbers], rows: Numbers) -> pa.Array:
-        """Texts of some records; null for those that are not UTF-8."""
-        # every second one of these byte strings is a text, and those between are not asked for
-        between = BinaryColumn(np.stack([bound[rows] for bound in bounds], axis=1).ravel(), self._data)
-        texts = binary_array(between.take(np.arange(0, 2 * rows.size, 2)), pa.large_binary())
-        try:
-            return texts.cast(pa.large_string())
-        except pa.ArrowInvalid:
-            return pa.array([_text(text) for text in texts.to_pylist()], pa.large_string())
+def _strings(column: BinaryColumn) -> tuple[Numbers, Bytes, npt.NDArray[np.uint8] | None]:
+    return column.offsets, column.data, None if column.validity is None else column.validity.view(np.uint8)
 
 
-def _text(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
+class _Texts:
+    """Texts that the kernel fills in, and has found to be UTF-8."""
+
+    def __init__(self, n: int, n_bytes: int) -> None:
+        self._offsets, self._data = np.empty(n + 1, np.int64), np.empty(n_bytes, np.uint8)
+        self.texts = kernels.Texts(self._offsets, self._data)
+
+    def array(self, n: int) -> pa.Array:
+        return pa.Array.from_buffers(pa.large_string(), n, [None, *map(pa.py_buffer, (self._offsets, self._data))])
 
 
 class CommittedOffsets:

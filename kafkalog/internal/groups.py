@@ -82,7 +82,7 @@ class GroupMember:
         return {name: value for name, value in asdict(self).items() if name != "is_stable"}
 
 
-@dataclass(slots=True)
+@dataclass
 class Group:
     """A group."""
 
@@ -166,25 +166,23 @@ class Groups(StateList[Group]):
 
 def _unread(group: Group) -> tuple[CommittedOffsets, slice] | None:
     """Where the offsets of a group are that nobody has asked for yet."""
-    try:
-        object.__getattribute__(group, "offsets")
-    except AttributeError:
-        return group._committed
-    return None
+    return None if "offsets" in vars(group) else group._committed
 
 
 def _committed_batches(groups: list[Group], committed: CommittedOffsets) -> Iterator[pa.RecordBatch]:
     """Offsets of groups whose rows nobody has asked for yet."""
-    bounds = [rows for _, rows in filter(None, map(_unread, groups))]
-    sizes = np.array([rows.stop - rows.start for rows in bounds])
+    bounds = np.array([(rows.start, rows.stop) for _, rows in filter(None, map(_unread, groups))])
+    sizes = bounds[:, 1] - bounds[:, 0]
     number = np.repeat(np.arange(len(groups)), sizes)
     names, types = (pa.array([getattr(group, name) for group in groups]) for name in ("name", "type"))
-    rows = np.concatenate([np.arange(rows.start, rows.stop) for rows in bounds])
+    rows = np.arange(number.size) + (bounds[:, 1] - np.cumsum(sizes))[number]
+    deliveries = _SCHEMA.field("deliveries").type
+    no_delivery = pa.array([], deliveries.value_type)
     first = 0
     for batch in committed.to_arrow(rows, _SCHEMA):
         some = pa.array(number[first : first + batch.num_rows])
         first += batch.num_rows
-        nothing = pa.array([[]] * batch.num_rows, _SCHEMA.field("deliveries").type)
+        nothing = pa.ListArray.from_arrays(np.zeros(batch.num_rows + 1, np.int32), no_delivery, deliveries)
         yield pa.RecordBatch.from_arrays([names.take(some), types.take(some), *batch.columns, nothing], schema=_SCHEMA)
 
 

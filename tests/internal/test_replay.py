@@ -158,8 +158,12 @@ def test_a_string_lies_within_its_buffer() -> None:
         changed[0, word] = wrong
         bad = ViewColumn(changed.view(np.uint8).ravel(), good.buffers)
         for pair in ((bad, good), (good, bad)):
-            with pytest.raises(IndexError):
-                feed(LastRows(1, 2), *pair)  # type: ignore[arg-type]
+            in_order = LastRows(1, 2)
+            for _ in range(2):
+                feed(in_order, good, good)  # type: ignore[arg-type]
+            for rows in (LastRows(1, 2), in_order):
+                with pytest.raises(IndexError):
+                    feed(rows, *pair)  # type: ignore[arg-type]
     for name in ("offset", "timestamp"):
         with pytest.raises(ValueError, match="differ in length"):
             feed(LastRows(1, 2), good, good, **{name: nothing})  # type: ignore[arg-type]
@@ -193,17 +197,27 @@ def test_keys_in_the_same_order_again_and_out_of_it_have_their_numbers() -> None
     rng = random.Random(18)
     runs = [[b"%d-%d" % (group, partition) * (1 + group % 3) for partition in range(12)] for group in range(60)]
     runs += [[b"", b"a", b"ba"], [b"aa", b"a", b"aa", b"a"]]
-    rows, known, expected = LastRows(1, 2), dict[bytes, int](), dict[bytes, int]()
-    for _ in range(40):
+    rows, known, expected = LastRows(1, 2), dict[bytes, int](), dict[bytes, tuple[bytes, int]]()
+    for turn in range(40):
         keys = [key for _ in range(rng.randrange(1, 40)) for key in rng.choice(runs)[rng.randrange(3) :]]
         if rng.random() < 0.3:
             rng.shuffle(keys)
-        wanted = [rng.random() < 0.9 for _ in keys]
-        last = {key: row for row, key in enumerate(keys) if wanted[row]}
+        wanted = [turn % 2 == 0 or rng.random() < 0.9 for _ in keys]
+        values = [rng.randbytes(rng.choice((0, 5, 15, 16, 28, 32, 33, 3 * turn))) for _ in keys]
+        last = {key: (values[row], row) for row, key in enumerate(keys) if wanted[row]}
         first = list(dict.fromkeys(key for key, one in zip(keys, wanted, strict=True) if one))
         for key in first:
             known.setdefault(key, len(known))
-        column = binary(keys)
-        feed(rows, column, column, wanted=np.array(wanted, np.uint8))
+        feed(rows, binary(keys), binary(values), wanted=np.array(wanted, np.uint8) if turn % 2 else None)
         expected |= last
-        assert content(rows) == [(key, key, expected[key]) for key in known]
+        assert content(rows) == [(key, *expected[key]) for key in known]
+
+
+@pytest.mark.parametrize("size", range(1, 50))
+def test_keys_that_differ_in_one_byte_are_others_in_a_known_order_too(size: int) -> None:
+    key = bytes(range(size))
+    others = [key[:at] + b"\xff" + key[at + 1 :] for at in range(size)]
+    rows = LastRows(1, 2)
+    for made in ([key, b"next"] * 40, [key, b"next"] * 40, [one for other in others for one in (key, other)]):
+        feed(rows, binary(made), binary(made))
+    assert [found for found, *_ in content(rows)] == [key, b"next", *others]
