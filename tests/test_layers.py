@@ -473,21 +473,6 @@ def test_a_module_against_the_rules_is_caught(module: str, source: str, problem:
 
 
 @pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("records.columns", "from kafkalog import format as kf\nfrom kafkalog._kernels.wire import STATUS"),
-        ("records.columns", "if TYPE_CHECKING:\n    import pyarrow as pa\n    import pandas"),
-        ("records.batch_table", "class BatchTable:\n    def to_arrow(self):\n        import pyarrow as pa"),
-        ("cli.console", "from kafkalog import __version__\nfrom kafkalog.cli import text\ndef bar():\n    import tqdm"),
-        ("scanning.scan", "import pyarrow as pa\ndef to_pandas():\n    import pandas"),
-        ("cli.spark.spark", "def run():\n    from kafkalog.spark import scan"),
-    ],
-)
-def test_a_module_within_the_rules_passes(module: str, source: str) -> None:
-    assert violations(module, source) == []
-
-
-@pytest.mark.parametrize(
     ("kernel", "source", "problem"),
     [
         ("decode", "from kafkalog.errors import Reason", "from Python"),

@@ -226,16 +226,6 @@ def test_a_batch_table_knows_its_batches_and_converts(log_dir: Path) -> None:
     assert str(table[:2]).startswith("BatchTable(2 batches")
 
 
-def test_windows_of_any_size_give_the_same_table(log_dir: Path) -> None:
-    for path in sorted(log_dir.glob("*/*.log")):
-        segment = Segment(path)
-        whole = segment.batches.to_arrow()
-        for window_bytes in (1, 64, 200, 1000, 4096, 10**6):
-            parts = list(segment.iter_batches(window_bytes=window_bytes))
-            assert all(len(part) for part in parts)
-            assert kafkalog.BatchTable.concatenate(parts).to_arrow().equals(whole)
-
-
 def test_a_lone_segment_is_read_alone(tmp_path: Path, log_dir: Path) -> None:
     path = tmp_path / "copy.log"
     shutil.copy(log_dir / "p-multi-1" / "00000000000000000000.log", path)

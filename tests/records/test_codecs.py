@@ -164,7 +164,7 @@ def test_a_bomb_is_refused_with_its_size(codec: int, data: bytes) -> None:
 def test_many_small_gzip_members_take_time_in_proportion_to_their_bytes() -> None:
     """Under a second; with a copy of the rest for each member it is many minutes."""
     member = gzip.compress(b"")
-    assert decompress(GZIP, member * 400_000 + gzip.compress(b"end")) == b"end"
+    assert decompress(GZIP, member * 100_000 + gzip.compress(b"end")) == b"end"
     large = gzip.compress(random.Random(1).randbytes(300_000))
     assert len(decompress(GZIP, (member + large) * 3)) == 900_000
 

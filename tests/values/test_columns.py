@@ -167,7 +167,7 @@ def test_a_plan_divides_decoded_records_with_one_type(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_schemas", "n_each"), [(20, 10), pytest.param(200, 500, marks=pytest.mark.slow)], ids=["few", "100,000"]
+    ("n_schemas", "n_each"), [(20, 10), pytest.param(100, 100, marks=pytest.mark.slow)], ids=["few", "10,000"]
 )
 def test_values_of_confluent_serializers_come_back(tmp_path: Path, n_schemas: int, n_each: int) -> None:
     with warnings.catch_warnings(record=True):  # a library that it imports warns about itself, whatever the filters are

@@ -56,7 +56,7 @@ class Registered:
 
 
 @pytest.mark.parametrize(
-    ("n_schemas", "n_each"), [(16, 10), pytest.param(200, 500, marks=pytest.mark.slow)], ids=["few", "100,000"]
+    ("n_schemas", "n_each"), [(16, 10), pytest.param(100, 100, marks=pytest.mark.slow)], ids=["few", "10,000"]
 )
 def test_values_of_confluents_serializer_come_back(tmp_path: Path, n_schemas: int, n_each: int) -> None:
     with warnings.catch_warnings(record=True):  # libraries that it imports warn about themselves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -76,8 +77,7 @@ def run_two(path: Path, together: Path, seed: int, locks: str) -> dict[str, Any]
     return dict(zip(names, map(json.loads, said), strict=True))
 
 
-@pytest.mark.parametrize("locks", ["yes", "no"])
-@pytest.mark.parametrize("seed", thinned(range(5), 5))
+@pytest.mark.parametrize(("seed", "locks"), thinned(itertools.product(range(5), ["yes", "no"]), 10))
 def test_what_a_writer_appended_beside_another_one_is_there(path: Path, tmp_path: Path, seed: int, locks: str) -> None:
     said = run_two(path, tmp_path / "together", seed, locks)
     winners = [name for name, error in said.items() if error == 0]
