@@ -195,7 +195,6 @@ class Pass:
         self, partition: Partition, pool: OrderedPool, names: Sequence[str], form: Form
     ) -> Iterator[_Event]:
         query, counts = self.query, self.statistics
-        window_bytes = max(WINDOW_BYTES // query.threads, _MIN_WINDOW_BYTES)
         selections = query.selections(partition)
         if selections is None:
             return
@@ -203,6 +202,9 @@ class Pass:
         # before its segments are walked: they keep what the last walk found
         latest = self._latest(partition) if query.latest is not None and names else None
         whole, by_segment = selections
+        # a time rules out many batches by their headers: what a window takes beside decoding counts more then
+        n_shares = query.threads if whole.start_timestamp is None else (query.threads + 1) // 2
+        window_bytes = max(WINDOW_BYTES // n_shares, _MIN_WINDOW_BYTES)
         # they are about names, checkpoints and files that are not read: no reading ends there
         for finding in partition.findings:
             yield _Found(partition, finding, ends_reading=False)
