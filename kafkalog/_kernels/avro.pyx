@@ -30,6 +30,12 @@ cdef enum Op:
     RAW_OP = 13        # the bytes of the value inside
     DECIMAL_OP = 14    # a: size of a fixed, -1 for bytes; b: digits
 
+cdef enum:
+    # the widths of Arrow's decimals, and the most digits of the narrow one
+    NARROW = 16
+    NARROW_DIGITS = 38
+    WIDE = 32
+
 cdef enum Failure:
     TRUNCATED = 100
     OVERLONG = 101
@@ -178,24 +184,30 @@ cdef inline int grown(int status) noexcept nogil:
 
 
 cdef int read_decimal(State* state, Column* column, const uint8_t* source, int64_t size, int digits) noexcept nogil:
-    """A big-endian integer of any size as a little-endian one of the column's width."""
+    """A big-endian integer of any size as a little-endian one of the column's width; checked without a column, too."""
     cdef uint8_t sign = 0xFF if size and source[0] >= 0x80 else 0
+    cdef uint8_t[WIDE] room
+    cdef int width = NARROW if digits <= NARROW_DIGITS else WIDE
     cdef int64_t i
-    cdef uint8_t* to
-    while size > column.width:
+    cdef uint8_t* to = room
+    # so few bytes have no more digits
+    if column == NULL and size <= (digits * 415 // 1000):
+        return OK
+    while size > width:
         if source[0] != sign:
             return BAD_DECIMAL
         source += 1
         size -= 1
-    if size == column.width and size and (0xFF if source[0] >= 0x80 else 0) != sign:
+    if size == width and (0xFF if source[0] >= 0x80 else 0) != sign:
         return BAD_DECIMAL
-    to = append_flat(&state.columns, column)
-    if to == NULL:
-        return NO_MEMORY
-    memset(to, sign, column.width)
+    if column != NULL:
+        to = append_flat(&state.columns, column)
+        if to == NULL:
+            return NO_MEMORY
+    memset(to, sign, <size_t>width)
     for i in range(size):
         to[size - 1 - i] = source[i]
-    if not has_digits(to, column.width, digits):
+    if not has_digits(to, width, digits):
         return BAD_DECIMAL
     return OK
 
@@ -417,7 +429,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
         status = read_bytes(cursor, node.a, &begin, &number)
         if status != OK:
             return status
-        return OK if column == NULL else read_decimal(state, column, begin, number, node.b)
+        return read_decimal(state, column, begin, number, node.b)
     if op == RAW_OP:
         begin = cursor.pointer
         status = read_value(state, &state.nodes[state.node_children[node.first]], cursor, depth + 1)

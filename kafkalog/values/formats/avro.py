@@ -163,7 +163,10 @@ class _Program:
             return self._passed[id(one)]
         # entered before its fields are looked at: it may contain itself
         at = self._passed[id(one)] = self._node("null")
-        if one.kind == "record":
+        # what is outside of its range does not decode, whether or not it is wanted
+        if one.logical == "decimal":
+            self._set_node(at, "decimal", -1, [], one.size if one.kind == "fixed" else -1, one.precision)
+        elif one.kind == "record":
             self._set_node(at, "record", -1, [self._pass(inner) for _, inner in one.fields])
         elif one.kind == "union":
             null_at = next((i for i, branch in enumerate(one.inner) if branch.kind == "null"), -1)
@@ -179,7 +182,7 @@ class _Program:
             self._set_node(at, "fixed", -1, [], one.size)
         elif one.kind in _SCALARS:
             op, width, _ = _SCALARS[one.kind]
-            self._set_node(at, op, -1, [], width)
+            self._set_node(at, op, -1, [], width, _DAYS.get(one.logical or "", 0))
         elif one.kind != "null":
             self._set_node(at, one.kind, -1, [])
         return at

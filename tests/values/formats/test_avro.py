@@ -132,6 +132,9 @@ def test_decimals_have_at_most_their_digits(precision: int) -> None:
             found = decoded(schema, [written(record(("f", "bytes")), {"f": data})])
             assert found.array.to_pylist() == [{"f": one} if fits else None], one
             assert found.failures == ({} if fits else {0: "a decimal does not fit its precision"})
+            beside = record(("f", schema["fields"][0]["type"]), ("g", "int"))
+            value = written(record(("f", "bytes"), ("g", "int")), {"f": data, "g": 7})
+            assert decoded(beside, [value], paths=[("g",)]).failures == found.failures, "passed over"
 
 
 def test_a_time_of_day_is_less_than_a_day() -> None:
@@ -139,6 +142,9 @@ def test_a_time_of_day_is_less_than_a_day() -> None:
         schema = record(("f", {"type": kind, "logicalType": name}))
         last, behind = (written(record(("f", kind)), {"f": number}) for number in (day - 1, day))
         assert decoded(schema, [last, behind, last]).failures == {1: "a time is not within a day"}
+        beside = record(("f", schema["fields"][0]["type"]), ("g", "boolean"))
+        passed_over = decoded(beside, [last + b"\1", behind + b"\1", last + b"\1"], paths=[("g",)])
+        assert passed_over.failures == {1: "a time is not within a day"}
 
 
 def test_items_without_bytes_are_at_most_1024_in_all_blocks() -> None:
