@@ -1,6 +1,9 @@
+from typing import final
+
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog._kernels.buffer_pool import Block
 from kafkalog._kernels.fill import Filler
 
 def walk_batches(
@@ -24,6 +27,23 @@ def walk_batches(
     records_count: NDArray[np.int32],
     control_type: NDArray[np.int16],
 ) -> tuple[int, int, int, int]: ...
+
+@final
+class HeaderRows:
+    block: Block
+    capacity: int
+    n: int
+    magics: int
+    attribute_bits: int
+    largest: int
+    first_offset: int
+    last_offset: int
+    last_position: int
+    end_position: int
+    has_empty: bool
+    next_offset: int | None
+    def __new__(cls, capacity: int) -> HeaderRows: ...
+
 def read_intact(
     descriptor: int,
     start: int,
@@ -38,23 +58,8 @@ def read_intact(
     room: NDArray[np.uint8] | None,
     data: NDArray[np.uint8] | None,
     filler: Filler | None,
-    n_filled: NDArray[np.int32] | None,
-    position: NDArray[np.int64],
-    size_in_bytes: NDArray[np.int32],
-    base_offset: NDArray[np.int64],
-    last_offset: NDArray[np.int64],
-    leader_epoch: NDArray[np.int32],
-    magic: NDArray[np.int8],
-    crc: NDArray[np.uint32],
-    attributes: NDArray[np.int16],
-    base_timestamp: NDArray[np.int64],
-    max_timestamp: NDArray[np.int64],
-    producer_id: NDArray[np.int64],
-    producer_epoch: NDArray[np.int16],
-    base_sequence: NDArray[np.int32],
-    records_count: NDArray[np.int32],
-    control_type: NDArray[np.int16],
-) -> tuple[int, int, int, int, int, int, int | None]: ...
+    rows: HeaderRows,
+) -> tuple[int, int, int]: ...
 def find_boundary(descriptor: int, start: int, stop: int, n_bytes: int) -> int: ...
 def survey_batches(
     position: NDArray[np.int64],

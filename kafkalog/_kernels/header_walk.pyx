@@ -3,9 +3,11 @@
 Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch, AbstractLegacyRecordBatch.
 """
 
+cimport cython
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memmove
 
+from kafkalog._kernels.buffer_pool cimport Block
 from kafkalog._kernels.crc cimport crc32, crc32c
 from kafkalog._kernels.fill cimport ALL_DONE, Filler, kl_touch
 from kafkalog._kernels.wire cimport (
@@ -31,6 +33,8 @@ cdef enum:
     MIN_RECORD_BYTES = 7
     LARGE = 4096
     MANY_SMALL = 32
+    # of all columns of a row, and its number of records
+    ROW_BYTES = 79
 
 
 cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
@@ -86,15 +90,32 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     return <int16_t>load_be16(cursor.pointer + 2)
 
 
+cdef struct Rows:
+    # one row a batch; see BatchTable
+    int64_t* position
+    int32_t* size_in_bytes
+    int64_t* base_offset
+    int64_t* last_offset
+    int32_t* leader_epoch
+    int8_t* magic
+    uint32_t* crc
+    int16_t* attributes
+    int64_t* base_timestamp
+    int64_t* max_timestamp
+    int64_t* producer_id
+    int16_t* producer_epoch
+    int32_t* base_sequence
+    int32_t* records_count
+    int16_t* control_type
+
+
 cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end, int64_t window_start,
                       int64_t* previous_offset, Py_ssize_t* n_rows, Py_ssize_t capacity, int64_t* needed,
-                      int64_t[::1] position, int32_t[::1] size_in_bytes, int64_t[::1] base_offset,
-                      int64_t[::1] last_offset, int32_t[::1] leader_epoch, int8_t[::1] magic, uint32_t[::1] crc,
-                      int16_t[::1] attributes, int64_t[::1] base_timestamp, int64_t[::1] max_timestamp,
-                      int64_t[::1] producer_id, int16_t[::1] producer_epoch, int32_t[::1] base_sequence,
-                      int32_t[::1] records_count, int16_t[::1] control_type) noexcept nogil:
+                      const Rows* rows) noexcept nogil:
     """Walk from `window[at]` to `end`, adding rows up to `capacity`; all pointers are moved on, and the status says why
     it stopped."""
+    # magics are bytes, and a byte may lie anywhere for the compiler: pointers are kept here
+    cdef Rows to = rows[0]
     # of short messages, what a walk from size to size has to wait for is most of the time: no way through memory
     cdef Py_ssize_t row = n_rows[0]
     cdef Py_ssize_t here = at[0]
@@ -128,49 +149,49 @@ cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end,
                 break
             last = first + delta
             bits = <int16_t>load_be16(p + 21)
-            leader_epoch[row] = <int32_t>load_be32(p + 12)
-            crc[row] = load_be32(p + 17)
-            base_timestamp[row] = <int64_t>load_be64(p + 27)
-            max_timestamp[row] = <int64_t>load_be64(p + 35)
-            producer_id[row] = <int64_t>load_be64(p + 43)
-            producer_epoch[row] = <int16_t>load_be16(p + 51)
-            base_sequence[row] = <int32_t>load_be32(p + 53)
-            records_count[row] = <int32_t>load_be32(p + 57)
+            to.leader_epoch[row] = <int32_t>load_be32(p + 12)
+            to.crc[row] = load_be32(p + 17)
+            to.base_timestamp[row] = <int64_t>load_be64(p + 27)
+            to.max_timestamp[row] = <int64_t>load_be64(p + 35)
+            to.producer_id[row] = <int64_t>load_be64(p + 43)
+            to.producer_epoch[row] = <int16_t>load_be16(p + 51)
+            to.base_sequence[row] = <int32_t>load_be32(p + 53)
+            to.records_count[row] = <int32_t>load_be32(p + 57)
             if bits & CONTROL_BIT == 0:
-                control_type[row] = NOT_CONTROL
+                to.control_type[row] = NOT_CONTROL
             # what is compressed is not looked into here; with_markers in state/producers.py does that where it matters
             elif bits & CODEC_MASK:
-                control_type[row] = NO_CONTROL_RECORD
+                to.control_type[row] = NO_CONTROL_RECORD
             else:
-                control_type[row] = control_type_of(p + 61, p + size, records_count[row])
+                to.control_type[row] = control_type_of(p + 61, p + size, to.records_count[row])
         else:
             last = first
             bits = p[17]
-            leader_epoch[row] = -1
-            crc[row] = load_be32(p + 12)
-            base_timestamp[row] = <int64_t>load_be64(p + 18) if version == 1 else -1
-            max_timestamp[row] = base_timestamp[row]
-            producer_id[row] = -1
-            producer_epoch[row] = -1
-            base_sequence[row] = -1
-            control_type[row] = NOT_CONTROL
+            to.leader_epoch[row] = -1
+            to.crc[row] = load_be32(p + 12)
+            to.base_timestamp[row] = <int64_t>load_be64(p + 18) if version == 1 else -1
+            to.max_timestamp[row] = to.base_timestamp[row]
+            to.producer_id[row] = -1
+            to.producer_epoch[row] = -1
+            to.base_sequence[row] = -1
+            to.control_type[row] = NOT_CONTROL
             if bits & CODEC_MASK:
                 first = -1
-                records_count[row] = -1
+                to.records_count[row] = -1
             else:
-                records_count[row] = 1
+                to.records_count[row] = 1
         # of a compressed v0 or v1 message only the last offset is known
         if (first if first >= 0 or version == 2 else last) <= before:
             status = OFFSET_ORDER
             break
         before = last
-        position[row] = window_start + here
+        to.position[row] = window_start + here
         # fits in 32 bits: the batch lies within the window, and a window has less than 2 GiB
-        size_in_bytes[row] = <int32_t>size
-        base_offset[row] = first
-        last_offset[row] = last
-        magic[row] = version
-        attributes[row] = bits
+        to.size_in_bytes[row] = <int32_t>size
+        to.base_offset[row] = first
+        to.last_offset[row] = last
+        to.magic[row] = version
+        to.attributes[row] = bits
         row += 1
         here += size
     at[0] = here
@@ -198,6 +219,7 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
     cdef Py_ssize_t at = start
     cdef Py_ssize_t n_rows = 0
     cdef int64_t needed = 0
+    cdef Rows rows
     cdef int status
     check_lengths(position.shape[0], size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes,
                   base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
@@ -206,11 +228,13 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
         raise ValueError("start lies outside the window")
     if window_start < 0 or window_start > INT64_MAX - end:
         raise ValueError("the window lies outside any file")
+    if position.shape[0]:
+        rows = Rows(&position[0], &size_in_bytes[0], &base_offset[0], &last_offset[0], &leader_epoch[0], &magic[0],
+                    &crc[0], &attributes[0], &base_timestamp[0], &max_timestamp[0], &producer_id[0],
+                    &producer_epoch[0], &base_sequence[0], &records_count[0], &control_type[0])
     with nogil:
         status = walk_headers(
-            window, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, position,
-            size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp,
-            max_timestamp, producer_id, producer_epoch, base_sequence, records_count, control_type)
+            window, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, &rows)
     return status, n_rows, window_start + at, needed
 
 
@@ -228,25 +252,84 @@ cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] ba
     return 0
 
 
+@cython.final
+cdef class HeaderRows:
+    """Room for the headers of batches, and what `read_intact` found in those that it read.
+
+    Attributes
+    ----------
+    block : Block
+        The columns of a batch table one behind the other, each with `capacity` rows; then the number of records that
+        were filled in of each batch, as int32.
+    capacity : int
+        A multiple of 8, so that columns are aligned.
+    n : int
+        How many rows there are.
+    magics, attribute_bits : int
+        Bit m for each magic m that occurs; all attribute bits that occur.
+    largest : int
+        Size of the largest batch.
+    first_offset, last_offset : int
+        Of the batches. Of a compressed v0 or v1 message only the last offset is known.
+    last_position, end_position : int
+        Where the last batch begins, and where it ends.
+    has_empty : bool
+        Whether the header of a batch says that it has no records.
+    next_offset : int or None
+        The offset field behind the last batch; None if its bytes were not read.
+    """
+
+    cdef Rows at
+    cdef int32_t* n_filled
+    cdef readonly Block block
+    cdef readonly int64_t capacity
+    cdef readonly int64_t n
+    cdef readonly int magics
+    cdef readonly int attribute_bits
+    cdef readonly int64_t largest
+    cdef readonly int64_t first_offset
+    cdef readonly int64_t last_offset
+    cdef readonly int64_t last_position
+    cdef readonly int64_t end_position
+    cdef readonly bint has_empty
+    cdef readonly object next_offset
+
+    def __cinit__(self, int64_t capacity):
+        cdef char* p
+        if capacity < 0 or capacity > INT32_MAX:
+            raise ValueError("there cannot be so many rows")
+        capacity = (capacity + 7) // 8 * 8
+        self.capacity = capacity
+        self.block = Block(capacity * ROW_BYTES)
+        p = <char*>self.block.pointer
+        self.at.position = <int64_t*>p
+        self.at.size_in_bytes = <int32_t*>(p + 8 * capacity)
+        self.at.base_offset = <int64_t*>(p + 12 * capacity)
+        self.at.last_offset = <int64_t*>(p + 20 * capacity)
+        self.at.leader_epoch = <int32_t*>(p + 28 * capacity)
+        self.at.magic = <int8_t*>(p + 32 * capacity)
+        self.at.crc = <uint32_t*>(p + 33 * capacity)
+        self.at.attributes = <int16_t*>(p + 37 * capacity)
+        self.at.base_timestamp = <int64_t*>(p + 39 * capacity)
+        self.at.max_timestamp = <int64_t*>(p + 47 * capacity)
+        self.at.producer_id = <int64_t*>(p + 55 * capacity)
+        self.at.producer_epoch = <int16_t*>(p + 63 * capacity)
+        self.at.base_sequence = <int32_t*>(p + 65 * capacity)
+        self.at.records_count = <int32_t*>(p + 69 * capacity)
+        self.at.control_type = <int16_t*>(p + 73 * capacity)
+        self.n_filled = <int32_t*>(p + 75 * capacity)
+
+
 def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
                 bint check_crc, bint stop_at_control, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
-                uint8_t[::1] room, const uint8_t[::1] data, Filler filler, int32_t[::1] n_filled,
-                int64_t[::1] position not None, int32_t[::1] size_in_bytes not None, int64_t[::1] base_offset not None,
-                int64_t[::1] last_offset not None, int32_t[::1] leader_epoch not None, int8_t[::1] magic not None,
-                uint32_t[::1] crc not None, int16_t[::1] attributes not None, int64_t[::1] base_timestamp not None,
-                int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
-                int16_t[::1] producer_epoch not None, int32_t[::1] base_sequence not None,
-                int32_t[::1] records_count not None, int16_t[::1] control_type not None):
+                uint8_t[::1] room, const uint8_t[::1] data, Filler filler, HeaderRows rows not None):
     """Read good batches of a file from a batch boundary on.
 
-    Returns ``(n_rows, needed, ending, magics, attribute_bits, largest, next_offset)``. `magics` has bit m set for each
-    magic m that occurs, `attribute_bits` all attribute bits that occur; `largest` is the size of the largest batch.
-    `next_offset` is the offset field behind the last batch; None if its bytes were not read.
+    Returns ``(n_rows, needed, ending)``; `rows` has the headers, in place of what it had.
 
     Bytes are read into `room`, or are given as `data`, from `start` on; at most `read_bytes` at a time, few enough to
     stay in a core's cache. `room` is used again for the next bytes, unless views of a `filler` point into it: then the
-    call ends when it is full. A `filler` fills in the records, except those of control batches; `n_filled` has the
-    number of each batch.
+    call ends when it is full. A `filler` fills in the records, except those of control batches.
 
     The call ends before a batch with a wrong checksum or header, with an offset that does not rise, with an offset
     below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a control batch with
@@ -255,7 +338,10 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     does not say which of these it was: the caller reads that batch with `walk_batches`.
     """
     cdef Py_ssize_t n_rows = 0
-    cdef Py_ssize_t capacity = position.shape[0]
+    cdef Py_ssize_t capacity = rows.capacity
+    cdef Rows to = rows.at
+    cdef int32_t* n_filled = rows.n_filled
+    cdef bint has_empty = False
     cdef Py_ssize_t row
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t filled = 0
@@ -273,15 +359,11 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     cdef bint is_there = data is not None
     cdef bint is_kept = is_there or (filler is not None and filler.views)
     cdef const uint8_t[::1] window = data
-    check_lengths(position.shape[0], size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes,
-                  base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
-                  control_type)
+    rows.n = 0
     if not is_there:
         window = room
     if window is None:
         raise ValueError("there are neither bytes nor room for them")
-    if filler is not None and (n_filled is None or n_filled.shape[0] != position.shape[0]):
-        raise ValueError("columns differ in length")
     if start < 0 or stop < start or stop > INT64_MAX - window.shape[0]:
         raise ValueError("the range lies outside any file")
     if window.shape[0] < (0 if is_there else V2_OVERHEAD) or window.shape[0] > INT32_MAX or read_bytes < 1:
@@ -317,40 +399,40 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 row = n_rows
                 status = walk_headers(
                     window, &at, filled, room_start, &previous_offset, &n_rows,
-                    min(row + (1 if total >= LARGE else MANY_SMALL), capacity), &needed, position, size_in_bytes,
-                    base_offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp,
-                    producer_id, producer_epoch, base_sequence, records_count, control_type)
+                    min(row + (1 if total >= LARGE else MANY_SMALL), capacity), &needed, &to)
                 while row < n_rows:
-                    total = size_in_bytes[row]
-                    p = &window[<Py_ssize_t>(position[row] - room_start)]
+                    total = to.size_in_bytes[row]
+                    p = &window[<Py_ssize_t>(to.position[row] - room_start)]
                     # the cheap questions first: a batch that is not wanted costs no checksum
-                    if total > max_batch_bytes or base_offset[row] < start_offset or last_offset[row] >= end_offset:
+                    if (total > max_batch_bytes or to.base_offset[row] < start_offset
+                            or to.last_offset[row] >= end_offset):
                         good = False
                     elif not check_crc:
                         pass
-                    elif magic[row] >= 2:
-                        good = crc32c(p + 21, total - 21) == crc[row]
+                    elif to.magic[row] >= 2:
+                        good = crc32c(p + 21, total - 21) == to.crc[row]
                     else:
-                        good = crc32(p + 16, total - 16) == crc[row]
-                    if magic[row] >= 2 and attributes[row] & CONTROL_BIT:
+                        good = crc32(p + 16, total - 16) == to.crc[row]
+                    if to.magic[row] >= 2 and to.attributes[row] & CONTROL_BIT:
                         good = good and not stop_at_control
                         if filler is not None:
                             n_filled[row] = 0
                     elif good and filler is not None:
-                        if magic[row] >= 2:
+                        if to.magic[row] >= 2:
                             ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &window[0],
-                                                 &window[0] + filled, base_offset[row], base_timestamp[row],
-                                                 max_timestamp[row], attributes[row], records_count[row])
-                            n_filled[row] = records_count[row]
+                                                 &window[0] + filled, to.base_offset[row], to.base_timestamp[row],
+                                                 to.max_timestamp[row], to.attributes[row], to.records_count[row])
+                            n_filled[row] = to.records_count[row]
                         else:
-                            ending = filler.fill_message(p, total, &window[0], &window[0] + filled, magic[row],
-                                                         attributes[row], last_offset[row], max_timestamp[row],
+                            ending = filler.fill_message(p, total, &window[0], &window[0] + filled, to.magic[row],
+                                                         to.attributes[row], to.last_offset[row], to.max_timestamp[row],
                                                          &n_filled[row])
                         good = ending == ALL_DONE
                     # rows behind a batch that is not good are dropped with it: a wrong size field may have led to them
                     if good:
-                        magics |= 1 << (magic[row] & 7)
-                        bits |= attributes[row]
+                        magics |= 1 << (to.magic[row] & 7)
+                        bits |= to.attributes[row]
+                        has_empty = has_empty or to.records_count[row] == 0
                         if total > largest:
                             largest = total
                     else:
@@ -358,12 +440,21 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     row += 1
     if not good or status != NEED_MORE or at or filled < window.shape[0]:
         needed = 0
-    next_offset = None
+    rows.n = n_rows
+    rows.magics = magics
+    rows.attribute_bits = bits
+    rows.largest = largest
+    rows.has_empty = has_empty
+    rows.next_offset = None
     if n_rows:
-        at = <Py_ssize_t>(position[n_rows - 1] + size_in_bytes[n_rows - 1] - room_start)
+        rows.first_offset = to.base_offset[0] if to.base_offset[0] >= 0 else to.last_offset[0]
+        rows.last_offset = to.last_offset[n_rows - 1]
+        rows.last_position = to.position[n_rows - 1]
+        rows.end_position = rows.last_position + to.size_in_bytes[n_rows - 1]
+        at = <Py_ssize_t>(rows.end_position - room_start)
         if at + 8 <= filled:
-            next_offset = <int64_t>load_be64(&window[at])
-    return n_rows, needed, ending, magics, bits, largest, next_offset
+            rows.next_offset = <int64_t>load_be64(&window[at])
+    return n_rows, needed, ending
 
 
 def find_boundary(int descriptor, int64_t start, int64_t stop, int64_t n_bytes):

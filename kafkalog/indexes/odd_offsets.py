@@ -66,26 +66,25 @@ def odd_end(
         `OFFSET_ORDER` or `OFFSET_OUTSIDE_SEGMENT` for a wrong offset, `CRC_MISMATCH` if the batch is damaged; None if
         the batch is right, or nothing contradicts it.
     """
-    last = int(window.batches.last_offset[-1])
-    before = int(window.batches.last_offset[-2]) if len(window.batches) > 1 else previous
-    position = window.batches.end_position
+    last, position = window.batches.end_offset - 1, window.batches.end_position
     following = _offset_at(source, position, window)
     if following is not None and following > last:
         return None
+    before = int(window.batches.last_offset[-2]) if len(window.batches) > 1 else previous
     batch = window.batches[-1:]
     follower = None if following is None else _intact(source, position, max_batch_bytes)
     if follower is not None:
         if _intact(source, int(batch.position[0]), max_batch_bytes) is None:
             return Reason.CRC_MISMATCH
         return Reason.OFFSET_ORDER if _contradicts(batch, follower, before, source, witnesses) else None
-    if before is None or first_offset(batch) <= before + 1:
+    if before is None or batch.first_offset <= before + 1:
         return None
     known = witnesses()
     if known.next_base_offset is not None:
         return Reason.OFFSET_OUTSIDE_SEGMENT if known.next_base_offset <= last else None
     # An index entry alone proves nothing. But a broker that shut down took a producer snapshot at the log end: if the
     # batch would end there without the gap before it, its offset is wrong.
-    end = before + 1 + last - first_offset(batch) + 1
+    end = before + 1 + last - batch.first_offset + 1
     return Reason.OFFSET_ORDER if end == max(known.end_offsets, default=-1) else None
 
 
@@ -97,11 +96,11 @@ def _contradicts(
     witnesses: Callable[[], Witnesses],
 ) -> bool:
     """Whether `batch` is wrong, and not `follower`, the intact batch after it with a smaller offset."""
-    base, last, first = int(batch.base_offset[0]), int(batch.last_offset[0]), first_offset(batch)
+    base, last, first = int(batch.base_offset[0]), int(batch.last_offset[0]), batch.first_offset
     if before is not None:
-        if first_offset(follower) <= before or base == before + 1:
+        if follower.first_offset <= before or base == before + 1:
             return False
-        if first_offset(follower) == before + 1 + last - first + 1:
+        if follower.first_offset == before + 1 + last - first + 1:
             return True  # the batch would fit exactly between its neighbours
     known = witnesses()
     indexed = known.offset_at(int(batch.position[0]))
@@ -115,11 +114,6 @@ def _contradicts(
     # no evidence: the batch is wrong if at least half of the next batches are below it
     following = offsets_from(source, int(follower.position[0]))
     return 2 * sum(offset <= last for offset in following) >= len(following)
-
-
-def first_offset(batches: BatchTable) -> int:
-    """Base offset of the first batch; its last offset if a compressed v0 or v1 message hides the base offset."""
-    return int(batches.base_offset[0]) if batches.base_offset[0] >= 0 else int(batches.last_offset[0])
 
 
 def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> list[int]:

@@ -16,7 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns, ViewColumn, as_views, is_masked, zeros
+from kafkalog.records.columns import (
+    BinaryColumn,
+    HeadersColumn,
+    RecordColumns,
+    ViewColumn,
+    as_views,
+    is_masked,
+    may_lack_timestamps,
+    zeros,
+)
 from kafkalog.records.fill import Form
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
@@ -205,7 +214,7 @@ def _fixed(column: Any, kind: pa.DataType, validity: npt.NDArray[np.bool_] | Non
 
 def _timestamps(stamps: npt.NDArray[np.int64], types: npt.NDArray[np.int8]) -> pa.Array:
     present = None
-    if types.size and types.min() < 0:
+    if may_lack_timestamps(types):
         present = (types != -1) | (stamps != kf.NO_TIMESTAMP)
     return _fixed(stamps, TIMESTAMP, present)
 

@@ -28,7 +28,6 @@ from kafkalog.errors import (
     Reason,
     TruncatedTailError,
 )
-from kafkalog.indexes.odd_offsets import first_offset
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
@@ -235,7 +234,7 @@ class RangedSegment(Segment):
 
     def check_start(self, window: Window) -> None:
         """See `Segment.check_start`."""
-        if window.start == self.first_position > 0 and first_offset(window.batches) != self._range.first_offset:
+        if window.start == self.first_position > 0 and window.batches.first_offset != self._range.first_offset:
             detail = f"a batch of offset {self._range.first_offset} was here when its reading was planned"
             raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path, position=window.start)
 

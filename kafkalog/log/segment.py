@@ -28,7 +28,7 @@ from kafkalog.errors import (
     SidecarError,
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, max_index_entries
-from kafkalog.indexes.odd_offsets import Witnesses, first_offset
+from kafkalog.indexes.odd_offsets import Witnesses
 from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
 from kafkalog.log.segment_stream import SegmentStream
@@ -371,7 +371,7 @@ class Segment(ReadMethods):
         window, _ = intact_batch_at(source, position, self.limits.max_batch_bytes)
         if window is None:
             return False
-        first = first_offset(window.batches)
+        first = window.batches.first_offset
         source.release(window.data, position)
         return self.base_offset <= first <= offset
 

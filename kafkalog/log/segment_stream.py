@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorruption, Reason, TruncatedTailError
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.indexes.odd_offsets import Witnesses, first_offset, odd_end, odd_end_error, offsets_from
+from kafkalog.indexes.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader, intact_batch_at, walk, walk_checked, walk_with
@@ -148,9 +148,9 @@ class SegmentStream:
                         window = window.without_last()
                     segment.check_start(window)
                     is_behind_damage = before is None and position > self._start
-                    window = window._replace(before=HIDDEN if is_behind_damage else before)
-                    self.previous = before = int(window.batches.last_offset[-1])
-                    self._last_position = int(window.batches.position[-1])
+                    window = Window(*window[:-1], HIDDEN if is_behind_damage else before)
+                    self.previous = before = window.batches.end_offset - 1
+                    self._last_position = window.batches.last_position
                     yield window
                     if odd is not None:
                         raise odd
@@ -256,7 +256,7 @@ class SegmentStream:
         following = offsets_from(self.source, behind)
         self.source.release(window.data, where)
         finding = replace(error.to_finding(), length=behind - where, n_records=0, certainty="exact")
-        first, last = first_offset(batch), int(batch.last_offset[0])
+        first, last = batch.first_offset, int(batch.last_offset[0])
         if original is not None:
             segment, position = original
             self._next_original = segment, position + behind - where

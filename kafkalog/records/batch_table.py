@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog import html
 from kafkalog._kernels.crc import check_crcs
-from kafkalog._kernels.header_walk import walk_batches
+from kafkalog._kernels.header_walk import HeaderRows, walk_batches
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
 from kafkalog.records.columns import FIXED_COLUMNS
@@ -125,6 +125,31 @@ class BatchTable:
         return int(self.position[-1]) + int(self.size_in_bytes[-1])
 
     @property
+    def last_position(self) -> int:
+        """Position of the last batch."""
+        return int(self.position[-1])
+
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the first batch; its last one if a compressed v0 or v1 message hides the base offset."""
+        return int(self.base_offset[0]) if self.base_offset[0] >= 0 else int(self.last_offset[0])
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last batch."""
+        return int(self.last_offset[-1]) + 1
+
+    @property
+    def attribute_bits(self) -> int:
+        """All attribute bits that occur."""
+        return int(np.bitwise_or.reduce(self.attributes))
+
+    @property
+    def has_empty(self) -> bool:
+        """Whether the header of a batch says that it has no records."""
+        return not self.records_count.all()
+
+    @property
     def codec(self) -> npt.NDArray[np.int8]:
         """int8[n]: compression codec id."""
         return (self.attributes & kf.CODEC_MASK).astype(np.int8)
@@ -132,7 +157,7 @@ class BatchTable:
     @property
     def timestamp_type(self) -> npt.NDArray[np.int8]:
         """int8[n]: -1 for v0, else 0 (CreateTime) or 1 (LogAppendTime)."""
-        if not np.bitwise_or.reduce(self.attributes) & kf.TIMESTAMP_TYPE_BIT and self.magic.all():
+        if not self.attribute_bits & kf.TIMESTAMP_TYPE_BIT and self.magic.all():
             return np.zeros(len(self), np.int8)
         bit = ((self.attributes & kf.TIMESTAMP_TYPE_BIT) != 0).astype(np.int8)
         return np.where(self.magic == 0, np.int8(-1), bit)
@@ -167,6 +192,64 @@ class BatchTable:
         return bits
 
 
+class ReadTable(BatchTable):
+    """The table of batches that a kernel read. Its columns are made when the first one is asked for.
+
+    Parameters
+    ----------
+    rows : HeaderRows
+        Not to be filled again.
+    """
+
+    __slots__ = (
+        *("_rows", "attribute_bits", "has_empty"),
+        *("end_offset", "end_position", "first_offset", "last_position"),
+    )
+
+    def __init__(self, rows: HeaderRows) -> None:
+        put = object.__setattr__
+        put(self, "_rows", rows)
+        put(self, "first_offset", rows.first_offset)
+        put(self, "last_position", rows.last_position)
+        put(self, "end_position", rows.end_position)
+        put(self, "end_offset", rows.last_offset + 1)
+        put(self, "attribute_bits", rows.attribute_bits)
+        put(self, "has_empty", rows.has_empty)
+
+    def __getattr__(self, name: str) -> Any:
+        # only of a column that has not been set
+        if name not in COLUMNS:
+            raise AttributeError(f"a BatchTable has no {name!r}")
+        for column, array in zip(COLUMNS, columns_of(self._rows), strict=True):
+            object.__setattr__(self, column, array)
+        value: npt.NDArray[Any] = object.__getattribute__(self, name)
+        return value
+
+    def __len__(self) -> int:
+        n: int = self._rows.n
+        return n
+
+    def __reduce__(self) -> Any:
+        return BatchTable, tuple(getattr(self, name) for name in COLUMNS)
+
+
+def columns_of(rows: HeaderRows) -> list[npt.NDArray[Any]]:
+    """The columns of a batch table, in the memory of the rows."""
+    block: Any = rows.block
+    return [
+        np.frombuffer(block, dtype, rows.n, start * rows.capacity)
+        for dtype, start in zip(COLUMNS.values(), _STARTS, strict=False)
+    ]
+
+
+def filled_counts(rows: HeaderRows) -> npt.NDArray[np.int32]:
+    """int32[n]: the number of records that were filled in of each batch."""
+    block: Any = rows.block
+    return np.frombuffer(block, np.int32, rows.n, _STARTS[-1] * rows.capacity)
+
+
+_STARTS: Final[list[int]] = [0, *np.cumsum([np.dtype(dtype).itemsize for dtype in COLUMNS.values()]).tolist()]
+"""Where columns begin in a row of each; the last number is the size of a row."""
 _MOST_OFFSETS: Final = 2**31  # offsets in a segment: entries of its index have 32 bits
 DERIVED: Final = ("codec", "timestamp_type", "is_transactional", "is_control", "delete_horizon_ms")
 
@@ -262,9 +345,9 @@ def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
     Readers give nothing of such a batch, and neither do Kafka's consumers. They say nothing of it, unless it is
     compressed and the bytes are no stream of its codec: there they end.
     """
-    empty = batches.records_count == 0
-    if not empty.any():
+    if not batches.has_empty:
         return []
+    empty = batches.records_count == 0
     n_bytes = batches.size_in_bytes - kf.RECORD_BATCH_OVERHEAD
     empty &= (batches.magic >= 2) & (n_bytes > np.where(batches.codec == 0, 0, _MOST_BYTES_OF_NOTHING))
     found = []
@@ -289,6 +372,15 @@ def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
 
 _MOST_BYTES_OF_NOTHING: Final = 64
 """No codec's frame around nothing is as long."""
+
+
+_ALL_VALID: Final = np.ones(2**13, np.bool_)
+_ALL_VALID.flags.writeable = False
+
+
+def all_valid(n: int) -> npt.NDArray[np.bool_]:
+    """bool[n]: true; not to be written to."""
+    return _ALL_VALID[:n] if n <= _ALL_VALID.size else np.ones(n, np.bool_)
 
 
 def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:

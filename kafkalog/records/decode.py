@@ -250,9 +250,7 @@ class RecordReader(BatchReader):
         if window is None:
             return None
         batches = window.batches
-        # a compressed v0 or v1 message hides its base offset
-        first_offset = batches.base_offset[0] if batches.base_offset[0] >= 0 else batches.last_offset[0]
-        if int(first_offset) <= previous_offset:
+        if batches.first_offset <= previous_offset:
             return None
         n_read = batches.end_position - position
         if n_read < first.stop - position:

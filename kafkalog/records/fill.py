@@ -19,7 +19,16 @@ from kafkalog import format as kf
 from kafkalog._kernels import fill as kernels
 from kafkalog._kernels import header_walk as header_kernels
 from kafkalog.errors import Limits
-from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, batch_column, sequences
+from kafkalog.records.batch_table import (
+    COLUMNS,
+    BatchTable,
+    ReadTable,
+    Window,
+    all_valid,
+    batch_column,
+    filled_counts,
+    sequences,
+)
 from kafkalog.records.columns import (
     HEADERS,
     BinaryColumn,
@@ -27,6 +36,7 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
     ViewColumn,
+    create_time_types,
 )
 from kafkalog.records.spans import Payloads, record_counts, thread_codecs
 from kafkalog.storage.buffer_pool import empty
@@ -43,7 +53,6 @@ _KEPT_ARENA: Final = 2**22
 _READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until they are decoded
 _LEAST_ROWS, _MOST_ROWS = 2**6, 2**16  # batches per reading call
 _LEAST_LARGEST: Final = 2**14
-_FEW_ROWS: Final = 2**13  # columns of so many are too small for the pool
 _INT32_MAX: Final = 2**31 - 1
 _COLUMNS_FULL, _ARENA_FULL = kernels.ENDINGS["columns full"], kernels.ENDINGS["arena full"]
 
@@ -160,23 +169,18 @@ def read_filled(
     """
     rates = _thread_rates()
     n_bytes = _room_for(stop - start, n_bytes)
-    n_rows = min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS)
-    make = np.empty if n_rows <= _FEW_ROWS else empty
-    columns = [make(n_rows, dtype) for dtype in COLUMNS.values()]
-    n_filled = empty(n_rows, np.int32)
+    rows = header_kernels.HeaderRows(min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS))
     call = _Call(names, form, n_bytes, limits, announced=None, decompress=True)
     descriptor, data, room = -1, None, None
     if isinstance(of, int):
         descriptor, room = of, empty(n_bytes if form == "views" else _READ_BYTES, np.uint8)
     else:
         data = of
-    needed = magics = bits = largest = 0
-    next_offset: int | None = None
 
     def work(filler: kernels.Filler) -> tuple[int, int]:
-        nonlocal needed, room, magics, bits, largest, next_offset
+        nonlocal room
         while True:
-            n, needed, ending, magics, bits, largest, next_offset = header_kernels.read_intact(
+            n, needed, ending = header_kernels.read_intact(
                 descriptor,
                 start,
                 stop,
@@ -189,8 +193,7 @@ def read_filled(
                 room,
                 data,
                 filler,
-                n_filled,
-                *columns,
+                rows,
             )
             if n or room is None or not room.size < needed <= min(limits.max_batch_bytes, stop - start):
                 return ending, n
@@ -199,9 +202,9 @@ def read_filled(
     n_batches = call.make(work)
     if not n_batches:
         return None
-    batches = BatchTable(*(column[:n_batches] for column in columns))
-    n_bytes = batches.end_position - start
-    rates.largest = max(largest, _LEAST_LARGEST)
+    batches, bits = ReadTable(rows), rows.attribute_bits
+    n_bytes = rows.end_position - start
+    rates.largest = max(rows.largest, _LEAST_LARGEST)
     rates.is_compressed = bool(bits & kf.CODEC_MASK)
     rates.n_batches = n_batches / n_bytes
     if data is not None:
@@ -212,14 +215,13 @@ def read_filled(
         kept = NO_BYTES
     filled = call.filled(n_batches, kept)
     if filled.n_records:
-        is_usual = magics == 1 << 2 and not bits & kf.CONTROL_BIT
-        of_records = batches if is_usual else _of_records(batches, n_filled[:n_batches], filled)
-        has_create_times = not (magics & 1 or bits & kf.TIMESTAMP_TYPE_BIT)
+        is_usual = rows.magics == 1 << 2 and not bits & kf.CONTROL_BIT
+        of_records = batches if is_usual else _of_records(batches, filled_counts(rows), filled)
+        has_create_times = not (rows.magics & 1 or bits & kf.TIMESTAMP_TYPE_BIT)
         records = with_batch_columns(filled, of_records, names, has_create_times=has_create_times)
     else:
         records = RecordColumns.empty(names)
-    valid = np.ones(n_batches, np.bool_) if check_crcs else None
-    return Window(kept, start, batches, valid, records, next_offset)
+    return Window(kept, start, batches, all_valid(n_batches) if check_crcs else None, records, rows.next_offset)
 
 
 def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], filled: Filled) -> BatchTable:
@@ -235,7 +237,9 @@ def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], filled: Fi
     if offset is not None:
         base_offset = base_offset.copy()
         base_offset[is_hidden] = offset[(np.cumsum(n_filled, dtype=np.int64) - n_filled)[is_hidden]]
-    return replace(batches, records_count=n_filled, base_offset=base_offset)
+    return BatchTable(
+        **{name: getattr(batches, name) for name in COLUMNS} | {"records_count": n_filled, "base_offset": base_offset}
+    )
 
 
 class _Call:
@@ -460,7 +464,7 @@ def with_batch_columns(
             columns[name] = filled.columns[name]
             continue
         if name == "timestamp_type" and has_create_times:
-            columns[name] = np.zeros(n, np.int8)
+            columns[name] = create_time_types(n)
             continue
         of_batch = batches.base_sequence if name == "sequence" else batch_column(name, batches)
         if name != "sequence" and (of_batch[0] == of_batch).all():
@@ -473,4 +477,4 @@ def with_batch_columns(
             columns[name] = sequences(filled.columns["offset"], batches, batch_row)  # type: ignore[arg-type]
         else:
             columns[name] = of_batch[batch_row]
-    return RecordColumns(n, columns)
+    return RecordColumns.unchecked(n, columns)

@@ -37,7 +37,7 @@ from kafkalog.errors import (
     TruncatedTailError,
     error_from_status,
 )
-from kafkalog.records.batch_table import COLUMNS, BatchTable, HeaderParser, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, all_valid, columns_of, valid_crcs
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 
@@ -198,7 +198,7 @@ class BatchReader:
     def __init__(self, *, limits: Limits, stop_at_control: bool = False) -> None:
         self._limits, self._stop_at_control = limits, stop_at_control
         self._room: Bytes | None = None
-        self._columns: list[npt.NDArray[Any]] = []
+        self._rows: kernels.HeaderRows | None = None
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """Read batches from a batch boundary on, with right checksums and offsets that rise above `previous_offset`.
@@ -216,16 +216,16 @@ class BatchReader:
         descriptor = readable_descriptor(source, position)
         if descriptor is None:
             return None
-        if self._room is None:
-            self._room = empty(_ROOM_BYTES, np.uint8)
-            self._columns = [empty(_CHECKED_ROWS, dtype) for dtype in COLUMNS.values()]
-        stop, limit, room = min(position + RUN_BYTES, source.size), self._limits.max_batch_bytes, self._room
+        if self._room is None or self._rows is None:
+            self._room, self._rows = empty(_ROOM_BYTES, np.uint8), kernels.HeaderRows(_CHECKED_ROWS)
+        stop, limit = min(position + RUN_BYTES, source.size), self._limits.max_batch_bytes
+        room, rows = self._room, self._rows
         while True:
             arguments = (descriptor, position, stop, previous_offset, limit, True, self._stop_at_control, *ALL_OFFSETS)
-            n, needed, *_, after = kernels.read_intact(*arguments, room.size, room, None, None, None, *self._columns)
+            n, needed, _ = kernels.read_intact(*arguments, room.size, room, None, None, rows)
             if n:
-                batches = BatchTable(*(column[:n].copy() for column in self._columns))
-                return Window(NO_BYTES, position, batches, np.ones(n, np.bool_), next_offset=after)
+                batches = BatchTable(*(column.copy() for column in columns_of(rows)))
+                return Window(NO_BYTES, position, batches, all_valid(n), next_offset=rows.next_offset)
             if not room.size < needed <= min(limit, stop - position):
                 return None
             room = self._room = empty(needed, np.uint8)  # one batch larger than the buffer: again, with room for it
@@ -263,10 +263,9 @@ def walk_with(
             # After damage more damage may follow, which a small window finds more cheaply than a long kernel call
             run_start = position
             while first_window_bytes is None and (window := reader.read(source, position, previous_offset)) is not None:
-                batches = window.batches
-                position, previous_offset = batches.end_position, int(batches.last_offset[-1])
+                position, previous_offset = window.batches.end_position, window.batches.end_offset - 1
                 yield window
-                del window, batches  # so that the next window can reuse its memory
+                del window  # so that the next window can reuse its memory
             # where the reader got nowhere it is asked less and less often: each try reads ahead in vain
             n_windows = 1 if position - run_start > window_bytes else min(2 * n_windows, _MOST_WINDOWS)
             left = n_windows

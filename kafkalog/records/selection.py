@@ -116,7 +116,7 @@ class Selection:
             # a v0 wrapper, which has no timestamp, may contain v1 messages
             hidden = (batches.magic == 0) & (batches.codec != 0)
             masks.append((batches.max_timestamp >= self.start_timestamp) | hidden)
-        if not self.include_control and np.bitwise_or.reduce(batches.attributes) & kf.CONTROL_BIT:
+        if not self.include_control and batches.attribute_bits & kf.CONTROL_BIT:
             masks.append(~batches.is_control)
         masks += [mask for predicate in self.predicates if (mask := predicate.batch_mask(batches)) is not None]
         return np.logical_and.reduce(masks) if masks else None

@@ -46,7 +46,7 @@ _MIN_WINDOW_BYTES: Final = 2**20
 # with small windows, each call's work in Python is felt, and with large ones the pool of memory does not hold what all
 # of them need: then each pass takes fresh pages
 _ALONE_BYTES: Final = 3 * 2**21
-_TOGETHER_BYTES: Final = 5 * 2**21
+_TOGETHER_BYTES: Final = 7 * 2**21
 _VIEWED_BYTES: Final = 2**24  # neither the bytes nor copies of them take memory
 _SHOWN_OFFSETS: Final = 5
 
@@ -292,8 +292,8 @@ class Pass:
         if isinstance(segment, BufferSegment):
             window_bytes = _VIEWED_BYTES if form == "views" else _ALONE_BYTES
         elif query.threads > 1:
-            n_ahead = query.threads
-            # those that are read or wait, and the one that the consumer has until it has the next
+            n_ahead = query.threads - 1  # the one who asks for a window reads, too
+            # those that are read, and the one that the consumer has until it has the next
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
         return RecordReader(
             names,
@@ -409,7 +409,7 @@ class _SilentPass(Pass):
 def hidden_records_in(window: SegmentWindow, mask: npt.NDArray[np.bool_] | None, *, check_crcs: bool) -> list[Finding]:
     """Findings about batches that hold records of which no reader gives any; `mask` has those that are wanted."""
     batches = window.batches
-    if batches.records_count.all():
+    if not batches.has_empty:
         return []
     empty = batches.records_count == 0
     batches = batches[empty if mask is None else empty & mask]

@@ -26,7 +26,6 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OnCorruption, ReadError
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.indexes.odd_offsets import first_offset
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
@@ -397,7 +396,7 @@ class _Planner:
                     window, _ = intact_batch_at(source, at, segment.limits.max_batch_bytes)
                     if window is None:
                         continue
-                    first, last = first_offset(window.batches), int(window.batches.last_offset[0])
+                    first, last = window.batches.first_offset, int(window.batches.last_offset[0])
                     lacks_base_offset = int(window.batches.base_offset[0]) < 0
                     source.release(window.data, at)
                     del window
@@ -441,7 +440,7 @@ class _Planner:
                 for row in sorted(rows):
                     one = batches[row : row + 1]
                     if one.position[0] and valid_crcs(Window(window.data, window.start, one))[0]:
-                        cuts.append(_Cut(int(one.position[0]), first_offset(one), int(one.base_offset[0]) < 0))
+                        cuts.append(_Cut(int(one.position[0]), one.first_offset, int(one.base_offset[0]) < 0))
                 reached = int(batches.position[-1] + batches.size_in_bytes[-1])
                 source.release(window.data, window.start)
                 del window, batches

@@ -202,13 +202,13 @@ class _FileSource(ByteSource):
         if self._closed:
             raise ValueError(f"{self.path} is closed")
         # the name of a file may lead elsewhere by now: what was opened is what is checked
-        now = _identity(os.fstat(self._descriptor))
+        now = os.fstat(self._descriptor)
         # a file that has grown is no problem: nothing is read beyond the size it had
-        if now.size < self.size:
+        if now.st_size < self.size:
             raise FileChangedError(
-                Reason.FILE_CHANGED, f"shrank from {self.size} to {now.size} bytes while it was read", path=self.path
+                Reason.FILE_CHANGED, f"shrank from {self.size} to {now.st_size} bytes while it was read", path=self.path
             )
-        if self.is_preallocated or now.size != self.size or now.modified_ns == self.identity.modified_ns:
+        if self.is_preallocated or now.st_size != self.size or now.st_mtime_ns == self.identity.modified_ns:
             return
         if self._ends_in_zeros:
             self.is_preallocated = True

@@ -27,6 +27,7 @@ from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import resync as resync_kernels
 from kafkalog._kernels import wire as wire_kernels
 from kafkalog._kernels.batch_spec import Heads, write_heads
+from kafkalog.records.batch_table import BatchTable, ReadTable, columns_of
 
 REFUSALS = (ValueError, IndexError)
 HOSTILE_DTYPES: dict[str, Any] = {
@@ -171,6 +172,7 @@ def _read_intact(a: Arguments, n: int) -> None:
     offsets = (-(2**63), 2**63 - 1) if n % 4 < 2 else (a.number(), a.number())
     is_there = a.rng.random() < 0.5
     room = None if is_there else a.guard.ending(bytes(int(a.rng.integers(0, 4096))))
+    rows = batch_kernels.HeaderRows(n)
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
@@ -184,8 +186,18 @@ def _read_intact(a: Arguments, n: int) -> None:
             room,
             data if is_there else None,
             _filler(a, n) if n % 3 else None,
-            a.column("i", n),
-            *a.columns("qiqqibIhqqqhiih", n),
+            rows,
+        )
+    assert rows.n <= rows.capacity <= n + 7
+    if rows.n:
+        batches = ReadTable(rows)
+        facts = batches.first_offset, batches.end_offset, batches.last_position, batches.end_position
+        facts += batches.attribute_bits, batches.has_empty
+        columns = BatchTable(*columns_of(rows))
+        assert len(batches) == len(columns) == rows.n
+        assert facts == (
+            *(columns.first_offset, columns.end_offset, columns.last_position, columns.end_position),
+            *(columns.attribute_bits, columns.has_empty),
         )
 
 

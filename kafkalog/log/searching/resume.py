@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Limits, ReadError
-from kafkalog.indexes.odd_offsets import first_offset
 from kafkalog.log.searching.choosing import choose
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
@@ -134,7 +133,7 @@ class Resynchroniser:
         if window is None:
             return kf.NO_OFFSET
         self._source.release(window.data, position)
-        return first_offset(window.batches)
+        return window.batches.first_offset
 
     def _leads_nowhere(self, batches: BatchTable) -> bool:
         """Whether the file goes on behind the last of some batches, but with no batch."""
