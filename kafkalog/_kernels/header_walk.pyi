@@ -1,10 +1,8 @@
-from typing import final
-
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog._kernels.buffer_pool import Block
 from kafkalog._kernels.fill import Filler
+from kafkalog._kernels.header_rows import HeaderRows
 
 def walk_batches(
     window: NDArray[np.uint8],
@@ -27,23 +25,6 @@ def walk_batches(
     records_count: NDArray[np.int32],
     control_type: NDArray[np.int16],
 ) -> tuple[int, int, int, int]: ...
-
-@final
-class HeaderRows:
-    block: Block
-    capacity: int
-    n: int
-    magics: int
-    attribute_bits: int
-    largest: int
-    first_offset: int
-    last_offset: int
-    last_position: int
-    end_position: int
-    has_empty: bool
-    next_offset: int | None
-    def __new__(cls, capacity: int) -> HeaderRows: ...
-
 def read_intact(
     descriptor: int,
     start: int,

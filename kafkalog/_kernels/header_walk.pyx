@@ -3,13 +3,12 @@
 Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch, AbstractLegacyRecordBatch.
 """
 
-cimport cython
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memmove
 
-from kafkalog._kernels.buffer_pool cimport Block
 from kafkalog._kernels.crc cimport crc32, crc32c
 from kafkalog._kernels.fill cimport ALL_DONE, Filler, kl_touch
+from kafkalog._kernels.header_rows cimport HeaderRows, Rows
 from kafkalog._kernels.wire cimport (
     BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
     Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, remaining,
@@ -33,8 +32,6 @@ cdef enum:
     MIN_RECORD_BYTES = 7
     LARGE = 4096
     MANY_SMALL = 32
-    # of all columns of a row, and its number of records
-    ROW_BYTES = 79
 
 
 cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
@@ -88,25 +85,6 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     if n < 4 or remaining(&cursor) < 4 or <int16_t>load_be16(cursor.pointer) < 0:
         return NO_CONTROL_RECORD
     return <int16_t>load_be16(cursor.pointer + 2)
-
-
-cdef struct Rows:
-    # one row a batch; see BatchTable
-    int64_t* position
-    int32_t* size_in_bytes
-    int64_t* base_offset
-    int64_t* last_offset
-    int32_t* leader_epoch
-    int8_t* magic
-    uint32_t* crc
-    int16_t* attributes
-    int64_t* base_timestamp
-    int64_t* max_timestamp
-    int64_t* producer_id
-    int16_t* producer_epoch
-    int32_t* base_sequence
-    int32_t* records_count
-    int16_t* control_type
 
 
 cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end, int64_t window_start,
@@ -250,74 +228,6 @@ cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] ba
             or control_type.shape[0] != n):
         raise ValueError("columns differ in length")
     return 0
-
-
-@cython.final
-cdef class HeaderRows:
-    """Room for the headers of batches, and what `read_intact` found in those that it read.
-
-    Attributes
-    ----------
-    block : Block
-        The columns of a batch table one behind the other, each with `capacity` rows; then the number of records that
-        were filled in of each batch, as int32.
-    capacity : int
-        A multiple of 8, so that columns are aligned.
-    n : int
-        How many rows there are.
-    magics, attribute_bits : int
-        Bit m for each magic m that occurs; all attribute bits that occur.
-    largest : int
-        Size of the largest batch.
-    first_offset, last_offset : int
-        Of the batches. Of a compressed v0 or v1 message only the last offset is known.
-    last_position, end_position : int
-        Where the last batch begins, and where it ends.
-    has_empty : bool
-        Whether the header of a batch says that it has no records.
-    next_offset : int or None
-        The offset field behind the last batch; None if its bytes were not read.
-    """
-
-    cdef Rows at
-    cdef int32_t* n_filled
-    cdef readonly Block block
-    cdef readonly int64_t capacity
-    cdef readonly int64_t n
-    cdef readonly int magics
-    cdef readonly int attribute_bits
-    cdef readonly int64_t largest
-    cdef readonly int64_t first_offset
-    cdef readonly int64_t last_offset
-    cdef readonly int64_t last_position
-    cdef readonly int64_t end_position
-    cdef readonly bint has_empty
-    cdef readonly object next_offset
-
-    def __cinit__(self, int64_t capacity):
-        cdef char* p
-        if capacity < 0 or capacity > INT32_MAX:
-            raise ValueError("there cannot be so many rows")
-        capacity = (capacity + 7) // 8 * 8
-        self.capacity = capacity
-        self.block = Block(capacity * ROW_BYTES)
-        p = <char*>self.block.pointer
-        self.at.position = <int64_t*>p
-        self.at.size_in_bytes = <int32_t*>(p + 8 * capacity)
-        self.at.base_offset = <int64_t*>(p + 12 * capacity)
-        self.at.last_offset = <int64_t*>(p + 20 * capacity)
-        self.at.leader_epoch = <int32_t*>(p + 28 * capacity)
-        self.at.magic = <int8_t*>(p + 32 * capacity)
-        self.at.crc = <uint32_t*>(p + 33 * capacity)
-        self.at.attributes = <int16_t*>(p + 37 * capacity)
-        self.at.base_timestamp = <int64_t*>(p + 39 * capacity)
-        self.at.max_timestamp = <int64_t*>(p + 47 * capacity)
-        self.at.producer_id = <int64_t*>(p + 55 * capacity)
-        self.at.producer_epoch = <int16_t*>(p + 63 * capacity)
-        self.at.base_sequence = <int32_t*>(p + 65 * capacity)
-        self.at.records_count = <int32_t*>(p + 69 * capacity)
-        self.at.control_type = <int16_t*>(p + 73 * capacity)
-        self.n_filled = <int32_t*>(p + 75 * capacity)
 
 
 def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,

@@ -23,10 +23,9 @@ from kafkalog.records.columns import (
     ViewColumn,
     as_views,
     is_masked,
-    may_lack_timestamps,
     zeros,
 )
-from kafkalog.records.fill import Form
+from kafkalog.records.fill import Form, may_lack_timestamps
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog import html
 from kafkalog._kernels.crc import check_crcs
-from kafkalog._kernels.header_walk import HeaderRows, walk_batches
+from kafkalog._kernels.header_rows import HeaderRows
+from kafkalog._kernels.header_walk import walk_batches
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
 from kafkalog.records.columns import FIXED_COLUMNS

@@ -6,7 +6,7 @@ Decoding returns these columns and encoding takes them. A column owns its memory
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast, overload
 
@@ -258,20 +258,6 @@ _zeros: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 Column = npt.NDArray[Any] | BinaryColumn | ViewColumn | HeadersColumn
 
 
-_CREATE_TIMES: Final = np.zeros(2**17, np.int8)
-_CREATE_TIMES.flags.writeable = False
-
-
-def create_time_types(n: int) -> npt.NDArray[np.int8]:
-    """The `timestamp_type` of records whose timestamps are all create times; not to be written to."""
-    return _CREATE_TIMES[:n] if n <= _CREATE_TIMES.size else np.zeros(n, np.int8)
-
-
-def may_lack_timestamps(types: npt.NDArray[np.int8]) -> bool:
-    """Whether a `timestamp_type` is that of format v0, which has no timestamps."""
-    return types.base is not _CREATE_TIMES and types.size > 0 and int(types.min()) < 0
-
-
 def is_masked(column: object) -> bool:
     """Whether a column is a masked array."""
     # numpy.ma takes 10 ms to import: it is not touched for other arrays
@@ -292,30 +278,15 @@ class RecordColumns(Mapping[str, Column]):
 
     __slots__ = ("_columns", "n_records")
 
-    def __init__(self, n_records: int, columns: Mapping[str, Column]) -> None:
+    def __init__(self, n_records: int, columns: Mapping[str, Column], *, is_known: bool = False) -> None:
         self.n_records = n_records
         self._columns = dict(columns)
-        for name, column in self._columns.items():
+        for name, column in () if is_known else self._columns.items():
             if len(column) != n_records:
                 raise ValueError(f"column {name!r} has {len(column)} rows, not {n_records}")
 
-    @classmethod
-    def unchecked(cls, n_records: int, columns: dict[str, Column]) -> RecordColumns:
-        """Columns that are known to have `n_records` rows each."""
-        one = cls.__new__(cls)
-        one.n_records, one._columns = n_records, columns
-        return one
-
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]
-
-    def values(self) -> ValuesView[Column]:
-        """The columns."""
-        return self._columns.values()
-
-    def items(self) -> ItemsView[str, Column]:
-        """Names and columns."""
-        return self._columns.items()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -328,6 +299,9 @@ class RecordColumns(Mapping[str, Column]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
+
+    def values(self) -> ValuesView[Column]:
+        return self._columns.values()
 
     def __len__(self) -> int:
         """Number of columns, as for any mapping; `n_records` is the number of records."""

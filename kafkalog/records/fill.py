@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog._kernels import fill as kernels
 from kafkalog._kernels import header_walk as header_kernels
+from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog.errors import Limits
 from kafkalog.records.batch_table import (
     COLUMNS,
@@ -36,7 +37,6 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
     ViewColumn,
-    create_time_types,
 )
 from kafkalog.records.spans import Payloads, record_counts, thread_codecs
 from kafkalog.storage.buffer_pool import empty
@@ -169,7 +169,7 @@ def read_filled(
     """
     rates = _thread_rates()
     n_bytes = _room_for(stop - start, n_bytes)
-    rows = header_kernels.HeaderRows(min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS))
+    rows = HeaderRows(min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS))
     call = _Call(names, form, n_bytes, limits, announced=None, decompress=True)
     descriptor, data, room = -1, None, None
     if isinstance(of, int):
@@ -452,6 +452,20 @@ def _validity(valid: npt.NDArray[np.uint8], n: int, n_null: int) -> npt.NDArray[
     return valid[:n].view(np.bool_) if n_null else None
 
 
+_CREATE_TIMES: Final = np.zeros(2**17, np.int8)
+_CREATE_TIMES.flags.writeable = False
+
+
+def create_time_types(n: int) -> npt.NDArray[np.int8]:
+    """The `timestamp_type` of records whose timestamps are all create times; not to be written to."""
+    return _CREATE_TIMES[:n] if n <= _CREATE_TIMES.size else np.zeros(n, np.int8)
+
+
+def may_lack_timestamps(types: npt.NDArray[np.int8]) -> bool:
+    """Whether a `timestamp_type` is that of format v0, which has no timestamps."""
+    return types.base is not _CREATE_TIMES and types.size > 0 and int(types.min()) < 0
+
+
 def with_batch_columns(
     filled: Filled, batches: BatchTable, names: Sequence[str], *, has_create_times: bool = False
 ) -> RecordColumns:
@@ -477,4 +491,4 @@ def with_batch_columns(
             columns[name] = sequences(filled.columns["offset"], batches, batch_row)  # type: ignore[arg-type]
         else:
             columns[name] = of_batch[batch_row]
-    return RecordColumns.unchecked(n, columns)
+    return RecordColumns(n, columns, is_known=True)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog._kernels import header_walk as kernels
 from kafkalog._kernels import resync as search_kernels
+from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -198,7 +199,7 @@ class BatchReader:
     def __init__(self, *, limits: Limits, stop_at_control: bool = False) -> None:
         self._limits, self._stop_at_control = limits, stop_at_control
         self._room: Bytes | None = None
-        self._rows: kernels.HeaderRows | None = None
+        self._rows: HeaderRows | None = None
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """Read batches from a batch boundary on, with right checksums and offsets that rise above `previous_offset`.
@@ -217,7 +218,7 @@ class BatchReader:
         if descriptor is None:
             return None
         if self._room is None or self._rows is None:
-            self._room, self._rows = empty(_ROOM_BYTES, np.uint8), kernels.HeaderRows(_CHECKED_ROWS)
+            self._room, self._rows = empty(_ROOM_BYTES, np.uint8), HeaderRows(_CHECKED_ROWS)
         stop, limit = min(position + RUN_BYTES, source.size), self._limits.max_batch_bytes
         room, rows = self._room, self._rows
         while True:

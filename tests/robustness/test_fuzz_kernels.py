@@ -27,6 +27,7 @@ from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import resync as resync_kernels
 from kafkalog._kernels import wire as wire_kernels
 from kafkalog._kernels.batch_spec import Heads, write_heads
+from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog.records.batch_table import BatchTable, ReadTable, columns_of
 
 REFUSALS = (ValueError, IndexError)
@@ -172,7 +173,7 @@ def _read_intact(a: Arguments, n: int) -> None:
     offsets = (-(2**63), 2**63 - 1) if n % 4 < 2 else (a.number(), a.number())
     is_there = a.rng.random() < 0.5
     room = None if is_there else a.guard.ending(bytes(int(a.rng.integers(0, 4096))))
-    rows = batch_kernels.HeaderRows(n)
+    rows = HeaderRows(n)
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()

@@ -1,0 +1,16 @@
+from kafkalog._kernels.buffer_pool import Block
+
+class HeaderRows:
+    block: Block
+    capacity: int
+    n: int
+    magics: int
+    attribute_bits: int
+    largest: int
+    first_offset: int
+    last_offset: int
+    last_position: int
+    end_position: int
+    has_empty: bool
+    next_offset: int | None
+    def __new__(cls, capacity: int) -> HeaderRows: ...
