@@ -6,6 +6,7 @@ batch does not parse.
 """
 
 from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp
 
 from kafkalog._kernels.candidates cimport (
     BLOCK, MAGIC_END, MIN_SIZE_ANY, V2_OVERHEAD, View, follow, gf_setup, judge, plausible_size, proven_end,
@@ -129,13 +130,16 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
 cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Whether the bytes are the rest of a v2 record after its value, and whole records after it.
 
-    The first record of a batch, whose offset delta is 0, comes after no other.
+    The first record of a batch, whose offset delta is 0, comes after no other. The end of a batch that stands there
+    twice looks the same, and is no record around that batch.
     """
     cdef Cursor cursor
     cdef const uint8_t* record = NULL
     cdef int32_t length = 0, before = 0, offset_delta = 0
     cdef int64_t timestamp_delta = 0
     if stop <= start:
+        return False
+    if start >= stop - start and memcmp(view.bytes + (2 * start - stop), view.bytes + start, stop - start) == 0:
         return False
     cursor.pointer = view.bytes + start
     cursor.end = view.bytes + stop

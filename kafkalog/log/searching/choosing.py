@@ -77,6 +77,8 @@ def choose(
     low, high = base_offset, end_offset
     claims = found[(found.kind == LINKED) & (found.first_offset >= 0) & (found.last_offset >= found.first_offset)]
     runs = found[found.kind != LINKED]
+    if _is_lone_value(runs, low):
+        return Choice(Found.empty(), runs.start[:0], runs)
     if _agree(runs, claims, low, high, epochs):
         return Choice(runs, runs.start, Found.empty())
     runs, doubted = _taken_apart(source, runs, low, high, limits)
@@ -114,6 +116,20 @@ def _with_copies(source: ByteSource, runs: Found, keep: Mask, is_possible: Mask)
     kept = np.flatnonzero(keep)
     kept = kept[np.lexsort((runs.first_offset[kept], places[kept]))]
     return Choice(runs[kept], places[kept], runs[~keep])
+
+
+def _is_lone_value(runs: Found, low: int) -> bool:
+    """Whether a message of offset 0 is all that is left, and does not stand where a log begins.
+
+    Inside of a compressed v1 message offsets begin at 0, and a codec may store a message there as it was.
+    """
+    return (
+        len(runs) == 1
+        and int(runs.n_batches[0]) == 1
+        and int(runs.leader_epoch[0]) < 0
+        and int(runs.last_offset[0]) == low == 0
+        and int(runs.start[0]) > 0
+    )
 
 
 def _agree(runs: Found, claims: Found, low: int, high: int, epochs: Epochs) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import builder
 import pytest
 import salvage_trials
 from searches import damaged, dense, messages, salvaged
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import Reason
+from kafkalog.errors import CorruptionWarning, Reason
 
 
 # each missed a batch once, for one of the reasons below
@@ -21,12 +22,33 @@ from kafkalog.errors import Reason
      (20261138, 22), (20261139, 89), *((7, n) for n in (193, 213, 3707, 6928, 9593)),
      (1011, 2526), (1011, 2994), (1012, 1113), (1013, 3849), (1013, 4996),
      (1015, 1689), (1015, 2742), (1014, 6810), (1016, 819), (1016, 6341), (1016, 6812),
-     (1017, 624), (1017, 1503), (31415, 1125), (271828, 747)],
+     (1017, 624), (1017, 1503), (31415, 1125), (271828, 747), (161803, 1488)],
 )  # fmt: skip
 def test_trials_that_once_missed_a_batch(seed: int, number: int) -> None:
     tally = salvage_trials.run(seed, [number])
     assert tally.wrong == []
     assert (tally.n_missed, tally.n_invented, tally.n_disordered) == (0, 0, 0)
+
+
+def test_a_trial_that_once_invented_a_message() -> None:
+    assert salvage_trials.run(1018, [2217]).wrong == []
+
+
+@pytest.mark.parametrize("n_before", [0, 100])
+def test_a_message_alone_with_the_first_offset_belongs_at_the_start(tmp_path: Path, n_before: int) -> None:
+    message = builder.message(0, b"k", b"v", magic=1)
+    kept, report = salvaged(tmp_path, b"\xff" * n_before, message, b"\xff" * 100)
+    assert kept == ([] if n_before else [message])
+    assert report.total("n_bytes_suspect") == (len(message) if n_before else 0)
+
+
+def test_a_message_alone_behind_damage_is_read_where_the_log_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    messages = [builder.message(n, b"k", b"v", magic=1) for n in range(2)]
+    (tmp_path / "t-0" / kf.segment_file_name(0)).write_bytes(b"".join([messages[0], b"\xff" * 100, messages[1]]))
+    scan = kafkalog.scan(tmp_path / "t-0", columns=["offset"], on_corruption="skip")
+    with pytest.warns(CorruptionWarning):
+        assert scan.to_table()["offset"].to_pylist() == [0, 1]
 
 
 def test_of_two_epochs_that_contradict_each_other_that_of_other_batches_is_right(tmp_path: Path) -> None:
