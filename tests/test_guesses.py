@@ -34,6 +34,7 @@ kafkalog.scan(d, columns=["offset", "vaule"]) -> value
 kafkalog.scan(d, start_time="2024-01-01T00:00:00Z") -> start_timestamp
 kafkalog.scan(d, filter="offset >= 1") -> filters
 kafkalog.scan(d, where="offset >= 1") -> filters
+kafkalog.read_polars(d)
 kafkalog.to_pandas(d) -> read_pandas
 kafkalog.open(d)["orders-0"]
 kafkalog.open(d).partition("orders", 0) -> log_dir[topic, number]
@@ -130,6 +131,7 @@ COMMANDS = """
 kafkalog help cat -> kafkalog COMMAND --help
 kafkalog ls D orders-0 -> no such file or directory
 kafkalog list D -> ls
+kafkalog cat D -t 'order*' -T '*-changelog'
 kafkalog tail P -> cat --tail
 kafkalog cat D --since 1h -> --start-timestamp
 kafkalog cat D --columns offset,vaule -> value

@@ -126,6 +126,7 @@ def test_version(run_lines: Any) -> None:
         ),
         (["batches", "LOG_DIR", "--by", "topic"], "--by is for --summary"),
         (["batches", "LOG_DIR", "--summary", "--by", "crc"], "--by takes topic"),
+        (["batches", "LOG_DIR", "--summary", "--by", "topic,topic"], "twice"),
         (["batches", "LOG_DIR", "--summary", "--columns", "magic"], "columns of its own"),
         (["export", "LOG_DIR"], "-o/--output"),
         (["export", "LOG_DIR", "-o", "x"], "what format"),
