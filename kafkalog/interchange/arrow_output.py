@@ -244,7 +244,9 @@ def _bitmap(validity: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
 def binary_array(column: BinaryColumn | ViewColumn, kind: pa.DataType) -> pa.Array:
     """A binary column as an Arrow array of `binary`, `large_binary`, `string` or `binary_view`."""
     n = len(column)
-    bitmap, n_null = _bitmap(column.validity), column.null_count
+    bitmap, n_null = None, 0
+    if column.validity is not None:
+        bitmap, n_null = _bitmap(column.validity), column.null_count
     if kind.id == _VIEW.id:
         column = as_views(column)
         buffers = [pa.py_buffer(buffer) for buffer in (column.views, *column.buffers)]

@@ -420,12 +420,14 @@ class _Room:
         if n_bytes:
             rates.n_records = _adapted(rates.n_records, n / n_bytes, n)
         if n_bytes and self._form != "views":
-            used = {"key": key[0], "value": value[0]}
+            if self._key is not None:
+                rates.key = _adapted(rates.key, key[0] / n_bytes, n)
+            if self._value is not None:
+                rates.value = _adapted(rates.value, value[0] / n_bytes, n)
             if self._headers is not None:
-                used |= {"n_headers": n_headers, "header_key": header_key[0], "header_value": header_value[0]}
-            for name, size in used.items():
-                if name in filled or self._headers is not None:
-                    setattr(rates, name, _adapted(getattr(rates, name), size / n_bytes, n))
+                rates.n_headers = _adapted(rates.n_headers, n_headers / n_bytes, n)
+                rates.header_key = _adapted(rates.header_key, header_key[0] / n_bytes, n)
+                rates.header_value = _adapted(rates.header_value, header_value[0] / n_bytes, n)
         return Filled(n_batches, n, filled)
 
 

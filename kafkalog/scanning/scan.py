@@ -455,7 +455,10 @@ class Scan(DecodedScan):
         """Slices of at most `batch_size` records and `MAX_BATCH_BYTES` of keys or values."""
         n = columns.n_records
         step = min(self._batch_size or n, n)
-        size = max((column.data.size for column in columns.values() if isinstance(column, BinaryColumn)), default=0)
+        size = 0
+        for column in columns.values():
+            if isinstance(column, BinaryColumn) and column.data.size > size:
+                size = column.data.size
         if size <= MAX_BATCH_BYTES:
             if step == n:
                 yield columns
