@@ -139,7 +139,11 @@ def _check_start(
 def _is_tiered(partition: Partition) -> bool:
     """Whether segments may be in remote storage: the topic's settings say so, or its broker has metadata of such."""
     root = partition.path.absolute().parent
-    if any(name.startswith(_REMOTE_METADATA) for name in os.listdir(root)):
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return True  # a log dir that cannot be listed, or is gone by now, proves nothing
+    if any(name.startswith(_REMOTE_METADATA) for name in names):
         return True
     metadata = read_cluster_metadata(root)
     topic = partition.topic_partition.topic if partition.topic_partition else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -344,6 +345,23 @@ def test_what_lies_in_remote_storage_is_not_missing(root: Path, partition: Path)
     write_partition(root / "__remote_log_metadata-0", 20)
     assert damage(root) == []
     assert notes(root) == [("offset_gap", 3, start - 1)]
+
+
+def test_a_log_dir_that_cannot_be_listed_proves_no_loss(
+    root: Path, partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = lose_first(root, partition, START)
+    assert damage(root) == [("segment_missing", 3, start - 1)]
+    listed = os.listdir
+
+    def refuse(path: Any) -> list[str]:
+        if Path(path) == root:
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert damage(partition) == []
+    assert notes(partition) == [("offset_gap", 3, start - 1)]
 
 
 def test_what_retention_has_just_deleted_is_not_missing(root: Path, partition: Path) -> None:
