@@ -46,7 +46,7 @@ _MIN_WINDOW_BYTES: Final = 2**20
 # with small windows, each call's work in Python is felt, and with large ones the pool of memory does not hold what all
 # of them need: then each pass takes fresh pages
 _ALONE_BYTES: Final = 3 * 2**21
-_TOGETHER_BYTES: Final = 7 * 2**21
+_TOGETHER_BYTES: Final = 13 * 2**20
 _VIEWED_BYTES: Final = 2**24  # neither the bytes nor copies of them take memory
 _SHOWN_OFFSETS: Final = 5
 
