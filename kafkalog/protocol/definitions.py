@@ -2,6 +2,9 @@
 
 `definitions.json` holds them as Kafka 4.3.1 publishes them (`*.json` beside its coordinators' and controllers' code),
 without their texts. They also describe every older version of these messages.
+
+`preview.json` holds those of 2.8.2's metadata topic. The preview of KRaft in 2.8 gave the same numbers to records with
+other fields. Here their names begin with `Preview`.
 """
 
 from __future__ import annotations
@@ -14,6 +17,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 _DATA: Final = Path(__file__).with_name("definitions.json")
+_PREVIEW_DATA: Final = Path(__file__).with_name("preview.json")
+PREVIEW: Final = "Preview"
+"""What the names of 2.8's messages begin with."""
+
 _LAST: Final = 32767
 
 
@@ -78,7 +85,9 @@ class Message:
 @cache
 def messages() -> dict[str, Message]:
     """All messages by name."""
-    return {name: _message(name, source) for name, source in json.loads(_DATA.read_text()).items()}
+    found = json.loads(_DATA.read_text())
+    found |= {PREVIEW + name: source for name, source in json.loads(_PREVIEW_DATA.read_text()).items()}
+    return {name: _message(name, source) for name, source in found.items()}
 
 
 def _message(name: str, source: dict[str, Any]) -> Message:

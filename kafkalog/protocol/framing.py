@@ -28,7 +28,7 @@ from kafkalog.format import (
     TRANSACTION_STATE,
 )
 from kafkalog.protocol.decoder import MessageError, Reader, UnknownVersionError, decode_message
-from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.definitions import PREVIEW, messages
 
 KEYED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 """Topics whose records have keys."""
@@ -43,6 +43,7 @@ TOPIC_DECODERS: Final = {
 """The decoders of Kafka's dump tool, by their names in its options, and the topics whose records they read."""
 
 _FRAME_VERSION: Final = 1
+_PREVIEW_TOPIC: Final = f"{METADATA_TOPIC} of 2.8"
 
 
 class UnknownTypeError(UnknownVersionError):
@@ -93,6 +94,29 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
         raise UnknownVersionError(f"frame version {frame_version}; known is {_FRAME_VERSION}")
     name, version = _type(topic, reader.uvarint()), reader.uvarint()
     return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value, start=reader.at))
+
+
+def decode_preview(value: bytes | None) -> InternalRecord:
+    """Decode a record of the metadata topic as 2.8 does, whose preview of KRaft has frames of version 0.
+
+    Raises
+    ------
+    MessageError
+        As in `decode_record`, in 2.8's words where it has some. It passes over bytes behind a message.
+    """
+    if value is None:
+        raise MessageError("has no value")
+    reader = Reader(value)
+    if frame_version := reader.uvarint():
+        said = "Could not deserialize metadata record due to unknown frame version"
+        raise UnknownVersionError(f"{said} {frame_version}(only frame version 0 is supported)")
+    # Java casts both to short
+    number, version = (reader.uvarint() + 2**15 & 0xFFFF) - 2**15, (reader.uvarint() + 2**15 & 0xFFFF) - 2**15
+    name = _types(_PREVIEW_TOPIC).get(number)
+    if name is None:
+        raise UnknownVersionError(f"Unknown metadata id {number}")
+    decoded = decode_message(f"{name}Record", version, value, start=reader.at, whole=False)
+    return InternalRecord(name.removeprefix(PREVIEW), version, None, decoded)
 
 
 def _key(topic: str, key: bytes) -> tuple[str, dict[str, Any]]:

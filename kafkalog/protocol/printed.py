@@ -17,14 +17,15 @@ from typing import Any, Final
 from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA, TRANSACTION_STATE
 from kafkalog.protocol.decoder import MessageError
-from kafkalog.protocol.framing import KEYED, UnknownTypeError, decode_record
+from kafkalog.protocol.definitions import PREVIEW
+from kafkalog.protocol.framing import KEYED, InternalRecord, UnknownTypeError, decode_preview, decode_record
 from kafkalog.protocol.json_form import java_json, json_form
 from kafkalog.protocol.members import ASSIGNMENT, decode_member, with_members
 
 DELETED: Final = "<DELETE>"
 """What is printed as the value of a tombstone."""
 
-DECODED_2_8: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+DECODED_2_8: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, METADATA_TOPIC)
 """The topics that 2.8's form is available for."""
 
 Shown = dict[str, Any]
@@ -41,14 +42,7 @@ def shown_record(topic: str, key: bytes | None, value: bytes | None) -> tuple[Sh
         `internal_record`: a record of a topic with keys has none. Kafka's tool throws there.
     """
     if topic not in KEYED:
-        record = decode_record(topic, key, value)
-        assert record.value is not None
-        assert record.version is not None
-        name = f"{record.type}Record"
-        data = json_form(name, record.version, record.value)
-        # as MetadataRecordType.toString: REGISTER_BROKER_RECORD
-        constant = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()
-        return None, {"type": constant, "version": record.version, "data": data}
+        return None, _typed(decode_record(topic, key, value))
     if key is None:
         raise CorruptionError(Reason.INTERNAL_RECORD, f"a record of {topic} has no key")
     record = decode_record(topic, key, value)
@@ -63,6 +57,15 @@ def shown_record(topic: str, key: bytes | None, value: bytes | None) -> tuple[Sh
     return shown_key, {"version": str(record.version), "data": data}
 
 
+def _typed(record: InternalRecord, prefix: str = "") -> Shown:
+    assert record.value is not None
+    assert record.version is not None
+    name = f"{record.type}Record"
+    # as MetadataRecordType.toString: REGISTER_BROKER_RECORD
+    constant = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()
+    return {"type": constant, "version": record.version, "data": json_form(prefix + name, record.version, record.value)}
+
+
 def printed_record(
     topic: str, offset: int, key: bytes | None, value: bytes | None, *, is_2_8: bool = False
 ) -> tuple[str | None, str | None]:
@@ -71,8 +74,13 @@ def printed_record(
     Raises
     ------
     CorruptionError
-        As in `shown_record`; with 2.8 also where the record cannot be decoded: its tool throws there.
+        As in `shown_record`; with 2.8 also where a record with a key cannot be decoded: its tool throws there.
     """
+    if is_2_8 and topic == METADATA_TOPIC:
+        try:
+            return None, java_json(_typed(decode_preview(value), PREVIEW))
+        except MessageError as error:
+            return None, f"Error at {offset}, skipping. {error}"
     if is_2_8:
         return _printed_2_8(topic, key, value)
     is_keyed = topic in KEYED

@@ -5,18 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conformance.jars import class_path, java
-from message_definitions import definitions
+from conformance.jars import OLD_KAFKA_VERSION, class_path, java
+from message_definitions import PREVIEW, definitions
 
 import kafkalog
 from kafkalog.protocol.definitions import Versions, messages
 
-DATA = Path(kafkalog.__file__).parent / "protocol" / "definitions.json"
+DATA = Path(kafkalog.__file__).parent / "protocol"
 
 
 @pytest.mark.broker
 def test_the_data_are_those_in_kafkas_jars() -> None:
-    assert DATA.read_text() == definitions(class_path(java()))
+    program = java()
+    assert (DATA / "definitions.json").read_text() == definitions(class_path(program))
+    preview = definitions(class_path(program, OLD_KAFKA_VERSION), PREVIEW)
+    assert (DATA / "preview.json").read_text() == preview
 
 
 @pytest.mark.parametrize(

@@ -203,3 +203,21 @@ def test_the_members_of_a_group_in_2_8s_order() -> None:
     _, text = printed_record(CONSUMER_OFFSETS, 0, GROUP_KEY, value, is_2_8=True)
     expected = ",".join(f"member-{number}=" for number in (5, 6, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0))
     assert f'"assignment":"{{{expected}}}"' in str(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"\0\7\0" + struct.pack(">iq", 3, 9), '{"type":"FENCE_BROKER_RECORD","version":0,"data":{"id":3,"epoch":9}}'),
+        # the same number has other fields by now
+        (b"\0\x0c\0\0\1f\0\1\0\5", '"name":"f","minFeatureLevel":1,"maxFeatureLevel":5}}'),
+        (b"\1\x0c\0", "unknown frame version 1(only frame version 0 is supported)"),
+        (b"\0\x0d\0", "Error at 5, skipping. Unknown metadata id 13"),
+        (None, "Error at 5, skipping. has no value"),
+    ],
+)
+def test_what_2_8_prints_of_its_preview_of_kraft(value: bytes | None, text: str) -> None:
+    key, shown = printed_record(METADATA_TOPIC, 5, None, value, is_2_8=True)
+    assert key is None
+    assert shown is not None
+    assert shown.endswith(text)

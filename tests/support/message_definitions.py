@@ -1,7 +1,7 @@
-"""Makes `kafkalog/protocol/definitions.json` out of the message definitions in Kafka's jars.
+"""Makes `definitions.json` and `preview.json` in `kafkalog/protocol` out of the message definitions in Kafka's jars.
 
-`python tests/support/message_definitions.py CLASSPATH >kafkalog/protocol/definitions.json` writes it; a test compares
-it with the jars.
+`python tests/support/message_definitions.py CLASSPATH >kafkalog/protocol/definitions.json` writes the first; with the
+jars of 2.8.2, and `preview` behind them, the second. A test compares them with the jars.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,17 @@ FROM_CLIENTS = (
 )
 
 
-def definitions(class_path: str) -> str:
+PREVIEW = {"metadata": "__cluster_metadata of 2.8"}
+"""The same of 2.8: its records of the metadata topic have other fields under the same numbers."""
+
+
+def definitions(class_path: str, topics: Mapping[str, str | None] = TOPICS) -> str:
     """The text of the file: a condensed definition a line, in the order of their names."""
     found: dict[str, Any] = {}
     for jar in map(Path, class_path.split(os.pathsep)):
         module = re.match(r"kafka-(.+?)-[0-9]", jar.name)
-        if module is not None and module[1] in TOPICS:
-            topic = TOPICS[module[1]]
+        if module is not None and module[1] in topics:
+            topic = topics[module[1]]
             found |= {source["name"]: _condensed(source, topic) for source in _sources(jar)}
     lines = [f"{json.dumps(name)}: {json.dumps(found[name], separators=(',', ':'))}" for name in sorted(found)]
     return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -59,7 +63,8 @@ def _sources(jar: Path) -> Iterator[dict[str, Any]]:
 
 def _condensed(source: dict[str, Any], topic: str | None) -> dict[str, Any]:
     structs = {struct["name"]: struct["fields"] for struct in source.get("commonStructs", [])}
-    message = {"kind": source["type"], "versions": source["validVersions"], "flexible": source["flexibleVersions"]}
+    flexible = source.get("flexibleVersions", "none")
+    message = {"kind": source["type"], "versions": source["validVersions"], "flexible": flexible}
     if topic is not None:
         message |= {"topic": topic, "key": source["apiKey"]}
     return {**message, "fields": [_field(field, structs) for field in source["fields"]]}
@@ -82,4 +87,4 @@ def _field(source: dict[str, Any], structs: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(definitions(sys.argv[1]))
+    sys.stdout.write(definitions(sys.argv[1], PREVIEW if sys.argv[2:] == ["preview"] else TOPICS))

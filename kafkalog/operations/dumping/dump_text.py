@@ -136,6 +136,7 @@ def _contents(topic: str, offset: int, key: bytes | None, value: bytes | None, o
     """Return what a line says of key and value of a record of an internal topic."""
     shown = printed_record(topic, offset, key, value, is_2_8=options.is_2_8)
     parts = [f"{name}: {text}" for name, text in zip(("key", "payload"), shown, strict=True) if text is not None]
-    if not options.skip_record_metadata:
+    # 2.8 has no bar in front of a payload
+    if not options.skip_record_metadata or (options.is_2_8 and shown[0] is None):
         return "".join(f" {part}" for part in parts)
     return f"| {' '.join(parts)}" if parts else ""

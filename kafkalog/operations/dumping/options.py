@@ -54,7 +54,7 @@ class DumpOptions:
     value_decoder: str | None = None
     """One of `DECODERS`; None for strings."""
     topic_decoder: str | None = None
-    """One of `TOPIC_DECODERS`: keys and values are those of this internal topic. 2.8 has the first two."""
+    """One of `TOPIC_DECODERS`: keys and values are those of this internal topic. 2.8 has the first three."""
     keep_going: bool = False
     """After an error continue with the next file. Kafka's tool does not."""
     limits: Limits = DEFAULT_LIMITS
@@ -78,9 +78,7 @@ class DumpOptions:
         if self.key_decoder is not None or self.value_decoder is not None:
             raise ValueError(f"the {decoder} decoder is for keys and values both: give no other decoder with it")
         if self.is_2_8 and TOPIC_DECODERS[decoder] not in DECODED_2_8:
-            # 2.8's tool reads frames of version 0, which its preview of KRaft wrote; later ones it calls unknown
-            preview = ": that of 2.8 reads only what its own preview of KRaft wrote" * (decoder == "cluster-metadata")
-            raise ValueError(f"dialect 2.8 has no {decoder} decoder here{preview}")
+            raise ValueError(f"dialect 2.8 has no {decoder} decoder")
 
     @property
     def topic(self) -> str | None:

@@ -18,7 +18,7 @@ import kafkalog
         {"max_message_size": 2**31},
         {"topic_decoder": "__consumer_offsets"},
         {"topic_decoder": "offsets", "value_decoder": "long"},
-        {"topic_decoder": "cluster-metadata", "dialect": "2.8"},
+        {"topic_decoder": "share-group-state", "dialect": "2.8"},
     ],
 )
 def test_options_that_make_no_sense_are_value_errors(options: dict[str, Any]) -> None:

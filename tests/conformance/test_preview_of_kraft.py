@@ -1,0 +1,63 @@
+"""Records of 2.8's preview of KRaft are printed as 2.8.2's own tool prints them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from builder import batch_v2, record_v2
+from conformance.jars import OLD_KAFKA_VERSION, class_path, java
+from conformance.kafka import QUICK_JVM
+from effort import examples
+from message_bytes import encoded, made_up, uvarint
+
+import kafkalog
+from kafkalog.protocol.definitions import PREVIEW, messages
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+UTF_8 = [f"-D{name}.encoding=UTF-8" for name in ("file", "stdout", "sun.stdout")]
+OTHERS = [
+    b"\x01\x02\x00abc",  # the frame that later versions write
+    b"\x80\x01\x02",
+    b"\0\x0d\0",  # types that 2.8 does not have
+    b"\0\xff\xff\x03\0",
+    b"\0\xff\xff\xff\xff\x0f\0",
+]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = random.Random(28)
+    kinds = [message for name, message in messages().items() if name.startswith(PREVIEW)]
+    assert len(kinds) == 14
+    values = list(OTHERS)
+    for number in range(examples(2000)):
+        message = kinds[number % len(kinds)]
+        data = b"\0" + uvarint(message.key or 0) + b"\0"
+        data += encoded(message.fields, made_up(message.fields, 0, rng), 0, 0 in message.flexible)
+        values.append(data + b"behind it" * (number % 10 == 0))
+    path = tmp_path_factory.mktemp("preview") / "__cluster_metadata-0" / f"{0:020d}.log"
+    path.parent.mkdir()
+    records = [record_v2(offset, 0, key=None, value=value) for offset, value in enumerate(values)]
+    path.write_bytes(batch_v2(records))
+    return path
+
+
+@pytest.mark.parametrize("skip_record_metadata", [False, True])
+def test_lines_are_those_of_the_tool(path: Path, skip_record_metadata: bool) -> None:
+    program = java()
+    options = ["--print-data-log", "--cluster-metadata-decoder", *["--skip-record-metadata"] * skip_record_metadata]
+    tool = [*QUICK_JVM, *UTF_8, "-cp", class_path(program, OLD_KAFKA_VERSION), "kafka.tools.DumpLogSegments"]
+    command = [program, *tool, *options, "--files", str(path)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8").stdout
+    theirs = [line for line in printed.splitlines() if not line.startswith("[main] INFO ")]
+    dump = kafkalog.dump(
+        path, topic_decoder="cluster-metadata", dialect="2.8", skip_record_metadata=skip_record_metadata
+    )
+    ours = b"".join(dump.chunks()).decode().splitlines()
+    assert ours == theirs
+    assert sum("_RECORD" in line for line in ours) == len(ours) - 3 - len(OTHERS)
+    assert sum("skipping" in line for line in ours) == len(OTHERS)
