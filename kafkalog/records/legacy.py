@@ -47,20 +47,7 @@ def walk_legacy(
     path : str or None
         For messages.
     """
-    n = len(batches)
-    outer = _Outer(*(scratch(name, n, np.int32) for name in _Outer.__slots__))
-    status, n_done = kernels.walk_messages(
-        window.data,
-        batches.position - window.start,
-        batches.size_in_bytes,
-        batches.magic,
-        batches.crc,
-        check_crcs,
-        outer.key_start,
-        outer.key_size,
-        outer.value_start,
-        outer.value_size,
-    )
+    status, n_done, outer = outer_spans(window, batches, check_crcs=check_crcs)
     error: KafkalogError | None = None
     if status != _OK:
         codec_id = int(batches.attributes[n_done]) & kf.CODEC_MASK
@@ -87,7 +74,7 @@ def walk_legacy(
     return spans, n_done, error
 
 
-class _Outer:
+class OuterSpans:
     """Spans of the outer messages of a window. The value of a compressed message is its compressed content."""
 
     __slots__ = ("key_size", "key_start", "value_size", "value_start")
@@ -96,10 +83,32 @@ class _Outer:
         self.key_size, self.key_start, self.value_size, self.value_start = columns
 
 
+def outer_spans(window: Window, batches: BatchTable, *, check_crcs: bool) -> tuple[int, int, OuterSpans]:
+    """Return a status, how many messages were walked up to the first bad one, and their spans.
+
+    The spans are in memory of the thread, which the next call uses again.
+    """
+    n = len(batches)
+    outer = OuterSpans(*(scratch(name, n, np.int32) for name in OuterSpans.__slots__))
+    status, n_done = kernels.walk_messages(
+        window.data,
+        batches.position - window.start,
+        batches.size_in_bytes,
+        batches.magic,
+        batches.crc,
+        check_crcs,
+        outer.key_start,
+        outer.key_size,
+        outer.value_start,
+        outer.value_size,
+    )
+    return status, n_done, outer
+
+
 def _walk_wrappers(
     window: Window,
     batches: BatchTable,
-    outer: _Outer,
+    outer: OuterSpans,
     error: KafkalogError | None,
     room: int,
     limits: Limits,
@@ -151,7 +160,7 @@ _COLUMNS = (
 
 
 def _plain_message(
-    window: Window, batches: BatchTable, row: int, outer: _Outer, arena: Arena
+    window: Window, batches: BatchTable, row: int, outer: OuterSpans, arena: Arena
 ) -> list[npt.NDArray[Any]]:
     at = arena.used
     key_size, value_size = int(outer.key_size[row]), int(outer.value_size[row])
