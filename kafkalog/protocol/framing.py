@@ -110,13 +110,17 @@ def decode_preview(value: bytes | None) -> InternalRecord:
     if frame_version := reader.uvarint():
         said = "Could not deserialize metadata record due to unknown frame version"
         raise UnknownVersionError(f"{said} {frame_version}(only frame version 0 is supported)")
-    # Java casts both to short
-    number, version = (reader.uvarint() + 2**15 & 0xFFFF) - 2**15, (reader.uvarint() + 2**15 & 0xFFFF) - 2**15
+    number, version = _short(reader.uvarint()), _short(reader.uvarint())
     name = _types(_PREVIEW_TOPIC).get(number)
     if name is None:
         raise UnknownVersionError(f"Unknown metadata id {number}")
     decoded = decode_message(f"{name}Record", version, value, start=reader.at, whole=False)
     return InternalRecord(name.removeprefix(PREVIEW), version, None, decoded)
+
+
+def _short(number: int) -> int:
+    """The number as Java casts an int to short."""
+    return (number + 2**15 & 0xFFFF) - 2**15
 
 
 def _key(topic: str, key: bytes) -> tuple[str, dict[str, Any]]:

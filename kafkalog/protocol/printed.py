@@ -76,13 +76,8 @@ def printed_record(
     CorruptionError
         As in `shown_record`; with 2.8 also where a record with a key cannot be decoded: its tool throws there.
     """
-    if is_2_8 and topic == METADATA_TOPIC:
-        try:
-            return None, java_json(_typed(decode_preview(value), PREVIEW))
-        except MessageError as error:
-            return None, f"Error at {offset}, skipping. {error}"
     if is_2_8:
-        return _printed_2_8(topic, key, value)
+        return _previewed(offset, value) if topic == METADATA_TOPIC else _printed_2_8(topic, key, value)
     is_keyed = topic in KEYED
     try:
         shown_key, shown = shown_record(topic, key, value)
@@ -165,6 +160,14 @@ TRANSACTION_STATES: Final = dict(
     )
 )
 """Names of what `transactionStatus` may be in a transaction's record (`TransactionState`)."""
+
+
+def _previewed(offset: int, value: bytes | None) -> tuple[None, str]:
+    """Return what 2.8 prints of its preview of KRaft. Source: ClusterMetadataLogMessageParser, Kafka 2.8."""
+    try:
+        return None, java_json(_typed(decode_preview(value), PREVIEW))
+    except MessageError as error:
+        return None, f"Error at {offset}, skipping. {error}"
 
 
 def _printed_2_8(topic: str, key: bytes | None, value: bytes | None) -> tuple[str, str]:

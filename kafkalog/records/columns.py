@@ -273,7 +273,7 @@ class RecordColumns(Mapping[str, Column]):
     Notes
     -----
     `timestamp` is in milliseconds; -1 if a record has none. `timestamp_type` is -1 for format v0, which has no
-    timestamps.
+    timestamps. With ``is_known=True`` the columns are taken to have `n_records` rows each, and are not counted.
     """
 
     __slots__ = ("_columns", "n_records")
