@@ -1,5 +1,8 @@
+from typing import final
+
 from kafkalog._kernels.buffer_pool import Block
 
+@final
 class HeaderRows:
     block: Block
     capacity: int
