@@ -4,14 +4,14 @@
 start offset and isolation level work as for a whole partition. The only difference is that a segment may begin at a
 batch in the middle of its file and end before another one.
 
-The plan is checked against the files: the file has to have the planned size, the first batch has to be the one that
-was seen there, and the last batch has to end where the part ends.
+The plan is checked against the files: the topic has to be the one that was planned, the file has to have the planned
+size, the first batch has to be the one that was seen there, and the last batch has to end where the part ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.records.batch_table import Window
 from kafkalog.state.transaction_outcomes import POSITION_BITS, TransactionOutcomes
+from kafkalog.storage.removals import DirectoryIdentity, directory_identity, removed_error, was_replaced
 from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
 
@@ -75,6 +76,8 @@ class PartitionRange:
     """
     following: SegmentRange | None = None
     """What another part reads next: a segment, or the rest of one."""
+    directory: DirectoryIdentity | None = field(default=None, repr=False, compare=False)
+    """Of the directory when the read was planned."""
 
     @property
     def n_bytes(self) -> int:
@@ -99,12 +102,16 @@ class PartitionRange:
         Raises
         ------
         ReadError
-            A segment has disappeared, or cannot be read.
+            A segment has disappeared, or cannot be read; or the topic was deleted since, and made again.
         FileChangedError
             A file has changed since the read was planned.
         """
         directory = Path(self.path)
-        options: dict[str, Any] = {"limits": limits, "topic_partition": self.topic_partition}
+        # before the comparison: what replaces it after that has another one
+        identity = None if self.directory is None else directory_identity(directory)
+        if was_replaced(directory, self.directory):
+            raise removed_error(directory)
+        options: dict[str, Any] = {"limits": limits, "topic_partition": self.topic_partition, "identity": identity}
         segments = tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in self.segments)
         is_segment_next = self.following is not None and self.following.start == 0
         known = Known(
@@ -184,6 +191,8 @@ class RangedSegment(Segment):
     directory : pathlib.Path
     memory_map, limits, topic_partition
         See `Segment`.
+    identity : DirectoryIdentity or None
+        Of the directory.
     """
 
     def __init__(
@@ -194,8 +203,9 @@ class RangedSegment(Segment):
         memory_map: bool | str,
         limits: Limits,
         topic_partition: kf.TopicPartition | None,
+        identity: DirectoryIdentity | None,
     ) -> None:
-        self._range = of
+        self._range, self.directory = of, identity
         self.first_position = of.start
         super().__init__(
             directory / of.name,

@@ -2,7 +2,8 @@
 
 The end is after the last complete batch with a correct checksum. A batch that is being written does not count yet, and
 is not damage. With `read_committed` the end is the last stable offset. A call costs a `stat` of each directory and of
-each active segment. Listings are kept until a directory changes, and only new bytes are read.
+each active segment. Listings are kept until a directory changes, and only new bytes are read. A topic that is deleted
+and made again is followed anew.
 
 The files may be ahead of the high watermark. On a leader whose followers have not caught up, they hold records that no
 consumer can read yet, and that a change of leader may remove. With `high_watermark="checkpoint"` the end is the offset
@@ -30,6 +31,7 @@ from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
+from kafkalog.storage.removals import directory_identity, was_replaced
 from kafkalog.storage.source import file_status
 
 HighWatermark = Literal["ignore", "checkpoint"]
@@ -74,6 +76,8 @@ class LogTail:
         self._limits = limits
         self._roots: dict[Path, _Watched] = {}
         self._partitions: dict[kf.TopicPartition, PartitionTail] = {}
+        self._topic_ids: dict[kf.TopicPartition, bytes] = {}
+        self._replaced: set[kf.TopicPartition] = set()
 
     def ends(self) -> dict[kf.TopicPartition, int]:
         """The offset after the last readable one of each partition; at least its log start offset.
@@ -84,15 +88,41 @@ class LogTail:
             A directory cannot be read, or damage hides how a transaction ended.
         """
         self._list()
-        ends: dict[kf.TopicPartition, int] = {}
-        for key, tail in list(self._partitions.items()):
+        ends = {key: self._end(key) for key in list(self._partitions)}
+        return {key: end for key, end in ends.items() if end is not None}
+
+    def _end(self, key: kf.TopicPartition) -> int | None:
+        """The end of a partition; None if it was deleted."""
+        while True:
+            tail, failure, end = self._partitions[key], None, None
             try:
-                ends[key] = tail.end()
-            except ReadError:
-                if tail.path.is_dir():
-                    raise
-                del self._partitions[key]  # the partition was deleted; the next listing will not have it either
-        return ends
+                end = tail.end()
+            except KafkalogError as error:
+                failure = error
+            if was_replaced(tail.path, tail.identity):
+                self._follow_anew([key])
+                if key not in self._partitions:
+                    return None
+            elif failure is None:
+                return end
+            elif isinstance(failure, ReadError) and not tail.path.is_dir():
+                del self._partitions[key]  # the next listing will not have it either
+                return None
+            else:
+                raise failure
+
+    def take_replaced(self) -> set[kf.TopicPartition]:
+        """The partitions whose topic was deleted and made again since the last call."""
+        if keys := [key for key, tail in self._partitions.items() if was_replaced(tail.path, tail.identity)]:
+            self._follow_anew(keys)
+        replaced, self._replaced = self._replaced, set()
+        return replaced
+
+    def _follow_anew(self, keys: list[kf.TopicPartition]) -> None:
+        self._replaced.update(keys)
+        for key in keys:
+            del self._partitions[key]
+        self._list(is_due=True)
 
     def starts(self) -> dict[kf.TopicPartition, int]:
         """The log start offset of each partition, from the checkpoint and the first segment's name."""
@@ -111,8 +141,8 @@ class LogTail:
             if key in self._partitions:
                 self._partitions[key].discard_below(offset)
 
-    def _list(self) -> None:
-        if self._roots and not any(watched.has_changed() for watched in self._roots.values()):
+    def _list(self, *, is_due: bool = False) -> None:
+        if self._roots and not is_due and not any(watched.has_changed() for watched in self._roots.values()):
             return
         # before the listing, so that the next call sees any change in between
         roots = {path: _Watched(path) for path in self._roots}
@@ -130,6 +160,10 @@ class LogTail:
                         on_corruption=self._on_corruption,
                         limits=self._limits,
                     )
+                    topic_id = tail.identity and tail.identity.topic_id
+                    if topic_id is not None and self._topic_ids.setdefault(key, topic_id) != topic_id:
+                        self._replaced.add(key)  # it was gone for a while, or is in another log dir now
+                        self._topic_ids[key] = topic_id
                 checkpointed = listed.known or Known()
                 tail.checkpointed_start = checkpointed.log_start_offset or 0
                 tail.watermark = (checkpointed.high_watermark or 0) if self._follows_checkpoint else None
@@ -152,12 +186,15 @@ class PartitionTail:
         The log start offset in the log dir's checkpoint.
     watermark : int or None
         The end is never above this offset.
+    identity : DirectoryIdentity or None
+        Of the directory when it was first looked at.
     """
 
     def __init__(
         self, path: Path, *, is_committed: bool, on_corruption: Literal["raise", "skip"], limits: Limits
     ) -> None:
         self.path = path
+        self.identity = directory_identity(path)
         self.checkpointed_start = 0
         self.watermark: int | None = None
         self._limits = limits

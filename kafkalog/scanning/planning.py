@@ -280,9 +280,8 @@ class _Planner:
         lost = [number for number, one in enumerate(segments) if one.error is not None]
         if lost and self.on_corruption == "stop":
             del ranges[lost[0] :]
-        whole = PartitionRange(
-            str(partition.path), partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
-        )
+        planned = partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
+        whole = PartitionRange(str(partition.path), *planned, directory=segments[0].directory if segments else None)
         try:
             if self.on_corruption != "stop" and not self.whole_partitions:
                 return list(self._parts(partition, whole))

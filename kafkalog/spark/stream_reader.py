@@ -123,6 +123,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         stops = {key: stop for key, (_, stop) in ranges.items()}
         # by offsets alone: a batch that Spark runs again after a failure has the same records
         made = plan_tasks(log_dir, options, ranges, starts, stops, self._followed().outcomes)
+        self._check_replaced(begun)
         return [InputPartition(task) for task in made.tasks]
 
     def commit(self, end: JsonOffsets) -> None:
@@ -158,6 +159,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         gone = [] if self._target is not None else sorted(key for key in begun if key not in ends)
         if gone:
             self._lose(f"Partitions {', '.join(map(str, gone))} have been deleted.")
+        self._check_replaced(begun)
         for key, end in ends.items():
             if key in begun and end < begun[key] and self._target is None:
                 self._lose(
@@ -167,6 +169,12 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
                 )
             if begun and key not in begun and begin[key] > 0:
                 self._lose(f"Added partition {key} starts from {begin[key]} instead of 0.")
+
+    def _check_replaced(self, begun: Offsets) -> None:
+        """Report partitions whose topic was made again. After a restart only their offsets can tell."""
+        replaced = sorted(key for key in self._followed().take_replaced() if key in begun)
+        if replaced:
+            self._lose(f"Partitions {', '.join(map(str, replaced))} have been deleted and created again.")
 
     def _lose(self, reason: str) -> None:
         if self._options.fail_on_data_loss:

@@ -2,45 +2,75 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import NamedTuple
+import re
+from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import ReadError, Reason
 from kafkalog.format import PARTITION_METADATA
 from kafkalog.storage.file_locks import is_locked
 
+_TOPIC_ID: Final = re.compile(rb"^topic_id:[ \t]*(\S+)", re.MULTILINE)
+
 
 class DirectoryIdentity(NamedTuple):
-    """Tells a partition directory from a later one of the same name."""
+    """Tells a partition directory from a later one of the same name. Its topic id alone is pickled."""
 
-    inode: int
-    """File systems give the number of a directory that is gone to another one."""
+    inode: int | None
+    """File systems give the number of a directory that is gone to another one, and other hosts see other numbers; None
+    if it comes from another process."""
     written_ns: int | None
     """When its topic id was written, which is once; None if it has none."""
+    topic_id: bytes | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DirectoryIdentity, (None, None, self.topic_id)
 
 
 def directory_identity(directory: str | os.PathLike[str]) -> DirectoryIdentity | None:
     """The identity of a directory now; None if it is not there."""
+    status = _status(directory)
+    return None if status is None else DirectoryIdentity(*status, _topic_id(directory))
+
+
+def _status(directory: str | os.PathLike[str]) -> tuple[int, int | None] | None:
     try:
         inode = os.stat(directory).st_ino
     except OSError:
         return None
     try:
-        written_ns = os.stat(os.path.join(directory, PARTITION_METADATA)).st_mtime_ns
+        return inode, os.stat(os.path.join(directory, PARTITION_METADATA)).st_mtime_ns
     except OSError:
-        written_ns = None
-    return DirectoryIdentity(inode, written_ns)
+        return inode, None
+
+
+def _topic_id(directory: str | os.PathLike[str]) -> bytes | None:
+    with contextlib.suppress(OSError):
+        # what is no file there must not make us wait
+        descriptor = os.open(os.path.join(directory, PARTITION_METADATA), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = _TOPIC_ID.search(os.read(descriptor, 256))
+        finally:
+            os.close(descriptor)
+        return None if found is None else found[1]
+    return None
 
 
 def was_replaced(directory: str | os.PathLike[str], identity: DirectoryIdentity | None) -> bool:
-    """Whether a running broker has removed a directory with this identity, and made one of the same name."""
-    now = None if identity is None else directory_identity(directory)
-    if identity is None or now is None:
+    """Whether a broker has removed a directory with this identity, and made one of the same name.
+
+    Another topic id proves it. Another inode, or the same topic id written anew, counts where a broker runs.
+    """
+    status = None if identity is None else _status(directory)
+    if identity is None or status is None:
         return False
-    is_other = now.inode != identity.inode or (
-        None not in (now.written_ns, identity.written_ns) and now.written_ns != identity.written_ns
-    )
-    return is_other and is_locked(os.path.dirname(os.path.abspath(directory)))
+    inode, written_ns = status
+    if inode == identity.inode and (None in (written_ns, identity.written_ns) or written_ns == identity.written_ns):
+        return False
+    if identity.topic_id is not None and _topic_id(directory) not in (None, identity.topic_id):
+        return True
+    return identity.inode is not None and is_locked(os.path.dirname(os.path.abspath(directory)))
 
 
 def removed_error(directory: str | os.PathLike[str]) -> ReadError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, FileChangedError, Finding, ReadError, Reason
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.scanning.planning import plan
+from kafkalog.storage.broker_lock import hold_locks
 
 
 @pytest.fixture
@@ -99,6 +101,39 @@ def test_a_segment_that_was_replaced_is_not_taken_for_the_planned_one(log: Path,
     path.write_bytes(cleaned[: len(data)])
     with pytest.raises(FileChangedError, match=r"planned"):
         read(tasks)
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+def test_a_topic_that_was_made_again_since_the_plan_is_not_read(log: Path, has_id: bool) -> None:
+    (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n" * has_id)
+    tasks, parts = plan(log, task_bytes=2**14), kafkalog.scan(log).plan(target_bytes=2**14)
+    expected = offsets(tasks)
+    aside = log.with_name("aside")
+    log.rename(aside)
+    shutil.copytree(aside, log)  # with the same files and another inode: as on another mount
+    assert offsets(tasks) == expected
+    if has_id:
+        (log / "partition.metadata").write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBB\n")
+        with pytest.raises(ReadError, match="partition_removed") as raised:
+            read(tasks)
+        assert raised.value.path == str(log)
+        found: list[Finding] = []
+        assert offsets(tasks, on_data_loss="skip", report=found.append) == []
+        assert {(one.reason, one.path) for one in found} == {(Reason.PARTITION_REMOVED, str(log))}
+    (log.parent / ".lock").touch()
+    with hold_locks([log.parent]):
+        for part in parts:  # in the process that planned, the inode tells, too
+            with pytest.raises(ReadError, match="partition_removed"):
+                part.to_table()
+
+
+def test_a_topic_that_is_made_again_while_it_is_planned_is_not_read(log: Path) -> None:
+    (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
+    opened = kafkalog.Partition(log)
+    (log / "partition.metadata").write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBB\n")
+    os.utime(log / "partition.metadata", ns=(1, 1))  # a test is quicker than the clock of a file system
+    with pytest.raises(ReadError, match="partition_removed"):
+        read(plan(opened))
 
 
 @pytest.mark.parametrize("mode", ["raise", "skip", "stop"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,45 @@ def test_the_checkpointed_high_watermark_is_an_end_for_who_asks_for_it(tmp_path:
     fresh.write_text("0\n1\nt 0 8\n")
     fresh.rename(checkpoint)
     assert tail.ends() == {T0: 8}
+
+
+def test_a_topic_that_is_made_again_is_followed_from_its_start_and_named_once(tmp_path: Path) -> None:
+    path = append(tmp_path, batch(0, producer_id=7) + batch(4))
+    metadata = path.with_name("partition.metadata")
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
+    other = append(tmp_path, batch(0), partition=1)
+    tail = follow(tmp_path, isolation_level="read_committed")
+    assert tail.ends() == {T0: 0, kf.TopicPartition("t", 1): 4}
+    assert tail.take_replaced() == set()
+    other.unlink()
+    other.parent.rmdir()
+    path.write_bytes(b"".join(batch(3 * i, n=3) for i in range(9)))  # a batch is where the tail has read to, or is not
+    metadata.write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBB\n")
+    os.utime(metadata, ns=(1, 1))  # a test is quicker than the clock of a file system
+    assert tail.ends() == {T0: 27}
+    assert tail.take_replaced() == {T0}
+    assert tail.take_replaced() == set()
+    other = append(tmp_path, batch(0) + batch(4), partition=1)  # it was gone for a while
+    other.with_name(metadata.name).write_bytes(metadata.read_bytes())
+    assert tail.ends() == {T0: 27, kf.TopicPartition("t", 1): 8}
+    assert tail.take_replaced() == set()  # nothing tells that it is another one
+    metadata.write_text("version: 0\ntopic_id: CCCCCCCCCCCCCCCCCCCCCC\n")
+    os.utime(metadata, ns=(1, 2))
+    assert tail.take_replaced() == {T0}  # without asking for ends
+    assert tail.ends()[T0] == 27
+
+
+def test_a_topic_that_was_gone_for_a_while_is_known_by_its_id(tmp_path: Path) -> None:
+    path = append(tmp_path, batch(0))
+    metadata = path.with_name("partition.metadata")
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
+    append(tmp_path, batch(0), partition=1)
+    tail = follow(tmp_path)
+    both = tail.ends()
+    for topic_id, replaced in (("A" * 22, set()), ("B" * 22, {T0})):
+        shutil.rmtree(path.parent)
+        assert tail.ends() == {kf.TopicPartition("t", 1): 4}
+        append(tmp_path, batch(0))
+        metadata.write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        assert tail.ends() == both
+        assert tail.take_replaced() == replaced

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections import Counter
@@ -190,6 +191,37 @@ def test_offsets_that_are_gone_are_data_loss_unless_that_is_allowed(tmp_path: Pa
     assert sum(some.num_rows for some in lax.read(task)) == 10
     with pytest.warns(kafkalog.CorruptionWarning):
         assert lax.latestOffset(back, ReadAllAvailable()) == back
+
+
+def test_a_topic_that_was_made_again_is_data_loss_unless_that_is_allowed(tmp_path: Path) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    metadata = tmp_path / "t-0" / "partition.metadata"
+    start, end = {"t": {"0": 5}}, {"t": {"0": 10}}
+
+    def make_again(number: int) -> None:
+        metadata.write_text(f"version: 0\ntopic_id: {number:022d}\n")
+        os.utime(metadata, ns=(number, number))  # a test is quicker than the clock of a file system
+
+    append(tmp_path, batch(0))
+    make_again(1)
+    strict, lax = reader(tmp_path), reader(tmp_path, failOnDataLoss="false")
+    (task,) = strict.partitions(start, strict.latestOffset(start, ReadAllAvailable()))
+    assert lax.latestOffset(start, ReadAllAvailable()) == end
+    make_again(2)
+    with pytest.raises(kafkalog.KafkalogError, match="partition_removed"):
+        list(strict.read(task))
+    with pytest.raises(RuntimeError, match="t-0 have been deleted and created again"):
+        strict.latestOffset(start, ReadAllAvailable())
+    with pytest.warns(kafkalog.CorruptionWarning, match="partition_removed"):
+        assert not list(lax.read(task))
+    with pytest.warns(kafkalog.CorruptionWarning, match="created again"):
+        assert lax.latestOffset(start, ReadAllAvailable()) == end
+    (task,) = lax.partitions(start, end)
+    assert sum(some.num_rows for some in lax.read(task)) == 5
+    make_again(3)
+    with pytest.raises(RuntimeError, match="created again"):
+        strict.partitions(start, end)
 
 
 def test_what_filters_rule_out_is_in_no_task(tmp_path: Path) -> None:

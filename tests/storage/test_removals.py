@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,27 @@ def test_a_topic_id_that_was_written_anew_tells_where_the_inode_is_the_same(part
         metadata.touch()
         os.utime(metadata, ns=(1, (identity.written_ns or 0) + 10**9))
         assert was_replaced(partition, identity)
+
+
+def test_another_topic_id_tells_everywhere_and_an_inode_where_it_was_seen(partition: Path) -> None:
+    metadata = partition / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
+    here = directory_identity(partition)
+    elsewhere = pickle.loads(pickle.dumps(here))
+    aside = partition.with_name("aside")
+    partition.rename(aside)  # it keeps its inode, so that the new one has another, as on another mount
+    partition.mkdir()
+    metadata.write_bytes((aside / metadata.name).read_bytes())
+    with hold_locks([partition.parent]):
+        assert was_replaced(partition, here)
+        assert not was_replaced(partition, elsewhere)
+    assert not was_replaced(partition, here)
+    metadata.write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBB\n")
+    assert was_replaced(partition, here)  # whether or not a broker runs, and is seen to
+    assert was_replaced(partition, elsewhere)
+    metadata.unlink()
+    os.mkfifo(metadata)
+    assert not was_replaced(partition, elsewhere)  # nothing waits for a writer
 
 
 def test_what_is_not_there_has_no_identity(tmp_path: Path) -> None:
