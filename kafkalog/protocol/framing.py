@@ -44,6 +44,13 @@ TOPIC_DECODERS: Final = {
 
 _FRAME_VERSION: Final = 1
 _PREVIEW_TOPIC: Final = f"{METADATA_TOPIC} of 2.8"
+_PREVIEW_ITEMS: Final = {
+    "endPoints": "BrokerEndpoint",
+    "features": "BrokerFeature",
+    "entity": "EntityData",
+    "credentialInfos": "CredentialInfo",
+}
+"""Classes of the items of arrays, by the names of these fields, in their order."""
 
 
 class UnknownTypeError(UnknownVersionError):
@@ -114,7 +121,11 @@ def decode_preview(value: bytes | None) -> InternalRecord:
     name = _types(_PREVIEW_TOPIC).get(number)
     if name is None:
         raise UnknownVersionError(f"Unknown metadata id {number}")
-    decoded = decode_message(f"{name}Record", version, value, start=reader.at, whole=False)
+    # its classes have version 0 alone, and read any other as that; only items of arrays look at it
+    decoded = decode_message(f"{name}Record", 0, value, start=reader.at, whole=False)
+    for field, item in _PREVIEW_ITEMS.items():
+        if version > 0 and decoded.get(field):
+            raise UnknownVersionError(f"Can't read version {version} of {item}")
     return InternalRecord(name.removeprefix(PREVIEW), version, None, decoded)
 
 

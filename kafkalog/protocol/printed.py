@@ -63,7 +63,8 @@ def _typed(record: InternalRecord, prefix: str = "") -> Shown:
     name = f"{record.type}Record"
     # as MetadataRecordType.toString: REGISTER_BROKER_RECORD
     constant = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()
-    return {"type": constant, "version": record.version, "data": json_form(prefix + name, record.version, record.value)}
+    version = 0 if prefix else record.version  # the only one that 2.8's classes have
+    return {"type": constant, "version": record.version, "data": json_form(prefix + name, version, record.value)}
 
 
 def printed_record(

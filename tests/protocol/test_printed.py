@@ -209,6 +209,13 @@ def test_the_members_of_a_group_in_2_8s_order() -> None:
     ("value", "text"),
     [
         (b"\0\7\0" + struct.pack(">iq", 3, 9), '{"type":"FENCE_BROKER_RECORD","version":0,"data":{"id":3,"epoch":9}}'),
+        (b"\0\7\1" + struct.pack(">iq", 3, 9), '"version":1,"data":{"id":3,"epoch":9}}'),
+        (b"\0\7\xff\xff\3" + struct.pack(">iq", 3, 9), '"version":-1,"data":{"id":3,"epoch":9}}'),
+        (b"\0\x0e\1\0\0\0\1\0\0\0\0\0\0" + bytes(9), "Error at 5, skipping. Can't read version 1 of EntityData"),
+        (
+            b"\0\x0e\1\0\0\0\0" + bytes(17),
+            '"QUOTA_RECORD","version":1,"data":{"entity":[],"key":"","value":0.0,"remove":false}}',
+        ),
         # the same number has other fields by now
         (b"\0\x0c\0\0\1f\0\1\0\5", '"name":"f","minFeatureLevel":1,"maxFeatureLevel":5}}'),
         (b"\1\x0c\0", "unknown frame version 1(only frame version 0 is supported)"),
