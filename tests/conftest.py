@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 session_root()  # here, so that the processes of a run have the same
+if sys.dont_write_bytecode:
+    # where nothing may be written beside the sources, each of the hundred processes of a run would compile all of them
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(session_root() / "bytecode")
+    sys.dont_write_bytecode = False
 GOLDEN = Path(__file__).parent / "golden"
 _SHARING = {"conformance": re.compile("history: History|client: Client"), "spark": re.compile("")}
 """Folders whose files share a broker or a Spark, and so the process that they are tested in: those with this text."""
