@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import functools
 import importlib
 import io
 import re
@@ -109,9 +110,12 @@ def test_the_examples_of_a_page_print_what_is_shown(
                 run_command(command, expected)
 
 
+whole_parser = functools.cache(build_parser)
+
+
 @pytest.mark.parametrize("page", named(PAGES))
 def test_commands_and_code_that_are_only_shown_are_well_formed(page: Path) -> None:
-    parser = build_parser()
+    parser = whole_parser()
     for block in blocks(page):
         if block.language == "python":
             for node in ast.walk(ast.parse(block.text)):
@@ -128,6 +132,7 @@ def test_commands_and_code_that_are_only_shown_are_well_formed(page: Path) -> No
             assert block.language in known, f"line {block.line}: {block.language}"
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     text = FENCE.sub("", page.read_text())
     titles = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)

@@ -148,9 +148,14 @@ class ImportCollector(ast.NodeVisitor):
 
 
 @cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
 def imports_of(source: str) -> list[Import]:
     collector = ImportCollector()
-    collector.visit(ast.parse(source))
+    collector.visit(parsed(source))
     return collector.imports
 
 
@@ -316,7 +321,7 @@ def test_a_package_says_what_is_in_it_and_does_nothing(package: str) -> None:
     if package == "__init__":
         pytest.skip("the front door")
     path = modules()[package]
-    tree = ast.parse(path.read_text())
+    tree = parsed(path.read_text())
     assert len(tree.body) == 1, "a docstring and nothing else"
     docstring = ast.get_docstring(tree)
     assert docstring is not None
@@ -332,7 +337,7 @@ def test_a_declared_field_is_described_beside_it() -> None:
     """An "Attributes" section is for what `__init__` sets: of a declared field it would repeat name and type."""
     twice = []
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 section = (ast.get_docstring(node) or "").partition("Attributes\n----------\n")[2]
                 described = {

@@ -74,7 +74,7 @@ def test_the_steps_fit_the_files_and_no_index_of_a_broker_misleads(name: str, ar
             partition.path, columns=["offset", "timestamp"], include_control=True, include_deleted=True
         )
         offsets, stamps = records.offset.tolist(), records.timestamp.tolist()
-        chosen = draw.sample(range(len(offsets)), min(len(offsets), 8))
+        chosen = draw.sample(range(len(offsets)), min(len(offsets), 4))
         for question in ["earliest", "latest", "max-timestamp", 0, *(max(stamps[i], 0) for i in chosen)]:
             trace = trace_timestamp(partition, question)
             assert trace.offset == partition.offset_for_timestamp(question)

@@ -79,7 +79,7 @@ def snapshot(root: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.timeout(max(300, 10 * N_PARTITIONS))
-@pytest.mark.parametrize("part", thinned(range(N_PARTS), 2))
+@pytest.mark.parametrize("part", thinned(range(N_PARTS), N_PARTS))
 def test_damaged_files_give_kafkalog_errors_on_every_surface(part: int, tmp_path: Path) -> None:
     reasons: Counter[str] = Counter()
     found = []

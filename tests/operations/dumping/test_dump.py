@@ -11,7 +11,7 @@ import builder
 import golden_sets
 import pytest
 from dumping_support import ONE, dumped, write_log
-from effort import thinned
+from effort import THOROUGH, thinned
 
 import kafkalog
 from kafkalog.errors import CorruptionError, Reason
@@ -99,7 +99,7 @@ def test_every_dump_of_kafkas_tool_is_printed_again(golden: Golden, monkeypatch:
     monkeypatch.chdir(golden_sets.unpacked(golden.set_name, golden.archive))
     files = sorted((golden_sets.unpacked(golden.set_name, "dumps") / golden.folder).rglob("*.txt"))
     assert len(files) > 20
-    for file in files:
+    for file in files[:: 1 if THOROUGH else 3]:
         golden_case(golden, file.name, file.read_bytes().decode())
 
 
