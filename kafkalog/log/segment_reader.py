@@ -407,6 +407,7 @@ class SegmentReader:
                         report=damage.append,
                         window_bytes=_WINDOW_AHEAD,
                         follows=number == first,
+                        goes_on=on_corruption == "skip",
                     )
                     for window in stream.windows(begin):
                         begin = window.start + window.data.size

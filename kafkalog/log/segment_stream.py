@@ -71,6 +71,8 @@ class SegmentStream:
         Reads the good batches (see `walk_with`).
     follows : bool
         Whether `previous` is the last offset of the batch before the position where reading starts.
+    goes_on : bool
+        Whether what is passed over is left out for whoever reads; False if it ends there, and this looks ahead of it.
     earlier : sequence of Segment
         The segments that have been read before. Of a batch that they have, too, only theirs is given.
 
@@ -97,6 +99,7 @@ class SegmentStream:
         checked: bool = False,
         reader: BatchReader | None = None,
         follows: bool = False,
+        goes_on: bool = True,
         earlier: Sequence[SegmentFile] = (),
     ) -> None:
         self.segment, self.source, self.report = segment, source, report
@@ -109,7 +112,7 @@ class SegmentStream:
         self.stopped = False
         self._last_position: int | None = None
         self._start = 0
-        self._earlier, self._follows = earlier, follows
+        self._earlier, self._follows, self._goes_on = earlier, follows, goes_on
         self._next_original: tuple[SegmentFile, int] | None = None
         self._n_searches = 0
 
@@ -196,7 +199,10 @@ class SegmentStream:
         length = max(end - where, 0)
         passed = f"{length} bytes passed over" + (" to the end of the segment" if position is None else "")
         finding = replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length)
-        self.report(self._lost_between(finding, where, first, position))
+        finding = self._lost_between(finding, where, first, position)
+        if not self._goes_on:
+            finding = replace(finding, detail=error.detail, base_offset=error.base_offset)
+        self.report(finding)
         return position
 
     def _behind_too_large(self, error: KafkalogError) -> int | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,9 @@ from kafkalog.scanning import execution
 from kafkalog.scanning.planning import plan
 
 
-def findings(path: Path, window_bytes: int | None = None, **options: Any) -> list[Finding]:
-    """Those of a scan, in windows of a size."""
-    scan = kafkalog.scan(path, on_corruption="skip", **options)
+@contextlib.contextmanager
+def windows_of(window_bytes: int | None) -> Iterator[None]:
+    """Scans in windows of a size, and without warnings."""
     with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         if window_bytes is not None:
@@ -33,6 +35,13 @@ def findings(path: Path, window_bytes: int | None = None, **options: Any) -> lis
             patched.setattr(execution, "_MIN_WINDOW_BYTES", window_bytes)
             patched.setattr(execution, "_ALONE_BYTES", window_bytes)
             patched.setattr(execution, "_TOGETHER_BYTES", 0)
+        yield
+
+
+def findings(path: Path, window_bytes: int | None = None, **options: Any) -> list[Finding]:
+    """Those of a scan, in windows of a size."""
+    scan = kafkalog.scan(path, on_corruption="skip", **options)
+    with windows_of(window_bytes):
         scan.to_table()
     # what is said of a transaction comes before or behind what is said of the batches of its window
     return sorted(scan.findings, key=lambda one: (one.position or 0, str(one)))
@@ -87,6 +96,29 @@ def test_a_marker_that_is_read_ahead_is_judged_by_the_batch_before_it(tmp_path: 
     expected = findings(path, isolation_level="read_committed")
     assert {one.reason for one in expected} == {Reason.OFFSET_OUTSIDE_SEGMENT, Reason.TRANSACTION_OUTCOME}
     assert findings(path, 1, isolation_level="read_committed") == expected
+
+
+@pytest.mark.parametrize("mode", ["raise", "stop"])
+def test_what_ends_reading_says_the_same_whether_it_was_read_ahead_or_not(tmp_path: Path, mode: Any) -> None:
+    records = [builder.record_v2(0, 0, b"k", b"v")]
+    data = builder.batch_v2(records, base_offset=0, producer_id=5, attributes=kf.TRANSACTIONAL_BIT)
+    lost = batch(3, 2, 20)  # the gap before it leaves room for a marker
+    lost = lost[:70] + lost[90:]  # its size leads into the next batch
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(data + lost + batch(5, 1, 20) + batch(6, 1, 20))
+    said = set()
+    for window_bytes in (None, 1):
+        scan = kafkalog.scan(path, isolation_level="read_committed", on_corruption=mode, threads=1)
+        error = ""
+        with windows_of(window_bytes):
+            try:
+                assert scan.to_table().num_rows == 0
+            except kafkalog.CorruptionError as raised:
+                error = str(raised)
+        said.add((error, *map(str, scan.findings)))
+    assert len(said) == 1, said
+    assert "crc_mismatch" in str(said)
+    assert "passed over" not in str(said)
 
 
 def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_the_same(tmp_path: Path) -> None:
