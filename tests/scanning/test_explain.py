@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import struct
 from pathlib import Path
@@ -20,11 +21,21 @@ VALUE = b"v" * 600
 
 
 def make(directory: Path, *, indexed: bool = True) -> list[list[int]]:
-    """Three segments of eight batches of ten records each; the sizes of the batches.
+    """Three segments of eight batches of ten records each; the sizes of the batches."""
+    directory.mkdir(parents=True)
+    files, sizes = content(indexed)
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+    return sizes
+
+
+@functools.cache
+def content(indexed: bool) -> tuple[dict[str, bytes], list[list[int]]]:
+    """Its files, and the sizes of their batches.
 
     Offset n has timestamp 1000 + n; every other batch is compressed, the last of each segment is a control batch.
     """
-    directory.mkdir(parents=True)
+    files = {}
     sizes: list[list[int]] = []
     offset = 0
     for _ in range(N_SEGMENTS):
@@ -46,11 +57,11 @@ def make(directory: Path, *, indexed: bool = True) -> list[list[int]]:
             data += batch
             mine.append(len(batch))
             offset += n
-        (directory / f"{base:020d}.log").write_bytes(data)
+        files[f"{base:020d}.log"] = data
         if indexed:
-            (directory / f"{base:020d}.index").write_bytes(index)
+            files[f"{base:020d}.index"] = index
         sizes.append(mine)
-    return sizes
+    return files, sizes
 
 
 PER_SEGMENT = (N_BATCHES - 1) * N_RECORDS + 1

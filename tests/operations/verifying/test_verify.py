@@ -26,8 +26,14 @@ HEALTHY = [(name, "clean") for name in golden_sets.SETS]
 CRASHED = [("k44", "unclean"), ("k28", "unclean")]
 
 
-@pytest.mark.parametrize("options", [{}, {"deep": True}, {"indexes_only": True}, {"threads": 1}], ids=str)
-@pytest.mark.parametrize(("name", "archive"), HEALTHY)
+@pytest.mark.parametrize(
+    ("name", "archive", "options"),
+    [
+        pytest.param(*one, options, marks=[] if options == {"deep": True} or one[0] == "k28" else pytest.mark.slow)
+        for one in HEALTHY
+        for options in ({}, {"deep": True}, {"indexes_only": True}, {"threads": 1})
+    ],
+)
 def test_nothing_is_said_about_what_a_broker_left_when_it_was_shut_down(
     name: str, archive: str, options: dict[str, Any]
 ) -> None:
