@@ -45,6 +45,23 @@ def test_a_cut_inside_a_value_that_holds_batches_is_noticed_by_who_reads_up_to_i
         read(tasks)
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("n_copies", [1, 2, 7])
+@pytest.mark.parametrize("rest", [[], [batch(400), batch(404)]])
+def test_copies_of_batches_that_another_part_has_are_given_once(
+    tmp_path: Path, n_copies: int, rest: list[bytes]
+) -> None:
+    batches = [batch(4 * i, size=400) for i in range(100)]  # no cut is near the copies
+    log = make(tmp_path, {0: batches})
+    with (log / kf.segment_file_name(0)).open("ab") as file:
+        file.write(b"".join([*batches[5 : 5 + n_copies], *rest]))
+    expected = kafkalog.read_table(log, on_corruption="skip")["offset"].to_pylist()
+    assert expected == list(range(400 + 4 * len(rest)))
+    tasks = plan(log, task_bytes=2**14, on_corruption="skip")
+    assert len(tasks.tasks) > 10
+    assert offsets(tasks) == expected
+
+
 @pytest.mark.parametrize("more", [[batch(400, n=1)], [batch(400 + 4 * i) for i in range(10)]], ids=["by one", "by 40"])
 def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(
     tmp_path: Path, more: list[bytes]
