@@ -367,12 +367,16 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     return n_rows, needed, ending
 
 
-def find_boundary(int descriptor, int64_t start, int64_t stop, int64_t n_bytes):
+def find_boundary(of, int64_t start, int64_t stop, int64_t n_bytes):
     """The position of the first batch that begins `n_bytes` or more after the one at `start`; `stop` if there is none.
 
-    Only size fields are followed, so it is a guess: nothing else of the batches is checked.
+    `of` is a descriptor, or the bytes themselves, from `start` on. Only size fields are followed, so it is a guess:
+    nothing else of the batches is checked.
     """
     cdef uint8_t room[4096]
+    cdef const uint8_t* there = room
+    cdef const uint8_t[::1] data = None
+    cdef int descriptor = -1
     cdef int64_t at = start
     cdef int64_t room_start = start
     cdef int64_t wanted = sizeof(room)
@@ -380,14 +384,23 @@ def find_boundary(int descriptor, int64_t start, int64_t stop, int64_t n_bytes):
     cdef int32_t size
     if start < 0 or stop < start:
         raise ValueError("the range lies outside any file")
+    if isinstance(of, int):
+        descriptor = of
+    else:
+        data = of
+        filled = data.shape[0]
+        if filled:
+            there = &data[0]
     with nogil:
         while at < stop and at - start < n_bytes:
             if at - room_start + ENVELOPE > filled:
+                if data is not None:
+                    break
                 filled = pread(descriptor, room, wanted, at)
                 room_start = at
                 if filled < ENVELOPE:
                     break
-            size = <int32_t>load_be32(&room[at - room_start + 8])
+            size = <int32_t>load_be32(there + (at - room_start + 8))
             if size < MIN_SIZE_ANY:
                 break
             at += ENVELOPE + <int64_t>size

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -202,7 +202,7 @@ class RecordReader(BatchReader):
         if not self._is_used or position >= source.size or (source.is_preallocated and not self._check_crcs):
             window = None
         elif self._submit is not None:
-            window = None if source.descriptor is None else self._take(source, position, previous_offset, self._submit)
+            window = self._take(source, position, previous_offset, self._submit)
         elif descriptor is None:
             window = self._read_there(source, position, previous_offset)
         else:
@@ -271,7 +271,8 @@ class RecordReader(BatchReader):
             row = int(np.searchsorted(hints, start + self._step))
             if row < hints.size and hints[row] <= size:
                 return int(hints[row])
-        return header_kernels.find_boundary(cast(int, source.descriptor), start, size, self._step)
+        of = source.window(start, size) if source.descriptor is None else source.descriptor
+        return header_kernels.find_boundary(of, start, size, self._step)
 
     def _read(self, source: ByteSource, start: int, stop: int, previous_offset: int) -> Window | None:
         """Batches from `start` on; None if the first one has to be read by `walk`."""
@@ -388,7 +389,7 @@ class _Job:
             return self._walk(payloads if not decompress and payloads.n_decompressed else self._plain(run.first()))
         if filled.n_records:
             self.n_records = filled.n_records
-            self.columns = with_batch_columns(filled, payloads.batches, self.names)
+            self.columns = with_batch_columns(filled, lambda: payloads.batches, self.names)
         return filled.n_batches, payloads.error if filled.n_batches == len(payloads.batches) else None
 
     def _plain(self, payloads: Payloads) -> Payloads:

@@ -216,7 +216,10 @@ def read_filled(
     filled = call.filled(n_batches, kept)
     if filled.n_records:
         is_usual = rows.magics == 1 << 2 and not bits & kf.CONTROL_BIT
-        of_records = batches if is_usual else _of_records(batches, filled_counts(rows), filled)
+
+        def of_records() -> BatchTable:
+            return batches if is_usual else _of_records(batches, filled_counts(rows), filled)
+
         has_create_times = not (rows.magics & 1 or bits & kf.TIMESTAMP_TYPE_BIT)
         records = with_batch_columns(filled, of_records, names, has_create_times=has_create_times)
     else:
@@ -469,10 +472,14 @@ def may_lack_timestamps(types: npt.NDArray[np.int8]) -> bool:
 
 
 def with_batch_columns(
-    filled: Filled, batches: BatchTable, names: Sequence[str], *, has_create_times: bool = False
+    filled: Filled, of_records: Callable[[], BatchTable], names: Sequence[str], *, has_create_times: bool = False
 ) -> RecordColumns:
-    """The columns that were filled of some batches, and those with one value per batch, in the order of their names."""
+    """The columns that were filled of some batches, and those with one value per batch, in the order of their names.
+
+    `of_records` returns those of the batches that have records; it is called if a column needs their headers.
+    """
     columns: dict[str, Column] = {}
+    batches: BatchTable | None = None
     batch_row: npt.NDArray[np.int64] | None = None
     n = filled.n_records
     for name in names:
@@ -482,6 +489,8 @@ def with_batch_columns(
         if name == "timestamp_type" and has_create_times:
             columns[name] = create_time_types(n)
             continue
+        if batches is None:
+            batches = of_records()
         of_batch = batches.base_sequence if name == "sequence" else batch_column(name, batches)
         if name != "sequence" and (of_batch[0] == of_batch).all():
             columns[name] = np.full(n, of_batch[0], of_batch.dtype)

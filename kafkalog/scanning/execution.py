@@ -289,12 +289,12 @@ class Pass:
         if selection.end_offset is not None:
             stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
         n_ahead, window_bytes = 0, _ALONE_BYTES
-        if isinstance(segment, BufferSegment):
-            window_bytes = _VIEWED_BYTES if form == "views" else _ALONE_BYTES
-        elif query.threads > 1:
+        if query.threads > 1:
             n_ahead = query.threads - 1  # the one who asks for a window reads, too
             # those that are read, and the one that the consumer has until it has the next
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
+        elif isinstance(segment, BufferSegment) and form == "views":
+            window_bytes = _VIEWED_BYTES
         return RecordReader(
             names,
             form=form,

@@ -16,6 +16,8 @@ import pytest
 import kafkalog
 from kafkalog.errors import KafkalogError, NotKafkaError, ReadError
 from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, open_segment, partitions_of
+from kafkalog.scanning import execution
+from kafkalog.scanning.ordered_pool import OrderedPool
 
 NAME = "00000000000000000000.log"
 
@@ -72,12 +74,34 @@ def test_who_wants_one_kind_is_told_of_another(log_dir: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"isolation_level": "read_committed"}])
 @pytest.mark.parametrize("binary_type", [pa.binary(), pa.binary_view()])
-def test_bytes_in_memory_are_read_as_their_file_is(log_dir: Path, binary_type: pa.DataType, options: Any) -> None:
+def test_bytes_in_memory_are_read_as_their_file_is(
+    log_dir: Path, binary_type: pa.DataType, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # so that threads have several windows of a file to read
+    monkeypatch.setattr(execution, "_TOGETHER_BYTES", 0)
+    monkeypatch.setattr(execution, "_MIN_WINDOW_BYTES", 2000)
     wanted: Any = {"columns": ["offset", "timestamp", "key", "value", "headers"], "binary_type": binary_type, **options}
     for path in sorted(log_dir.glob("*-0/*.log")):
         of_file = kafkalog.scan(path, **wanted).to_table()
         for data in (path.read_bytes(), np.fromfile(path, np.uint8), pa.py_buffer(path.read_bytes())):
             assert kafkalog.scan(open_buffer(data), **wanted).to_table() == of_file, path
+
+
+def test_bytes_in_memory_are_read_by_several_threads(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "_TOGETHER_BYTES", 0)
+    monkeypatch.setattr(execution, "_MIN_WINDOW_BYTES", 2000)
+    submitted: list[object] = []
+    submit = OrderedPool.submit
+
+    def noted(pool: OrderedPool, call: Any) -> Any:
+        submitted.append(call)
+        return submit(pool, call)
+
+    monkeypatch.setattr(OrderedPool, "submit", noted)
+    data = (log_dir / "p-multi-0" / NAME).read_bytes()
+    whole = [open_buffer(data).scan(threads=threads).to_table().num_rows for threads in (1, 3)]
+    assert whole == [120, 120]
+    assert len(submitted) > len(data) // 4000
 
 
 def test_bytes_in_memory_have_no_other_files(log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

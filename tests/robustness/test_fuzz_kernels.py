@@ -207,9 +207,11 @@ def _find_boundary(a: Arguments, n: int) -> None:
     with tempfile.TemporaryFile() as file:
         file.write(a.data.tobytes())
         file.flush()
-        start, stop = a.number(), a.number()
-        found = batch_kernels.find_boundary(file.fileno(), start, stop, a.number())
+        start, stop, n_bytes = a.number(), a.number(), a.number()
+        found = batch_kernels.find_boundary(file.fileno(), start, stop, n_bytes)
         assert start < found <= stop or found == stop
+        if stop <= a.data.size:
+            assert batch_kernels.find_boundary(a.data[start:], start, stop, n_bytes) == found
 
 
 def _view_strings(a: Arguments, n: int) -> None:
