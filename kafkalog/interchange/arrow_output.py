@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.records.batch_table import may_lack_timestamps
 from kafkalog.records.columns import (
     BinaryColumn,
     HeadersColumn,
@@ -25,7 +26,7 @@ from kafkalog.records.columns import (
     is_masked,
     zeros,
 )
-from kafkalog.records.fill import Form, may_lack_timestamps
+from kafkalog.records.fill import Form
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 

@@ -384,6 +384,20 @@ def all_valid(n: int) -> npt.NDArray[np.bool_]:
     return _ALL_VALID[:n] if n <= _ALL_VALID.size else np.ones(n, np.bool_)
 
 
+_CREATE_TIMES: Final = np.zeros(2**17, np.int8)
+_CREATE_TIMES.flags.writeable = False
+
+
+def create_time_types(n: int) -> npt.NDArray[np.int8]:
+    """The `timestamp_type` of records whose timestamps are all create times; not to be written to."""
+    return _CREATE_TIMES[:n] if n <= _CREATE_TIMES.size else np.zeros(n, np.int8)
+
+
+def may_lack_timestamps(types: npt.NDArray[np.int8]) -> bool:
+    """Whether a `timestamp_type` is that of format v0, which has no timestamps."""
+    return types.base is not _CREATE_TIMES and types.size > 0 and int(types.min()) < 0
+
+
 def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:
     """Compare checksums: whether each batch of a window has the right one.
 

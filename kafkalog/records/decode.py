@@ -23,7 +23,7 @@ from kafkalog._kernels import decode as kernels
 from kafkalog._kernels import header_walk as header_kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
-from kafkalog.records.batch_table import BatchTable, Window, batch_column, sequences
+from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.columns import (
     DEFAULT_COLUMNS,
     HEADERS,
@@ -32,7 +32,7 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
 )
-from kafkalog.records.fill import Form, fill, read_filled, with_batch_columns
+from kafkalog.records.fill import Filled, Form, fill, read_filled, with_batch_columns
 from kafkalog.records.header_walk import RUN_BYTES, WINDOW_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.selection import FunctionFailure, Selection
@@ -420,17 +420,16 @@ class _Job:
                 self.columns = _fill(spans, rows, self.names, derived)
 
 
-def _fill(spans: Spans, rows: Rows, columns: Sequence[str], derived: Mapping[str, npt.NDArray[Any]]) -> RecordColumns:
+def _fill(spans: Spans, rows: Rows, names: Sequence[str], derived: Mapping[str, npt.NDArray[Any]]) -> RecordColumns:
     n = len(spans) if rows is None else rows.size
-    filled: dict[str, Column] = dict(derived)
-    batch_row: npt.NDArray[np.int64] | None = None
+    filled: dict[str, Column] = {}
     own = {
         "offset": spans.offset,
         "timestamp": spans.timestamp,
         "timestamp_type": spans.timestamp_type,
         "batch_base_offset": spans.batch_base_offset,
     }
-    for name in columns:
+    for name in (*names, "offset") if "sequence" in names else names:
         if name == "key":
             filled[name] = _fill_binary(spans.data, spans.key_start, spans.key_size, rows)
         elif name == "value":
@@ -439,19 +438,12 @@ def _fill(spans: Spans, rows: Rows, columns: Sequence[str], derived: Mapping[str
             filled[name] = _headers(spans.data, spans.headers_start, spans.headers_count, rows, n, spans.n_headers)
         elif (column := own.get(name)) is not None:
             filled[name] = column if rows is None else column[rows]
-        else:
-            of_batch = spans.batches.base_sequence if name == "sequence" else batch_column(name, spans.batches)
-            if name != "sequence" and (of_batch[0] == of_batch).all():
-                filled[name] = np.full(n, of_batch[0], of_batch.dtype)
-                continue
-            if batch_row is None:
-                batch_row = spans.batch_row() if rows is None else spans.batch_row()[rows]
-            if name == "sequence":
-                offset = spans.offset if rows is None else spans.offset[rows]
-                filled[name] = sequences(offset, spans.batches, batch_row)
-            else:
-                filled[name] = of_batch[batch_row]
-    return RecordColumns(n, filled)
+
+    def batch_rows() -> npt.NDArray[np.int64]:
+        return spans.batch_row() if rows is None else spans.batch_row()[rows]
+
+    columns = with_batch_columns(Filled(0, n, filled), lambda: spans.batches, names, batch_rows=batch_rows)
+    return RecordColumns(n, {**derived, **columns}) if derived else columns
 
 
 def _fill_binary(

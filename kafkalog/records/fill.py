@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from kafkalog.records.batch_table import (
     Window,
     all_valid,
     batch_column,
+    create_time_types,
     filled_counts,
     sequences,
 )
@@ -50,6 +52,7 @@ FILL_BYTES: Final = 2**22
 
 _ARENA_BYTES: Final = 2**18  # stays in a core's cache
 _KEPT_ARENA: Final = 2**22
+_VIEWED_ARENA: Final = 3 * 2**21  # views keep it: as large as memory that is used again for the next windows
 _READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until they are decoded
 _LEAST_ROWS, _MOST_ROWS = 2**6, 2**16  # batches per reading call
 _LEAST_LARGEST: Final = 2**14
@@ -169,6 +172,8 @@ def read_filled(
     """
     rates = _thread_rates()
     n_bytes = _room_for(stop - start, n_bytes)
+    if rates.is_compressed and form == "views":
+        n_bytes = min(n_bytes, _VIEWED_ARENA)
     rows = HeaderRows(min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS))
     call = _Call(names, form, n_bytes, limits, announced=None, decompress=True)
     descriptor, data, room = -1, None, None
@@ -216,10 +221,7 @@ def read_filled(
     filled = call.filled(n_batches, kept)
     if filled.n_records:
         is_usual = rows.magics == 1 << 2 and not bits & kf.CONTROL_BIT
-
-        def of_records() -> BatchTable:
-            return batches if is_usual else _of_records(batches, filled_counts(rows), filled)
-
+        of_records = (lambda: batches) if is_usual else partial(_of_records, batches, filled_counts(rows), filled)
         has_create_times = not (rows.magics & 1 or bits & kf.TIMESTAMP_TYPE_BIT)
         records = with_batch_columns(filled, of_records, names, has_create_times=has_create_times)
     else:
@@ -311,6 +313,7 @@ class _Call:
             most = limits.max_decompressed_bytes + kernels.PAD
             if ending == _ARENA_FULL and not self._rates.is_compressed:
                 self._rates.is_compressed = True
+                n_bytes = min(n_bytes, _VIEWED_ARENA) if form == "views" else n_bytes
             elif ending == _ARENA_FULL and arena_size < most:
                 arena_size = min(2 * arena_size, most)
                 n_bytes = max(n_bytes, arena_size)
@@ -457,26 +460,18 @@ def _validity(valid: npt.NDArray[np.uint8], n: int, n_null: int) -> npt.NDArray[
     return valid[:n].view(np.bool_) if n_null else None
 
 
-_CREATE_TIMES: Final = np.zeros(2**17, np.int8)
-_CREATE_TIMES.flags.writeable = False
-
-
-def create_time_types(n: int) -> npt.NDArray[np.int8]:
-    """The `timestamp_type` of records whose timestamps are all create times; not to be written to."""
-    return _CREATE_TIMES[:n] if n <= _CREATE_TIMES.size else np.zeros(n, np.int8)
-
-
-def may_lack_timestamps(types: npt.NDArray[np.int8]) -> bool:
-    """Whether a `timestamp_type` is that of format v0, which has no timestamps."""
-    return types.base is not _CREATE_TIMES and types.size > 0 and int(types.min()) < 0
-
-
 def with_batch_columns(
-    filled: Filled, of_records: Callable[[], BatchTable], names: Sequence[str], *, has_create_times: bool = False
+    filled: Filled,
+    of_records: Callable[[], BatchTable],
+    names: Sequence[str],
+    *,
+    has_create_times: bool = False,
+    batch_rows: Callable[[], npt.NDArray[np.int64]] | None = None,
 ) -> RecordColumns:
     """The columns that were filled of some batches, and those with one value per batch, in the order of their names.
 
-    `of_records` returns those of the batches that have records; it is called if a column needs their headers.
+    Both functions are called if a column needs them: `of_records` returns the batches that have records, `batch_rows`
+    the row there of each record, if not all records of these batches were filled in.
     """
     columns: dict[str, Column] = {}
     batches: BatchTable | None = None
@@ -497,7 +492,7 @@ def with_batch_columns(
             continue
         if batch_row is None:
             counts = record_counts(batches, filled.n_batches)
-            batch_row = np.repeat(np.arange(counts.size), counts)
+            batch_row = np.repeat(np.arange(counts.size), counts) if batch_rows is None else batch_rows()
         if name == "sequence":
             columns[name] = sequences(filled.columns["offset"], batches, batch_row)  # type: ignore[arg-type]
         else:
