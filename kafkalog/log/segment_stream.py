@@ -21,7 +21,15 @@ from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.indexes.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
-from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader, intact_batch_at, walk, walk_checked, walk_with
+from kafkalog.records.header_walk import (
+    WINDOW_BYTES,
+    BatchReader,
+    intact_batch_at,
+    walk,
+    walk_checked,
+    walk_with,
+    window_of,
+)
 from kafkalog.storage.source import ByteSource
 
 
@@ -144,12 +152,12 @@ class SegmentStream:
                     if odd is None and not is_sound and self._on_corruption == "skip":
                         row = self._resynchroniser.leading_astray(window)
                         if row is not None:
-                            window = window.first(row + 1)
+                            window = self._first(window, row + 1)
                             odd = odd_end_error(window, Reason.CRC_MISMATCH, segment.path)
                     if odd is not None:
                         if len(window.batches) == 1:
                             raise odd
-                        window = window.without_last()
+                        window = self._first(window, len(window.batches) - 1)
                     segment.check_start(window)
                     is_behind_damage = before is None and position > self._start
                     window = Window(*window[:-1], HIDDEN if is_behind_damage else before)
@@ -176,6 +184,13 @@ class SegmentStream:
                 # the walk goes on in small windows: where one batch is damaged, the next ones often are
                 self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
         self.end_offset = max(self.previous + 1, segment.base_offset)
+
+    def _first(self, window: Window, n: int) -> Window:
+        """The first batches of a window. Records that were read with it are left to be decoded again from its bytes."""
+        if window.records is not None and not window.data.size:
+            data = window_of(self.source, window.start, int(window.batches.next_position[n - 1]))
+            window = window._replace(data=data)
+        return window.first(n)
 
     def _go_on(self, error: KafkalogError, where: int) -> int | None:
         """Report the damage, and return where to continue; None for nowhere in this segment."""

@@ -283,14 +283,6 @@ class Window(NamedTuple):
         valid = None if self.valid is None else self.valid[:n]
         return self._replace(batches=self.batches[:n], valid=valid, records=None, next_offset=None)
 
-    def without_last(self) -> Window:
-        """The window without its last batch."""
-        valid, records = self.valid, self.records
-        if records is not None and not self.batches.is_control[-1]:
-            records = records.slice(0, records.n_records - int(self.batches.records_count[-1]))
-        valid = None if valid is None else valid[:-1]
-        return self._replace(batches=self.batches[:-1], valid=valid, records=records, next_offset=None)
-
 
 def row_of(error: KafkalogError, batches: BatchTable) -> int:
     """Row of the batch that an error is about, from its position; -1 if there is none."""

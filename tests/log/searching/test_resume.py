@@ -251,3 +251,21 @@ def test_damage_is_skipped_alike_where_checksums_are_not_compared(damage: str, t
     with pytest.warns(kafkalog.CorruptionWarning):
         assert kafkalog.read_table(partition, on_corruption="skip", check_crcs=False).equals(expected)
     assert expected.num_rows == (100 if damage == "twice" else 95)
+
+
+@pytest.mark.parametrize("memory_map", [False, True])
+@pytest.mark.parametrize("columns", [["offset"], ["offset", "key", "value"]])
+def test_records_read_with_a_batch_that_leads_astray_are_decoded_again(
+    memory_map: bool, columns: list[str], tmp_path: Path
+) -> None:
+    # ten bytes of the last value of a batch are missing: it has those of the next batch, which its size leads over
+    data = dense(20)
+    size = len(data) // 20
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / f"{0:020}.log").write_bytes(data[: 10 * size - 20] + data[10 * size - 10 :])
+    scan = kafkalog.scan(partition, columns=columns, on_corruption="skip", check_crcs=False, memory_map=memory_map)
+    with pytest.warns(kafkalog.CorruptionWarning):
+        assert scan.to_table()["offset"].to_pylist() == [*range(45), *range(50, 100)]
+    (finding,) = scan.findings
+    assert (finding.position, finding.n_records) == (9 * size, 5)
