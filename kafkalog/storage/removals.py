@@ -11,6 +11,8 @@ from kafkalog.errors import ReadError, Reason
 from kafkalog.format import PARTITION_METADATA
 from kafkalog.storage.file_locks import is_locked
 
+# O_NONBLOCK: a FIFO of that name must not make us wait. Windows has other flags
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _TOPIC_ID: Final = re.compile(rb"^topic_id:[ \t]*(\S+)", re.MULTILINE)
 
 
@@ -47,8 +49,7 @@ def _status(directory: str | os.PathLike[str]) -> tuple[int, int | None] | None:
 
 def _topic_id(directory: str | os.PathLike[str]) -> bytes | None:
     with contextlib.suppress(OSError):
-        # what is no file there must not make us wait
-        descriptor = os.open(os.path.join(directory, PARTITION_METADATA), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(os.path.join(directory, PARTITION_METADATA), _FLAGS)
         try:
             found = _TOPIC_ID.search(os.read(descriptor, 256))
         finally:
