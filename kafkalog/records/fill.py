@@ -215,7 +215,7 @@ def read_filled(
     if data is not None:
         kept = data[:n_bytes]
     elif room is not None and form == "views":
-        kept = room
+        kept = room[:n_bytes]  # nothing was read behind them
     else:
         kept = NO_BYTES
     filled = call.filled(n_batches, kept)
