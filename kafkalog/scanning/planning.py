@@ -26,6 +26,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OnCorruption, ReadError
 from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.indexes.odd_offsets import offsets_from
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
@@ -396,6 +397,7 @@ class _Planner:
                     if window is None:
                         continue
                     first, last = window.batches.first_offset, int(window.batches.last_offset[0])
+                    behind = offsets_from(source, window.batches.end_position, 1)
                     lacks_base_offset = int(window.batches.base_offset[0]) < 0
                     source.release(window.data, at)
                     del window
@@ -403,7 +405,7 @@ class _Planner:
                     # a cut at a batch with a wrong offset would put records into two tasks, or into none
                     rises = before < first <= last <= int(offset[near]) and (not cuts or first > cuts[-1].offset)
                     rises = rises and _rises_to(source, int(position[near - 1]) if near else 0, at, first)
-                    if rises and is_chain(source, at, _CHAIN_BYTES):
+                    if rises and is_chain(source, at, _CHAIN_BYTES) and last < min(behind, default=last + 1):
                         cuts.append(_Cut(at, first, lacks_base_offset))
                         break
         return cuts
@@ -411,19 +413,19 @@ class _Planner:
     def _walk_to_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
         """The same for a segment without an index, by its batch headers.
 
-        Up to the first damage: its reader has to see what is before and behind it.
+        Up to the first damage: its reader has to see the batches before and behind it.
         """
         cuts: list[_Cut] = []
         if size <= self.task_bytes:
             return cuts
-        target, reached = self.task_bytes, 0
+        target, reached, last = self.task_bytes, 0, 0
         with segment.open() as source:
             windows = walk(source, stop=size, limits=segment.limits)
             while True:
                 try:
                     window = next(windows, None)
                 except KafkalogError:
-                    return [one for one in cuts if one.position <= reached - _CHAIN_BYTES]
+                    return [one for one in cuts if one.position <= reached - _CHAIN_BYTES and one.position < last]
                 if window is None:
                     return cuts
                 batches = window.batches
@@ -440,7 +442,7 @@ class _Planner:
                     one = batches[row : row + 1]
                     if one.position[0] and valid_crcs(Window(window.data, window.start, one))[0]:
                         cuts.append(_Cut(int(one.position[0]), one.first_offset, int(one.base_offset[0]) < 0))
-                reached = int(batches.position[-1] + batches.size_in_bytes[-1])
+                reached, last = batches.end_position, batches.last_position
                 source.release(window.data, window.start)
                 del window, batches
                 if at_end:

@@ -62,6 +62,25 @@ def test_copies_of_batches_that_another_part_has_are_given_once(
     assert offsets(tasks) == expected
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("n_rest", [0, 10])
+@pytest.mark.parametrize("index", [True, False])
+def test_no_part_begins_at_a_large_batch_before_a_copy(tmp_path: Path, index: bool, n_rest: int) -> None:
+    # alone with the copy, the batch would be the one whose offset is wrong
+    batches = [batch(4 * i, size=400) for i in range(20)]
+    large, rest = batch(80, size=100_000), [batch(84 + 4 * i, size=400) for i in range(n_rest)]
+    log = make(tmp_path, {0: [*batches, large]})
+    with (log / kf.segment_file_name(0)).open("ab") as file:
+        file.write(b"".join([batches[5], *rest]))
+    if not index:
+        (log / kf.segment_file_name(0, ".index")).unlink()
+    expected = kafkalog.read_table(log, on_corruption="skip")["offset"].to_pylist()
+    assert expected == list(range(84 + 4 * n_rest))
+    tasks = plan(log, task_bytes=2**12, on_corruption="skip")
+    assert len(tasks.tasks) > 2
+    assert offsets(tasks) == expected
+
+
 @pytest.mark.parametrize("more", [[batch(400, n=1)], [batch(400 + 4 * i) for i in range(10)]], ids=["by one", "by 40"])
 def test_a_segment_whose_offsets_reach_into_the_next_is_reported_by_the_task_that_ends_there(
     tmp_path: Path, more: list[bytes]
