@@ -411,10 +411,7 @@ class _Planner:
         return cuts
 
     def _walk_to_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
-        """The same for a segment without an index, by its batch headers.
-
-        Up to the first damage: its reader has to see the batches before and behind it.
-        """
+        """The same without an index, by headers, up to the first damage: its reader sees what is before and behind."""
         cuts: list[_Cut] = []
         if size <= self.task_bytes:
             return cuts
@@ -443,9 +440,11 @@ class _Planner:
                     if one.position[0] and valid_crcs(Window(window.data, window.start, one))[0]:
                         cuts.append(_Cut(int(one.position[0]), one.first_offset, int(one.base_offset[0]) < 0))
                 reached, last = batches.end_position, batches.last_position
+                # an offset is believed if that of the next batch is higher
+                is_at_end = bool(at_end) and at_end[0] + 1 < len(batches)
                 source.release(window.data, window.start)
                 del window, batches
-                if at_end:
+                if is_at_end:
                     return cuts
 
     def pack(self, parts: Sequence[_Part]) -> Iterator[list[PartitionRange]]:
