@@ -19,6 +19,7 @@ import pytest
 from effort import thinned
 
 import kafkalog
+from kafkalog import functions
 from kafkalog.errors import FunctionWarning, Reason
 from kafkalog.functions import get_header, has_header, read_i32_le, starts_with
 from kafkalog.scanning.user_functions import ARGUMENTS, EXTRACT_DTYPES, Extract, Where
@@ -250,7 +251,7 @@ def test_failures_are_counted_once_with_one_warning_a_function_and_segment(topic
 def test_what_a_function_does_wrong_leaves_the_record_out_and_is_said(
     topic: Path, function: str, said: str, n: int
 ) -> None:
-    scan = kafkalog.scan(topic, where=eval(function))
+    scan = kafkalog.scan(topic, where=eval(function, {**vars(functions)}))
     with pytest.warns(FunctionWarning, match=f"where failed on {n} records .*{said}"):
         scan.count_rows()
 
