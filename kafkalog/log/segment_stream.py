@@ -81,7 +81,8 @@ class SegmentStream:
     follows : bool
         Whether `previous` is the last offset of the batch before the position where reading starts.
     goes_on : bool
-        Whether what is passed over is left out for whoever reads; False if it ends there, and this looks ahead of it.
+        Whether the reader goes on behind damage. False if it ends there, and this stream looks ahead for it: then its
+        findings do not say how many bytes were passed over.
     earlier : sequence of Segment
         The segments that have been read before. Of a batch that they have, too, only theirs is given.
 
