@@ -454,15 +454,19 @@ print(peak() - before)
     ],
 )
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, name: str, bound: int) -> None:
+    # Arrow's other allocators keep what is freed for a while: up to 35 MiB, in one run of ten
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
     peaks = []
-    for n_batches in (240, 480) if name == "x.parquet" else (30, 90):
+    sizes = (240, 480) if name == "x.parquet" else (30, 150)
+    for n_batches in sizes:
         log = tmp_path / f"of{n_batches}.log"
         repeated_log(log, n_batches)
         command = [sys.executable, "-c", PEAK, str(log), str(tmp_path / f"{n_batches}-{name}")]
-        peaks.append(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+        run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        peaks.append(float(run.stdout))
         log.unlink()
     assert max(peaks) < bound
-    assert peaks[1] - peaks[0] < 16
+    assert peaks[1] - peaks[0] < (sizes[1] - sizes[0]) / 5, "MiB, of those that the log has more"
 
 
 def test_what_is_small_holds_little_memory(tmp_path: Path) -> None:
