@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog.errors import Finding, Reason
 from kafkalog.records.batch_table import BatchTable
 
 UNDEFINED: Final = -1
@@ -159,6 +160,35 @@ def new_epochs(batches: BatchTable, latest: int) -> Epochs:
     before = np.maximum.accumulate(np.concatenate([[latest], epoch[:-1]]))
     rows = np.flatnonzero(epoch > before)
     return list(zip(epoch[rows].tolist(), batches.base_offset[rows].tolist(), strict=True))
+
+
+def falling_epoch(batches: BatchTable, last: int, path: str) -> Finding | None:
+    """Return a finding about the first batch whose epoch is below that of the batch before it, which no broker writes.
+
+    Parameters
+    ----------
+    batches : BatchTable
+        In log order; messages before v2 have no epoch.
+    last : int
+        The epoch of the batch before them, `UNDEFINED` for none.
+    path : str
+        Their segment.
+    """
+    rows = np.flatnonzero(batches.magic >= 2)
+    epoch = batches.partition_leader_epoch[rows]
+    before = np.concatenate([[last], epoch])[:-1]
+    # one wrong epoch makes every later one look wrong
+    for at in np.flatnonzero(epoch < before)[:1].tolist():
+        row = int(rows[at])
+        return Finding(
+            Reason.EPOCH_ORDER,
+            f"leader epoch {epoch[at]} behind {before[at]}: one of the two is wrong, and no checksum covers it",
+            path=path,
+            position=int(batches.position[row]),
+            base_offset=int(batches.base_offset[row]),
+            n_records=0,
+        )
+    return None
 
 
 def epochs_of(segments: Iterable[Epochs]) -> Epochs:

@@ -28,6 +28,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.selection import Selection
 from kafkalog.scanning.execution import hidden_records_in
 from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, shares
+from kafkalog.state.leader_epochs import UNDEFINED, falling_epoch
 from kafkalog.storage.file_locks import is_locked
 
 _MAX_OFFSET: Final = 2**63 - 1
@@ -162,7 +163,7 @@ class Conversion:
                 self._look_for_needed(batches)
                 mask = selection.batch_mask(batches)
                 wanted = range(len(batches)) if mask is None else np.flatnonzero(mask).tolist()
-                known = epochs.of(batches)
+                known = epochs.of(batches, str(piece.segment.path))
                 # they are copied like all batches without records, and said as `scan` says them
                 found += hidden_records_in(piece, mask, check_crcs=True)
                 if not wanted:
@@ -332,15 +333,22 @@ class _Epochs:
     """Leader epochs by batch. Legacy messages, which have none, get that of the checkpoint or of the batches before."""
 
     def __init__(self, partition: Partition, report: Callable[[Finding], None]) -> None:
-        self._last = 0
+        self._last, self._largest, self._is_falling = 0, UNDEFINED, False
+        self._report = report
         self._known = np.empty(0, kf.LEADER_EPOCH_DTYPE)
         try:
             self._known = partition.leader_epochs
         except KafkalogError as error:
             report(replace(error.to_finding(), damage=False))
 
-    def of(self, batches: BatchTable) -> npt.NDArray[np.int32]:
-        """int32[n]: the leader epoch of each batch. Windows must come in order."""
+    def of(self, batches: BatchTable, path: str) -> npt.NDArray[np.int32]:
+        """int32[n]: the leader epoch of each batch of a segment at `path`. Windows must come in order."""
+        fallen = None if self._is_falling else falling_epoch(batches, self._largest, path)
+        self._largest = max(self._largest, *batches.partition_leader_epoch[batches.magic >= 2].tolist(), UNDEFINED)
+        if fallen is not None:
+            self._is_falling = True
+            detail = f"{fallen.detail}: both are kept, and the new leader-epoch-checkpoint has the higher one"
+            self._report(replace(fallen, detail=detail, damage=False))
         own = np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)
         if self._known.size and (batches.magic < 2).any():
             at = np.searchsorted(self._known["start_offset"], batches.last_offset, side="right") - 1

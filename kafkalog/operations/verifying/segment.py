@@ -40,6 +40,7 @@ from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.decode import decode_all
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error
+from kafkalog.state.leader_epochs import falling_epoch
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource, size_of
 
@@ -291,22 +292,10 @@ class _Epochs:
         epoch = batches.partition_leader_epoch[rows].astype(np.int64)
         if not rows.size:
             return
+        fallen = falling_epoch(batches, self._last, str(self._segment.path))
+        if fallen is not None:
+            self._add(fallen)
         before = np.concatenate([[self._last], epoch[:-1]])
-        # one wrong epoch makes every later one look wrong
-        for row in np.flatnonzero(epoch < before)[:1].tolist():
-            at = rows[row]
-            detail = (
-                f"leader epoch {epoch[row]} behind {before[row]}: one of the two is wrong, and no checksum covers it"
-            )
-            self._add(
-                Finding(
-                    Reason.EPOCH_ORDER,
-                    detail,
-                    path=str(self._segment.path),
-                    position=int(batches.position[at]),
-                    base_offset=int(batches.base_offset[at]),
-                )
-            )
         changes = np.flatnonzero(epoch != before)
         if self._n < _EPOCHS and changes.size:
             self._n += changes.size

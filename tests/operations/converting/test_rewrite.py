@@ -47,6 +47,16 @@ def test_legacy_messages_get_the_leader_epoch_before_them(tmp_path: Path) -> Non
     assert epochs.tolist() == [0, 4, 4, 6]
 
 
+def test_a_leader_epoch_that_falls_is_noted_once(tmp_path: Path) -> None:
+    record = builder.record_v2(0, 0, b"k", b"v")
+    for name, epochs, noted in (("t-0", [3, 3, 9, 3, 9, 3], [3]), ("t-1", [-1, -1, 0, 1], []), ("t-2", [5, 5, 4], [2])):
+        batches = [builder.batch_v2([record], base_offset=at, leader_epoch=one) for at, one in enumerate(epochs)]
+        source = write_partition(tmp_path / name, [(0, b"".join(batches[:3])), (3, b"".join(batches[3:]))])
+        report = kafkalog.convert(source, tmp_path / f"u{name[1:]}")
+        found = [one for one in report.findings.rows if one.reason is kafkalog.Reason.EPOCH_ORDER]
+        assert [(one.base_offset, one.damage, one.n_records) for one in found] == [(at, False, 0) for at in noted]
+
+
 @pytest.mark.parametrize("codec", kf.CODEC_NAMES[:5])
 def test_another_codec_changes_the_batches_that_have_not_got_it(codec: str, tmp_path: Path) -> None:
     source = golden_sets.partitions("k44")["p-mixcodec-0"]

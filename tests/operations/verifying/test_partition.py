@@ -64,6 +64,8 @@ def test_leader_epochs_that_fall_or_that_the_checkpoint_does_not_have_are_found(
     at = int(table.position[5])
     change(log, put(at + 12, struct.pack(">i", 77)))  # no checksum covers it
     assert reasons(partition) == {log.name: {"epoch_order"}, "leader-epoch-checkpoint": {"epoch_checkpoint"}}
+    loss = kafkalog.verify(partition).partitions[0].loss
+    assert (loss.n_records, loss.n_unknown, loss.last_offset) == (0, 0, None)  # all records are read
     (partition / "leader-epoch-checkpoint").write_text("0\n2\n3 5\n3 9\n")
     assert reasons(partition)["leader-epoch-checkpoint"] == {"epoch_order"}
 
