@@ -7,7 +7,7 @@ a tolerant one (nothing after damage is read). Nothing is written; what recovery
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -37,6 +37,8 @@ class RecoveredSegment:
     markers among them."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """Each leader epoch larger than all before it, and the base offset of its first batch."""
+    last_epoch: int = kf.NO_EPOCH
+    """That of the last v2 batch."""
     map_end_offset: int = 0
     """The offset after the last v2 batch; the base offset if there is none."""
     next_offset: int = 0
@@ -269,10 +271,26 @@ def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None
         return
     found.map_end_offset = found.next_offset if is_v2[-1] else int(batches.last_offset[np.flatnonzero(is_v2)[-1]]) + 1
     found.epochs += new_epochs(batches, found.epochs[-1][0] if found.epochs else kf.NO_EPOCH)
+    found.last_epoch = int(batches.partition_leader_epoch[np.flatnonzero(is_v2)[-1]])
     if with_producers:
         rows = rows_to_replay(batches)
         if rows.size:
             found.replay.append(with_markers(window, batches[rows], limits=found.segment.limits))
+
+
+def wrong_epoch(recovered: Iterable[RecoveredSegment]) -> str | None:
+    """Say that a batch has a larger leader epoch than the last one of all segments; None if none has.
+
+    No checksum covers epochs, and recovery puts each that is larger than all before it into the checkpoint.
+    """
+    highest, start, last = kf.NO_EPOCH, 0, kf.NO_EPOCH
+    for one in recovered:
+        if one.epochs and one.epochs[-1][0] > highest:
+            highest, start = one.epochs[-1]
+        last = one.last_epoch if one.last_epoch >= 0 else last
+    if highest <= last or last < 0:
+        return None
+    return f"the batch at offset {start} says leader epoch {highest}, the last one {last}: it gets into the file"
 
 
 def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:

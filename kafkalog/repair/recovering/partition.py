@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Findings, KafkalogError, Reason
-from kafkalog.log.recovery import RecoveredSegment, recover
+from kafkalog.log.recovery import RecoveredSegment, recover, wrong_epoch
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
@@ -400,6 +400,8 @@ class PartitionRecovery:
         for epoch, start in (entry for one in recovered for entry in one.epochs):
             if epoch > epochs.latest:
                 epochs.assign(epoch, start)
+        if (wrong := wrong_epoch(found[base] for base in sorted(found))) is not None:
+            self.findings.append(Finding(Reason.EPOCH_ORDER, wrong, path=str(path), damage=False))
         # one that would begin at the end has no record: recovery drops it
         end = log_end_offset if self.epochs_below is None else min(log_end_offset, self.epochs_below)
         epochs.truncate_from_end(end)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Findings, KafkalogError, Reason
-from kafkalog.log.recovery import RecoveredSegment, recover
+from kafkalog.log.recovery import RecoveredSegment, recover, wrong_epoch
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.startup.compressed_messages import base_offset
@@ -379,6 +379,8 @@ class PartitionLoading:
             self.row.remarks.append(
                 f"a batch says leader epoch {new}, above the cluster's {assigned}: it gets into the file"
             )
+        elif new > largest and (wrong := wrong_epoch(self._read[base] for base in sorted(self._read))) is not None:
+            self.row.remarks.append(wrong)
         if self.plan.path.name != kf.METADATA_DIRECTORY:
             self._check_topic_id()
 
