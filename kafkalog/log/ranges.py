@@ -56,6 +56,12 @@ class SegmentRange:
     is_preallocated: bool = False
     """Whether a roll may cut zeros from the end of the file."""
 
+    @classmethod
+    def of(cls, segment: Segment, *, is_last: bool) -> SegmentRange:
+        """All bytes of a segment."""
+        size = segment.size_in_bytes
+        return cls(segment.path.name, size, 0, size, segment.base_offset, is_last, segment.is_preallocated)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:

@@ -165,7 +165,8 @@ def plan(
             found.append(partition.to_finding())
         elif _bound(condition, partition) is not None:
             wanted.append(partition)
-            _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
+            if not include_deleted:
+                _ = partition.log_start_offset  # the partition reads its checkpoint here, and adds what it finds
             found += partition.findings
             lost = [segment.error for segment in partition.segments if segment.error is not None]
             removed = [one for error in lost[:1] if (one := removed_from(target, error)) is not None]
@@ -266,18 +267,7 @@ class _Planner:
         if not self.include_deleted and partition.log_start_offset > (start or 0):
             start = partition.log_start_offset
         segments = partition.segments
-        ranges = [
-            SegmentRange(
-                one.path.name,
-                one.size_in_bytes,
-                0,
-                one.size_in_bytes,
-                one.base_offset,
-                number == len(segments) - 1,
-                one.is_preallocated,
-            )
-            for number, one in enumerate(segments)
-        ]
+        ranges = [SegmentRange.of(one, is_last=one is segments[-1]) for one in segments]
         lost = [number for number, one in enumerate(segments) if one.error is not None]
         if lost and self.on_corruption == "stop":
             del ranges[lost[0] :]
@@ -285,18 +275,18 @@ class _Planner:
         whole = PartitionRange(str(partition.path), *planned, directory=segments[0].directory if segments else None)
         try:
             if self.on_corruption != "stop" and not self.whole_partitions:
-                return list(self._parts(partition, whole))
+                known = self.outcomes(partition, end) if self.isolation_level == "read_committed" else None
+                # where reading ends before the first wanted batch, a reader of all says so there, or what damage it met
+                if known is None or known.end is None or known.end.first_offset >= (start or 0):
+                    return list(self._parts(partition, whole, known))
         except ReadError:
             if self.on_corruption == "raise":
                 raise
-        # a reader that stops at damage, or cannot read everything, reads all of it in order
+        # one reader learns in order where it stops, or what it cannot read
         whole = replace(whole, segments=tuple(one for number, one in enumerate(ranges) if number not in lost))
         return [_Part(whole, 0, None)] if whole.segments else []
 
-    def _parts(self, partition: Partition, whole: PartitionRange) -> Iterator[_Part]:
-        known = None
-        if self.isolation_level == "read_committed":
-            known = self.outcomes(partition, whole.end_offset)
+    def _parts(self, partition: Partition, whole: PartitionRange, known: TransactionOutcomes | None) -> Iterator[_Part]:
         ranges = whole.segments
         for low, high in self._spans(partition, whole.start_offset, whole.end_offset):
             for number, one in self._within(ranges, low, high):

@@ -6,8 +6,9 @@ import importlib.util
 import multiprocessing
 import os
 import pickle
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from needs import missing
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, ReadError
+from kafkalog.errors import CorruptionError, FileChangedError, Finding, ReadError
+from kafkalog.scanning.scan import Scan
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -64,6 +66,44 @@ def test_parts_together_read_what_the_scan_reads_and_both_pickle(options: dict[s
         assert pa.concat_tables([scan.schema.empty_table(), *(part.to_table() for part in parts)]).equals(whole)
         assert sum(part.count_rows() for part in parts) == whole.num_rows
     assert whole.num_rows
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("on_corruption", ["raise", "stop", "skip"])
+@pytest.mark.parametrize("damage", ["garbage", "checksum", "cut"])
+def test_parts_say_of_damage_behind_an_open_transaction_what_the_scan_says(
+    tmp_path: Path, damage: str, on_corruption: Any
+) -> None:
+    path = shutil.copytree(golden_sets.partitions("k28")["p-v2-txn-0"], tmp_path / "p-v2-txn-0")
+    last = max(path.glob("*.log"))
+    data = last.read_bytes()
+    last.write_bytes(
+        {"garbage": b"\xff" * 64 + data[64:], "checksum": data[:20] + b"?" + data[21:], "cut": data[:30]}[damage]
+    )
+
+    def said(scans: Iterable[Scan]) -> tuple[list[int], str | None, list[Finding]]:
+        given: list[int] = []
+        found: list[Finding] = []
+        for scan in scans:
+            try:
+                for rows in scan.to_batches():
+                    given += rows["offset"].to_pylist()
+            except CorruptionError as error:
+                return given, str(error), found
+            finally:
+                found += scan.findings
+        return given, None, found
+
+    wholes = []
+    for bounds in ({}, {"start_offset": 339}, {"start_offset": 339, "end_offset": 343}, {"start_offset": 518}):
+        options: Any = {"isolation_level": "read_committed", "on_corruption": on_corruption, **bounds}
+        scan = kafkalog.scan(path, columns=["offset"], threads=1, **options)
+        wholes.append(said([scan]))
+        for target_bytes in (2**12, 2**26):
+            assert said(scan.plan(target_bytes=target_bytes)) == wholes[-1], (bounds, target_bytes)
+    assert wholes[0][0]
+    assert wholes[0][0]
+    assert (wholes[1][1] is not None) == (on_corruption == "raise" and damage != "cut")
 
 
 def test_what_is_opened_pickles_with_indexes_read_and_mapped() -> None:
