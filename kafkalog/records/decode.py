@@ -268,9 +268,9 @@ class RecordReader(BatchReader):
             self._hints, self._find_hints = self._find_hints(), None
         hints = self._hints
         if hints is not None:
-            row = int(np.searchsorted(hints, start + self._step))
-            if row < hints.size and hints[row] <= size:
-                return int(hints[row])
+            row = hints.searchsorted(start + self._step)
+            if row < hints.size and (stop := hints.item(row)) <= size:
+                return stop
         of = source.window(start, size) if source.descriptor is None else source.descriptor
         return header_kernels.find_boundary(of, start, size, self._step)
 

@@ -48,7 +48,7 @@ class OrderedPool:
         n_others = threads - caller_works
         self._executor = ThreadPoolExecutor(n_others, name) if n_others > 0 else None
         self._queue: SimpleQueue[Pending[Any]] = SimpleQueue()
-        self._caller_works, self._n_unannounced = caller_works, 0
+        self._caller_works = caller_works
 
     def __enter__(self) -> Self:
         return self
@@ -69,12 +69,9 @@ class OrderedPool:
             return Pending(call)
         pending = Pending(call, self._queue, helps=self._caller_works)
         self._queue.put(pending)
-        self._n_unannounced += 1
-        # a caller that works makes a single call itself: for a small file no thread is started
+        # a caller that works makes one call itself: for a small file no thread is started, and none is woken in vain
         if not self._caller_works or self._queue.qsize() > 1:
-            for _ in range(self._n_unannounced):
-                self._executor.submit(_make_next, self._queue)
-            self._n_unannounced = 0
+            self._executor.submit(_make_next, self._queue)
         return pending
 
     def ahead(

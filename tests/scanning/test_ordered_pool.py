@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import builder
 import pytest
@@ -113,6 +113,21 @@ def test_a_caller_that_works_makes_calls_while_it_waits() -> None:
 def test_a_caller_that_works_makes_a_single_call_itself() -> None:
     with OrderedPool(3, caller_works=True) as pool:
         assert pool.submit(threading.current_thread).result() is threading.current_thread()
+
+
+def test_for_the_call_that_a_caller_makes_no_thread_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[object] = []
+    submit = ThreadPoolExecutor.submit
+
+    def noted(*arguments: Any) -> Any:
+        woken.append(arguments)
+        return submit(*arguments)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", noted)
+    with OrderedPool(3, caller_works=True) as pool:
+        steps = [pool.submit(partial(int, number)) for number in range(3)]
+        assert [step.result() for step in steps] == [0, 1, 2]
+    assert len(woken) == 2
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
