@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
+from kafkalog.indexes.odd_offsets import offsets_from
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader
+from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader, intact_batch_at
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import ReadCommitted
 from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
@@ -233,7 +234,7 @@ class SegmentReader:
                         counts.n_bytes_read += n_bytes
                         counts.n_batches += len(window.batches)
                         last_offset = stream.previous
-                        is_end = stop is not None and _reaches(window, stop)
+                        is_end = stop is not None and _reaches(window, source, stop, self._limits.max_batch_bytes)
                         yield SegmentWindow(number, segment, source, window, n_bytes, window.batches)
                         del window  # its memory can be reused for the next one
                         if is_end:
@@ -447,12 +448,19 @@ def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corru
     )
 
 
-def _reaches(window: Window, end_offset: int) -> bool:
+def _reaches(window: Window, source: ByteSource, end_offset: int, max_batch_bytes: int) -> bool:
     """Whether no offset below `end_offset` can follow a window.
 
-    Only batches with a correct checksum count: a damaged header may hold any offset.
+    Only batches with a correct checksum count: a damaged header may hold any offset. So may one that was written wrong:
+    an intact batch behind it has to have a higher offset.
     """
     rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
+    behind = window.batches.end_position
+    if rows.size and min(offsets_from(source, behind, 1), default=end_offset) < end_offset:
+        follower, _ = intact_batch_at(source, behind, max_batch_bytes)
+        if follower is not None:
+            source.release(follower.data, behind)
+            return False
     return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
 
 

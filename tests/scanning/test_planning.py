@@ -273,6 +273,26 @@ def test_an_option_that_is_none_is_refused(log: Path, options: Any, message: str
         plan(log, **options)
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_path: Path) -> None:
+    log = make(tmp_path, {0: [batch(4 * i) for i in range(100)]})
+    (path,) = log.glob("*.log")
+    data = bytearray(path.read_bytes())
+    start, stop = builder.batch_positions(bytes(data))[5]
+    data[start + 23] ^= 1  # its last offset delta, under a checksum that is right
+    data[start:stop] = builder.fix_crc(bytes(data[start:stop]))
+    path.write_bytes(data)
+    for level in LEVELS:
+        options: Any = {"isolation_level": level, "columns": ["offset"], "end_offset": 100}
+        scan = kafkalog.scan(log, on_corruption="skip", **options)
+        (part,) = scan.plan(target_bytes=2**20)
+        assert part.to_table()["offset"].to_pylist() == [*range(100)]
+        assert scan.to_table()["offset"].to_pylist() == [*range(100)]
+        assert [(one.reason, one.base_offset) for one in scan.findings] == [(Reason.OFFSET_ORDER, 24)]
+        with pytest.raises(CorruptionError, match="offset_order"):
+            kafkalog.scan(log, **options).to_table()
+
+
 def gaps(path: Path) -> list[tuple[int | None, int | None]]:
     scan = kafkalog.scan(path)
     scan.to_table()
