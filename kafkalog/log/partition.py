@@ -132,11 +132,12 @@ class Partition(ReadMethods):
         given = self._given_start if self._known is None else self._known.log_start_offset
         if given is None and self._known is None:
             given = self._checkpoint(kf.LOG_START_OFFSET_CHECKPOINT)
-        first = self.segments[0].base_offset if self.segments else 0
-        if given is not None and not (self._known and self._known.is_planned):
+        if given is not None and self._known is not None and self._known.is_planned:
+            return given  # of the partition: the records of a part may lie below the name of its first segment
+        if given is not None:
             self.findings += start_findings(str(self.path), given, self.segments)
         # retention may have deleted segments since the checkpoint was written, which brokers do once a minute
-        return max(given or 0, first)
+        return max(given or 0, self.segments[0].base_offset if self.segments else 0)
 
     @cached_property
     def high_watermark(self) -> int | None:
@@ -149,8 +150,7 @@ class Partition(ReadMethods):
         """The offset up to which the log cleaner has come, from its checkpoint; None if the checkpoint has none."""
         if self.topic_partition is None or self.kind is not None:
             return None
-        path = self.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT
-        return checkpointed_offset(path, self.topic_partition)
+        return checkpointed_offset(self.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT, self.topic_partition)
 
     @cached_property
     def log_end_offset(self) -> int:

@@ -270,3 +270,14 @@ def log_position_of(number: int, position: int) -> int:
 
 
 _FIRST_WINDOW_BYTES = 2**16
+
+
+def join_outside(pieces: list[SegmentRange], base_offset: int, next_base_offset: int = 2**63 - 1) -> list[SegmentRange]:
+    """Join parts that begin at an offset outside the names of their segment and the next one with the part before."""
+    joined = pieces[:1]
+    for one in pieces[1:]:
+        if base_offset < one.first_offset < next_base_offset:
+            joined.append(one)
+        else:
+            joined[-1] = replace(joined[-1], stop=one.stop)
+    return joined

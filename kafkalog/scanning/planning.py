@@ -31,7 +31,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
-from kafkalog.log.ranges import PartitionRange, SegmentRange, log_position_of
+from kafkalog.log.ranges import PartitionRange, SegmentRange, join_outside, log_position_of
 from kafkalog.log.segment import Segment
 from kafkalog.read_methods import Offsets
 from kafkalog.records.batch_table import Window, valid_crcs
@@ -293,6 +293,9 @@ class _Planner:
                 if partition.segments[number].error is not None:
                     continue
                 pieces = self._cut_segment(partition.segments[number], one, low, high)
+                # what a name says of the batches at both ends needs the batches beside them
+                named = [two.base_offset for two in partition.segments[number : number + 2]]
+                pieces = join_outside(pieces, *named)
                 after = ranges[number + 1] if number + 1 < len(ranges) else None
                 if after is not None and partition.segments[number + 1].error is not None:
                     # parts are not joined over an unreadable segment either: log positions count all segments

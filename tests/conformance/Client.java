@@ -326,7 +326,7 @@ public class Client {
 
     static KafkaProducer<byte[], byte[]> transactional(String id, String codec) {
         KafkaProducer<byte[], byte[]> producer = producer("compression.type", codec, "enable.idempotence", true,
-            "transactional.id", id, "transaction.timeout.ms", 900_000);
+            "transactional.id", id, "transaction.timeout.ms", 7_200_000);
         producer.initTransactions();
         return producer;
     }

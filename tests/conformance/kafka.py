@@ -172,6 +172,8 @@ class Broker:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 2,
+            # transactions that tests leave open stay open until the end, however slow the machine is
+            "transaction.max.timeout.ms": 7_200_000,
             "group.initial.rebalance.delay.ms": 0,
             "auto.create.topics.enable": "false",
             "message.max.bytes": 4_000_000,

@@ -293,6 +293,25 @@ def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_pa
             kafkalog.scan(log, **options).to_table()
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("with_index", [True, False])
+def test_records_below_the_name_of_their_segment_are_read_in_parts_too(tmp_path: Path, with_index: bool) -> None:
+    first, second = [batch(4 * i) for i in range(20)], [batch(80 + 4 * i) for i in range(20)]
+    log = make(tmp_path, {0: first, 80: second})
+    # renamed: it says that it begins in its middle
+    for path in log.glob(f"{80:020d}.*"):
+        path.rename(path.with_name(f"{120:020d}{path.suffix}"))
+    if not with_index:
+        for path in log.glob("*.index"):
+            path.unlink()
+    scan = kafkalog.scan(log, on_corruption="skip", columns=["offset"])
+    whole = scan.to_table()["offset"].to_pylist()
+    assert len(whole) > 100
+    for target in (700, 3000, 2**20):
+        parts = [part.to_table()["offset"].to_pylist() for part in scan.plan(target_bytes=target)]
+        assert list(itertools.chain(*parts)) == whole
+
+
 def gaps(path: Path) -> list[tuple[int | None, int | None]]:
     scan = kafkalog.scan(path)
     scan.to_table()
