@@ -30,7 +30,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import Known
+from kafkalog.log.segment_reader import MOST_EARLIER, Known
 from kafkalog.records.batch_table import Window
 from kafkalog.state.transaction_outcomes import POSITION_BITS, TransactionOutcomes
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity, removed_error, was_replaced
@@ -84,6 +84,8 @@ class PartitionRange:
     """What another part reads next: a segment, or the rest of one."""
     directory: DirectoryIdentity | None = field(default=None, repr=False, compare=False)
     """Of the directory when the read was planned."""
+    earlier: tuple[SegmentRange, ...] = field(default=(), repr=False, compare=False)
+    """The last segments before these, as `Known` has them."""
 
     @property
     def n_bytes(self) -> int:
@@ -99,7 +101,9 @@ class PartitionRange:
             if outcomes is not None:
                 begin, stop = log_position_of(number, segment.start), log_position_of(number, segment.stop)
                 outcomes = outcomes.between(begin, stop)
-            parts.append(replace(self, segments=(segment,), outcomes=outcomes, following=following))
+            earlier = (*self.earlier, *self.segments[:number])[-MOST_EARLIER:]
+            part = replace(self, segments=(segment,), outcomes=outcomes, following=following, earlier=earlier)
+            parts.append(part)
         return parts
 
     def open(self, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> Partition:
@@ -118,13 +122,17 @@ class PartitionRange:
         if was_replaced(directory, self.directory):
             raise removed_error(directory)
         options: dict[str, Any] = {"limits": limits, "topic_partition": self.topic_partition, "identity": identity}
-        segments = tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in self.segments)
+        segments, earlier = (
+            tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in ranges)
+            for ranges in (self.segments, self.earlier)
+        )
         is_segment_next = self.following is not None and self.following.start == 0
         known = Known(
             self.log_start_offset,
             segments=segments,
             is_planned=True,
             outcomes=self.outcomes,
+            earlier=earlier,
             next_base_offset=self.following.first_offset if self.following and is_segment_next else None,
             at_end=partial(self._check_following, options),
             start_offset=self.start_offset,

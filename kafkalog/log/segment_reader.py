@@ -30,7 +30,8 @@ from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
-_MOST_EARLIER: Final = 4  # segments in which the originals of copied batches are looked for
+MOST_EARLIER: Final = 4
+"""Segments in which the originals of copied batches are looked for."""
 
 
 @dataclass(slots=True)
@@ -110,6 +111,8 @@ class Known:
     """Whether a plan chose and opened the segments. Then a file that has disappeared since raises."""
     outcomes: TransactionOutcomes | None = None
     """How the transactions of the segments ended."""
+    earlier: tuple[Segment, ...] = ()
+    """The last segments before these, which other readers read: originals of copied batches may be there."""
     next_base_offset: int | None = None
     """Base offset of the segment after these, which another reader reads."""
     at_end: Callable[[int, OnCorruption, Callable[[Finding], None]], None] | None = None
@@ -225,7 +228,7 @@ class SegmentReader:
                         report=report,
                         window_bytes=window_bytes,
                         reader=reader_for(segment),
-                        earlier=self._segments[max(number - _MOST_EARLIER, 0) : number] if once else (),
+                        earlier=(*self._known.earlier, *self._segments[:number])[-MOST_EARLIER:] if once else (),
                     )
                     for window in stream.windows(position):
                         end = max(window.start + window.data.size, window.batches.end_position)

@@ -33,6 +33,7 @@ from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, join_outside, log_position_of
 from kafkalog.log.segment import Segment
+from kafkalog.log.segment_reader import MOST_EARLIER
 from kafkalog.read_methods import Offsets
 from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
@@ -307,6 +308,7 @@ class _Planner:
                     if known is not None and known.end is not None and known.end.log_position < begin:
                         return  # reading ends before this part
                     part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
+                    part = replace(part, earlier=ranges[max(number - MOST_EARLIER, 0) : number])
                     yield _Part(part, number, known)
 
     def _spans(self, partition: Partition, start: int | None, end: int | None) -> list[tuple[int | None, int | None]]:

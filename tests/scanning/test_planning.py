@@ -312,6 +312,25 @@ def test_records_below_the_name_of_their_segment_are_read_in_parts_too(tmp_path:
         assert list(itertools.chain(*parts)) == whole
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("base_offset", [130, 160])
+def test_a_copy_of_a_segment_is_given_once_in_parts_too(tmp_path: Path, with_index: bool, base_offset: int) -> None:
+    log = make(tmp_path, {0: [batch(4 * i) for i in range(20)], 80: [batch(80 + 4 * i) for i in range(20)]})
+    for path in log.glob(f"{0:020d}.*"):
+        if with_index or path.suffix == ".log":
+            shutil.copy(path, path.with_name(f"{base_offset:020d}{path.suffix}"))
+    scan = kafkalog.scan(log, on_corruption="skip", columns=["offset"])
+    whole = scan.to_table()["offset"].to_pylist()
+    said = {one.base_offset for one in scan.findings if "given once" in one.detail}
+    for target in (700, 3000, 2**20):
+        parts = scan.plan(target_bytes=target)
+        assert list(itertools.chain(*(part.to_table()["offset"].to_pylist() for part in parts))) == whole
+        assert {one.base_offset for part in parts for one in part.findings if "given once" in one.detail} == said
+    assert said
+    assert whole[:100] == [*range(100)]
+
+
 def gaps(path: Path) -> list[tuple[int | None, int | None]]:
     scan = kafkalog.scan(path)
     scan.to_table()
