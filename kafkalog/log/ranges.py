@@ -10,6 +10,7 @@ size, the first batch has to be the one that was seen there, and the last batch 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -122,17 +123,18 @@ class PartitionRange:
         if was_replaced(directory, self.directory):
             raise removed_error(directory)
         options: dict[str, Any] = {"limits": limits, "topic_partition": self.topic_partition, "identity": identity}
-        segments, earlier = (
-            tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in ranges)
-            for ranges in (self.segments, self.earlier)
-        )
+        segments = tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in self.segments)
+        earlier = []
+        for one in self.earlier:
+            with contextlib.suppress(KafkalogError):  # other readers say that it cannot be read
+                earlier.append(RangedSegment(directory, one, memory_map=memory_map, **options))
         is_segment_next = self.following is not None and self.following.start == 0
         known = Known(
             self.log_start_offset,
             segments=segments,
             is_planned=True,
             outcomes=self.outcomes,
-            earlier=earlier,
+            earlier=tuple(earlier),
             next_base_offset=self.following.first_offset if self.following and is_segment_next else None,
             at_end=partial(self._check_following, options),
             start_offset=self.start_offset,

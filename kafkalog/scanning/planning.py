@@ -270,8 +270,9 @@ class _Planner:
         segments = partition.segments
         ranges = [SegmentRange.of(one, is_last=one is segments[-1]) for one in segments]
         lost = [number for number, one in enumerate(segments) if one.error is not None]
-        if lost and self.on_corruption == "stop":
-            del ranges[lost[0] :]
+        if self.on_corruption == "stop":
+            first = sum(one.base_offset <= (start or 0) for one in segments[1:])  # the segment of the start
+            del ranges[next((number for number in lost if number >= first), len(ranges)) :]
         planned = partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
         whole = PartitionRange(str(partition.path), *planned, directory=segments[0].directory if segments else None)
         try:

@@ -331,6 +331,20 @@ def test_a_copy_of_a_segment_is_given_once_in_parts_too(tmp_path: Path, with_ind
     assert whole[:100] == [*range(100)]
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("mode", ["skip", "stop"])
+def test_a_segment_that_cannot_be_read_before_the_start_does_not_matter(tmp_path: Path, mode: Any, level: Any) -> None:
+    log = make(tmp_path, {0: [batch(0)], 4: [batch(4), batch(8)], 12: [batch(12), batch(16)]})
+    (log / kf.segment_file_name(0)).unlink()
+    (log / kf.segment_file_name(0)).mkdir()
+    for start in (4, 9, 12, 13):
+        scan = kafkalog.scan(log, columns=["offset"], on_corruption=mode, isolation_level=level, start_offset=start)
+        for target in (100, 2**20):
+            parts = [part.to_table()["offset"].to_pylist() for part in scan.plan(target_bytes=target)]
+            assert list(itertools.chain(*parts)) == scan.to_table()["offset"].to_pylist() == [*range(start, 20)]
+
+
 def gaps(path: Path) -> list[tuple[int | None, int | None]]:
     scan = kafkalog.scan(path)
     scan.to_table()
