@@ -23,7 +23,10 @@ QUICK_JVM = (
 )
 """Options for a JVM that lives for seconds."""
 _QUICK_JVM = (*QUICK_JVM, "-Dorg.slf4j.simpleLogger.showDateTime=true")
-_OVERLOADED = re.compile(r"\bcontroller event queue overloaded\. Timed out heartbeat from broker \d+\.$")
+_OVERLOADED = re.compile(
+    r"\bcontroller event queue overloaded\. Timed out heartbeat from broker \d+\.$"
+    r"|\bExceptionally slow controller event \S+ took \d+ ms\.$"
+)
 _CLIENT = Path(__file__).with_name("Client.java")
 
 
@@ -346,7 +349,7 @@ def free_ports(n: int) -> list[int]:
 def lines_said(log: str) -> list[str]:
     """The lines of a broker's log, save those that speak of how loaded the machine is, and of no partition.
 
-    Source: ReplicationControlManager.processExpiredBrokerHeartbeat, Kafka 4.3.
+    Source: ReplicationControlManager.processExpiredBrokerHeartbeat and EventPerformanceMonitor, Kafka 4.3.
     """
     return [line for line in log.splitlines() if not _OVERLOADED.search(line)]
 

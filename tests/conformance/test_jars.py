@@ -101,5 +101,9 @@ def test_a_brokers_word_on_a_loaded_machine_is_no_complaint() -> None:
         " [QuorumController id=1] processExpiredBrokerHeartbeat: controller event queue overloaded. Timed out heartbeat"
         " from broker 1."
     )
+    slow = (
+        "184273 [quorum-controller-1-event-handler] ERROR org.apache.kafka.controller.EventPerformanceMonitor -"
+        " [QuorumController id=1] Exceptionally slow controller event maybeFenceStaleBroker(816380585) took 2811 ms."
+    )
     another = "[main] ERROR kafka.log.LogManager - There was an error in one of the threads: event queue overloaded"
-    assert lines_said(f"one\n{overloaded}\n{another}\n") == ["one", another]
+    assert lines_said(f"one\n{overloaded}\n{slow}\n{another}\n") == ["one", another]
