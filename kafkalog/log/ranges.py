@@ -83,6 +83,8 @@ class PartitionRange:
     """
     following: SegmentRange | None = None
     """What another part reads next: a segment, or the rest of one."""
+    unread_offset: int | None = None
+    """Base offset of the next segment, if nobody can read it; `following` is None then."""
     directory: DirectoryIdentity | None = field(default=None, repr=False, compare=False)
     """Of the directory when the read was planned."""
     earlier: tuple[SegmentRange, ...] = field(default=(), repr=False, compare=False)
@@ -107,6 +109,19 @@ class PartitionRange:
             parts.append(part)
         return parts
 
+    def joined(self, other: PartitionRange) -> PartitionRange | None:
+        """This range and one that begins where it ends as one; else None."""
+        if self.path != other.path or self.following is None or self.start_offset != other.start_offset:
+            return None
+        last, first = self.segments[-1], other.segments[0]
+        if (self.following.name, self.following.start) != (first.name, first.start):
+            return None
+        if last.name == first.name:
+            segments = (*self.segments[:-1], replace(last, stop=first.stop), *other.segments[1:])
+        else:
+            segments = (*self.segments, *other.segments)
+        return replace(self, segments=segments, following=other.following, unread_offset=other.unread_offset)
+
     def open(self, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> Partition:
         """Open the part for reading.
 
@@ -128,14 +143,16 @@ class PartitionRange:
         for one in self.earlier:
             with contextlib.suppress(KafkalogError):  # other readers say that it cannot be read
                 earlier.append(RangedSegment(directory, one, memory_map=memory_map, **options))
-        is_segment_next = self.following is not None and self.following.start == 0
+        next_base_offset = self.unread_offset
+        if self.following is not None:
+            next_base_offset = self.following.first_offset if self.following.start == 0 else None
         known = Known(
             self.log_start_offset,
             segments=segments,
             is_planned=True,
             outcomes=self.outcomes,
             earlier=tuple(earlier),
-            next_base_offset=self.following.first_offset if self.following and is_segment_next else None,
+            next_base_offset=next_base_offset,
             at_end=partial(self._check_following, options),
             start_offset=self.start_offset,
             end_offset=self.end_offset,
@@ -291,3 +308,12 @@ def join_outside(pieces: list[SegmentRange], base_offset: int, next_base_offset:
         else:
             joined[-1] = replace(joined[-1], stop=one.stop)
     return joined
+
+
+def missing_behind(partition: Partition, end_offset: int | None) -> list[Finding]:
+    """The note about a missing end of the log, if the last segment is empty: then no part reads up to it."""
+    last = partition.segments[-1] if partition.segments else None
+    if last is None or last.error or last.size_in_bytes or (end_offset is not None and last.base_offset >= end_offset):
+        return []
+    missing = partition.reader.missing_end(last.base_offset)
+    return [] if missing is None else [missing]

@@ -356,9 +356,11 @@ class SegmentReader:
         known = self._known.outcomes
         return ReadCommitted(known or self._learner(on_corruption, check_crcs), check_crcs=check_crcs)
 
-    def learn_outcomes(self, until_offset: int | None, *, on_corruption: OnCorruption) -> TransactionOutcomes:
-        """See `Partition.learn_outcomes`."""
-        return self._learner(on_corruption).learn(until_offset)
+    def learn_outcomes(
+        self, until_offset: int | None, *, on_corruption: OnCorruption, check_crcs: bool = True
+    ) -> TransactionOutcomes:
+        """See `Partition.learn_outcomes`; without `check_crcs`, batches are believed whatever their checksums are."""
+        return self._learner(on_corruption, check_crcs).learn(until_offset)
 
     def _learner(self, on_corruption: OnCorruption, check_crcs: bool = True) -> OutcomeLearner:
         return OutcomeLearner(

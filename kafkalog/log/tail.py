@@ -55,6 +55,8 @@ class LogTail:
         With the latter, the first call walks all batch headers of a partition once.
     on_corruption : {"raise", "skip"}
         What to do where damage hides how a transaction ended.
+    check_crcs : bool
+        Whether a batch with a wrong checksum is such damage.
     high_watermark : {"ignore", "checkpoint"}
     limits : Limits
     """
@@ -66,12 +68,13 @@ class LogTail:
         *,
         isolation_level: IsolationLevel = "read_uncommitted",
         on_corruption: Literal["raise", "skip"] = "raise",
+        check_crcs: bool = True,
         high_watermark: HighWatermark = "ignore",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._open, self._wants = open_log_dir, wants
         self._is_committed = isolation_level == "read_committed"
-        self._on_corruption = on_corruption
+        self._on_corruption, self._check_crcs = on_corruption, check_crcs
         self._follows_checkpoint = high_watermark == "checkpoint"
         self._limits = limits
         self._roots: dict[Path, _Watched] = {}
@@ -132,7 +135,9 @@ class LogTail:
         """How the transactions of a partition ended, up to the readable end."""
         key = partition.topic_partition
         if key is None or key not in self._partitions:
-            return partition.learn_outcomes(until_offset, on_corruption=self._on_corruption)
+            return partition.reader.learn_outcomes(
+                until_offset, on_corruption=self._on_corruption, check_crcs=self._check_crcs
+            )
         return self._partitions[key].outcomes()
 
     def discard_below(self, ends: dict[kf.TopicPartition, int]) -> None:
@@ -158,6 +163,7 @@ class LogTail:
                         listed.path,
                         is_committed=self._is_committed,
                         on_corruption=self._on_corruption,
+                        check_crcs=self._check_crcs,
                         limits=self._limits,
                     )
                     topic_id = tail.identity and tail.identity.topic_id
@@ -178,7 +184,8 @@ class PartitionTail:
     ----------
     path : pathlib.Path
         The directory.
-    on_corruption : {"raise", "skip"}
+    on_corruption, check_crcs
+        See `LogTail`.
 
     Attributes
     ----------
@@ -191,7 +198,13 @@ class PartitionTail:
     """
 
     def __init__(
-        self, path: Path, *, is_committed: bool, on_corruption: Literal["raise", "skip"], limits: Limits
+        self,
+        path: Path,
+        *,
+        is_committed: bool,
+        on_corruption: Literal["raise", "skip"],
+        check_crcs: bool,
+        limits: Limits,
     ) -> None:
         self.path = path
         self.identity = directory_identity(path)
@@ -204,7 +217,7 @@ class PartitionTail:
         self._seen: tuple[int, int] | None = None
         self._position = 0
         self._end = 0
-        self._transactions = _Transactions(path, on_corruption, limits) if is_committed else None
+        self._transactions = _Transactions(path, on_corruption, check_crcs, limits) if is_committed else None
 
     @property
     def start(self) -> int:
@@ -321,13 +334,15 @@ class _Transactions:
     Segments are numbered from the first one ever seen, so that positions stay valid when old segments are deleted.
     """
 
-    def __init__(self, path: Path, on_corruption: str, limits: Limits) -> None:
+    def __init__(self, path: Path, on_corruption: str, check_crcs: bool, limits: Limits) -> None:
         self._path, self._limits = path, limits
         self._numbers: dict[int, int] = {}  # of segments, by base offset
         self._paths: list[str] = []
         self._bases: list[int] = []
         self._position = 0
-        self._learner = OutcomeLearner(self._paths, self._replay_windows, on_corruption=on_corruption, limits=limits)
+        self._learner = OutcomeLearner(
+            self._paths, self._replay_windows, on_corruption=on_corruption, check_crcs=check_crcs, limits=limits
+        )
 
     def advance(self, bases: list[int], position: int, end: int) -> int:
         """The last stable offset, given the base offsets of the segments and the readable end of the last one."""

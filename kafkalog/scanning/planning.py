@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
-from kafkalog.log.ranges import PartitionRange, SegmentRange, join_outside, log_position_of
+from kafkalog.log.ranges import PartitionRange, SegmentRange, join_outside, log_position_of, missing_behind
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import MOST_EARLIER
 from kafkalog.read_methods import Offsets
@@ -102,6 +102,7 @@ def plan(
     on_corruption: OnCorruption = "raise",
     include_deleted: bool = False,
     internal: bool = False,
+    check_crcs: bool = True,
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     max_records: int | None = None,
@@ -121,7 +122,7 @@ def plan(
         Only these.
     start_offset, end_offset : int or mapping of TopicPartition to int, optional
         Half-open. The default end is the current end of the files: records appended later are not read.
-    isolation_level, on_corruption, include_deleted, internal
+    isolation_level, on_corruption, include_deleted, internal, check_crcs
         See `kafkalog.scan`. With ``on_corruption="stop"`` a partition is not divided, because records after damage must
         not be read.
     task_bytes : int
@@ -181,6 +182,7 @@ def plan(
     total = sum(partition.size_in_bytes for partition in wanted)
     if min_tasks is not None:
         task_bytes = max(min(task_bytes, total // max(min_tasks, 1)), 1)
+    learning: dict[str, Any] = {"on_corruption": on_corruption, "check_crcs": check_crcs}
     planner = _Planner(
         task_bytes,
         0 if min_tasks is not None else min(_SEGMENT_COST, task_bytes // 8),
@@ -190,7 +192,8 @@ def plan(
         include_deleted,
         whole_partitions,
         total <= _MOST_WALKED_BYTES,
-        outcomes or (lambda partition, end: partition.learn_outcomes(end, on_corruption=on_corruption)),
+        outcomes or (lambda one, end: one.reader.learn_outcomes(end, **learning)),
+        found,
     )
 
     def cut(partition: Partition) -> list[_Part]:
@@ -261,6 +264,7 @@ class _Planner:
     whole_partitions: bool
     walks_headers: bool
     outcomes: Callable[[Partition, int | None], TransactionOutcomes]
+    found: list[Finding]
 
     def cut(self, partition: Partition, start: int | None, end: int | None) -> list[_Part]:
         """Parts of a partition, none larger than a task if its segments can be cut."""
@@ -269,18 +273,24 @@ class _Planner:
             start = partition.log_start_offset
         segments = partition.segments
         ranges = [SegmentRange.of(one, is_last=one is segments[-1]) for one in segments]
-        lost = [number for number, one in enumerate(segments) if one.error is not None]
+        lost, unread = [number for number, one in enumerate(segments) if one.error is not None], None
         if self.on_corruption == "stop":
             first = sum(one.base_offset <= (start or 0) for one in segments[1:])  # the segment of the start
-            del ranges[next((number for number in lost if number >= first), len(ranges)) :]
+            for number in [number for number in lost if number >= first][:1]:
+                unread = segments[number].base_offset if end is None or segments[number].base_offset < end else None
+                del ranges[number:]
         planned = partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
-        whole = PartitionRange(str(partition.path), *planned, directory=segments[0].directory if segments else None)
+        directory = segments[0].directory if segments else None
+        whole = PartitionRange(str(partition.path), *planned, unread_offset=unread, directory=directory)
         try:
             if self.on_corruption != "stop" and not self.whole_partitions:
                 known = self.outcomes(partition, end) if self.isolation_level == "read_committed" else None
                 # where reading ends before the first wanted batch, a reader of all says so there, or what damage it met
                 if known is None or known.end is None or known.end.first_offset >= (start or 0):
-                    return list(self._parts(partition, whole, known))
+                    parts = list(self._parts(partition, whole, known))
+                    if known is None or known.end is None:
+                        self.found.extend(missing_behind(partition, end))
+                    return parts
         except ReadError:
             if self.on_corruption == "raise":
                 raise
@@ -299,17 +309,19 @@ class _Planner:
                 named = [two.base_offset for two in partition.segments[number : number + 2]]
                 pieces = join_outside(pieces, *named)
                 after = ranges[number + 1] if number + 1 < len(ranges) else None
+                if after is not None and high is not None and after.first_offset >= high:
+                    after = None
+                unread = whole.unread_offset
                 if after is not None and partition.segments[number + 1].error is not None:
                     # parts are not joined over an unreadable segment either: log positions count all segments
-                    after = None
-                if after is not None and high is not None and after.first_offset >= high:
+                    unread = after.first_offset
                     after = None
                 for piece, following in zip(pieces, [*pieces[1:], after], strict=True):
                     begin = log_position_of(number, piece.start)
                     if known is not None and known.end is not None and known.end.log_position < begin:
                         return  # reading ends before this part
                     part = replace(whole, segments=(piece,), start_offset=low, end_offset=high, following=following)
-                    part = replace(part, earlier=ranges[max(number - MOST_EARLIER, 0) : number])
+                    part = replace(part, earlier=ranges[max(number - MOST_EARLIER, 0) : number], unread_offset=unread)
                     yield _Part(part, number, known)
 
     def _spans(self, partition: Partition, start: int | None, end: int | None) -> list[tuple[int | None, int | None]]:
@@ -450,7 +462,8 @@ class _Planner:
         # in order, so that what one process reads stays in the order of the log
         for part in parts:
             mine = part.range.n_bytes + self.segment_cost * len(part.range.segments)
-            joined = _join(task[-1], part) if task else None
+            both = task[-1].range.joined(part.range) if task else None
+            joined = None if both is None else task[-1]._replace(range=both)
             is_full = cost + mine > self.task_bytes or (self.max_records is not None and joined is None)
             if task and is_full:
                 yield [one.finish() for one in task]
@@ -478,18 +491,3 @@ def _rises_to(source: ByteSource, begin: int, at: int, first: int) -> bool:
     except KafkalogError:
         return False  # the index is wrong, or the log is damaged here
     return last < first
-
-
-def _join(before: _Part, part: _Part) -> _Part | None:
-    """Two parts joined into one, if the second begins where the first ends; else None."""
-    one, other = before.range, part.range
-    if one.path != other.path or one.following is None or one.start_offset != other.start_offset:
-        return None
-    last, first = one.segments[-1], other.segments[0]
-    if (one.following.name, one.following.start) != (first.name, first.start):
-        return None
-    if last.name == first.name:
-        segments = (*one.segments[:-1], replace(last, stop=first.stop), *other.segments[1:])
-    else:
-        segments = (*one.segments, *other.segments)
-    return before._replace(range=replace(one, segments=segments, following=other.following))

@@ -379,6 +379,7 @@ class Scan(DecodedScan):
             on_corruption=query.on_corruption,
             include_deleted=query.include_deleted,
             internal=query.internal,
+            check_crcs=query.check_crcs,
             task_bytes=target_bytes,
             whole_partitions=query.latest is not None,
             condition=query.of_plan,

@@ -21,13 +21,15 @@ class PlanLimits(TypedDict):
 
     condition: Filter | None
     whole_partitions: bool
+    check_crcs: bool
 
 
 def plan_limits(options: RecordOptions) -> PlanLimits:
     """What a plan leaves out, and what it does not divide, for tasks that are read with these options."""
     condition, _ = conditions_of(options.get("filters"), {})
     is_state = options.get("latest") is not None
-    return {"condition": condition and condition.about(PLACE) if is_state else condition, "whole_partitions": is_state}
+    condition = condition and condition.about(PLACE) if is_state else condition
+    return {"condition": condition, "whole_partitions": is_state, "check_crcs": options.get("check_crcs", True)}
 
 
 def read_task(

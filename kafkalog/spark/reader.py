@@ -129,7 +129,7 @@ def plan_tasks(
         min_tasks=options.min_partitions,
         max_records=options.max_records_per_partition,
         outcomes=outcomes,
-        **plan_limits({"filters": options.filters, "latest": options.latest}),
+        **plan_limits({"filters": options.filters, "latest": options.latest, "check_crcs": options.check_crcs}),
     )
 
 

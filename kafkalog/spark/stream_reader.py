@@ -138,6 +138,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
                 options.topics.wants,
                 isolation_level=options.isolation_level,
                 on_corruption="raise" if options.on_corruption == "raise" else "skip",
+                check_crcs=options.check_crcs,
                 high_watermark=options.high_watermark,
             )
         return self._tail

@@ -345,6 +345,67 @@ def test_a_segment_that_cannot_be_read_before_the_start_does_not_matter(tmp_path
             assert list(itertools.chain(*parts)) == scan.to_table()["offset"].to_pylist() == [*range(start, 20)]
 
 
+@pytest.mark.parametrize("check_crcs", [False, True])
+def test_transactions_of_damaged_batches_are_judged_in_parts_as_in_one(tmp_path: Path, check_crcs: bool) -> None:
+    begun = batch(4, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    abort = builder.control_batch(builder.ABORT, base_offset=8, producer_id=7)
+    log = make(tmp_path, {0: [batch(0), begun], 8: [abort, batch(9)]})
+    file = log / kf.segment_file_name(0)
+    damaged = bytearray(file.read_bytes())
+    damaged[-3] ^= 1  # in a value of the second batch
+    file.write_bytes(damaged)
+    for start in (0, 4):
+        options: Any = {"isolation_level": "read_committed", "on_corruption": "skip", "check_crcs": check_crcs}
+        scan = kafkalog.scan(log, columns=["offset"], start_offset=start, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+            for target in (100, 2**20):
+                parts = [part.to_table()["offset"].to_pylist() for part in scan.plan(target_bytes=target)]
+                expected = [*range(start, 4), 9, 10, 11, 12]
+                assert list(itertools.chain(*parts)) == scan.to_table()["offset"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("mode", ["skip", "stop"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_gap_before_a_segment_that_cannot_be_read_is_said_by_parts_too(tmp_path: Path, mode: Any, level: Any) -> None:
+    log = make(tmp_path, {0: [batch(0), batch(4)], 20: [batch(20)], 30: [batch(30)]})
+    (log / kf.segment_file_name(20)).unlink()
+    (log / kf.segment_file_name(20)).mkdir()
+    for end, n in ((None, 1), (25, 1), (20, 0)):
+        scan = kafkalog.scan(log, on_corruption=mode, isolation_level=level, end_offset=end)
+        for target in (100, 2**20):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+                scan.to_table()
+                expected = [str(one) for one in scan.findings if one.reason is Reason.OFFSET_GAP]
+                found = []
+                for part in scan.plan(target_bytes=target):
+                    part.to_table()
+                    found += [str(one) for one in part.findings if one.reason is Reason.OFFSET_GAP]
+            assert found == expected
+            assert len(found) == n, (end, target)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bases", [[0], [0, 8]])
+def test_what_is_missing_behind_an_empty_segment_is_said_once(tmp_path: Path, level: Any, bases: list[int]) -> None:
+    log = make(tmp_path, {base: [batch(base), batch(base + 4)] for base in bases})
+    (log / kf.segment_file_name(bases[-1])).write_bytes(b"")
+    index(log)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 99\n")
+    for end, n in ((None, 1), (50, 1), (bases[-1], 0)):
+        scan = kafkalog.scan(tmp_path, isolation_level=level, end_offset=end)
+        assert scan.to_table().num_rows == min(4 * len(bases[1:]) * 2, 8)
+        assert [one.reason for one in scan.findings] == [Reason.LOG_END_MISSING] * n
+        for target in (100, 2**20):
+            parts = scan.plan(target_bytes=target)
+            found = list(scan.findings)
+            for part in parts:
+                part.to_table()
+                found += part.findings
+            assert [one.reason for one in found] == [Reason.LOG_END_MISSING] * n, (end, target)
+
+
 def gaps(path: Path) -> list[tuple[int | None, int | None]]:
     scan = kafkalog.scan(path)
     scan.to_table()
