@@ -198,6 +198,7 @@ class SegmentReader:
             if start is not None and following is not None and following <= start:
                 continue
             if is_end or (stop is not None and segment.base_offset >= stop):
+                reached = None  # the log goes on
                 break
             if not wanted(segment):
                 # where a segment that is not read ends is not known, so the next one is compared with nothing

@@ -406,6 +406,20 @@ def test_what_is_missing_behind_an_empty_segment_is_said_once(tmp_path: Path, le
             assert [one.reason for one in found] == [Reason.LOG_END_MISSING] * n, (end, target)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_range_that_ends_before_the_next_segment_says_nothing_of_the_log_end(tmp_path: Path, level: Any) -> None:
+    log = make(tmp_path, {0: [batch(0)], 20: [batch(20)]})
+    (log / kf.segment_file_name(0)).write_bytes(b"")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 24\n")
+    for end in (1, 10, 20):
+        scan = kafkalog.scan(tmp_path, isolation_level=level, start_offset=0, end_offset=end)
+        assert scan.to_table().num_rows == 0
+        assert not list(scan.findings), end
+        for part in scan.plan():
+            assert part.to_table().num_rows == 0
+            assert not list(part.findings), end
+
+
 def gaps(path: Path) -> list[tuple[int | None, int | None]]:
     scan = kafkalog.scan(path)
     scan.to_table()
