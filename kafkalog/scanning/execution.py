@@ -290,7 +290,8 @@ class Pass:
             stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
         n_ahead, window_bytes = 0, _ALONE_BYTES
         if query.threads > 1:
-            n_ahead = query.threads - 1  # the one who asks for a window reads, too
+            # the one who asks reads, too; one more, so that the threads read while it makes Arrow of a window
+            n_ahead = query.threads
             # those that are read, and the one that the consumer has until it has the next
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
         elif isinstance(segment, BufferSegment) and form == "views":
