@@ -311,7 +311,7 @@ class _Planner:
                 after = ranges[number + 1] if number + 1 < len(ranges) else None
                 if after is not None and high is not None and after.first_offset >= high:
                     after = None
-                unread = whole.unread_offset
+                unread = None
                 if after is not None and partition.segments[number + 1].error is not None:
                     # parts are not joined over an unreadable segment either: log positions count all segments
                     unread = after.first_offset
