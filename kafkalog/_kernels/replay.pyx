@@ -52,9 +52,14 @@ cdef extern from *:
     /* the seeds are secret, or keys could be made that all lie in one place */
     static inline uint64_t kl_hash(const uint8_t *p, int64_t n, uint64_t seed, uint64_t other) {
         uint64_t h = seed ^ (uint64_t)n, last = 0;
-        for (; n >= 16; p += 16, n -= 16) h = kl_fold(kl_word(p) ^ other, kl_word(p + 8) ^ h);
-        if (n >= 8) { h = kl_fold(kl_word(p) ^ other, h); p += 8; n -= 8; }
-        while (n > 0) last = last << 8 | p[--n];
+        const uint8_t *end = p + n;
+        if (n < 8) {
+            while (n > 0) last = last << 8 | p[--n];
+        } else {
+            for (; n > 16; p += 16, n -= 16) h = kl_fold(kl_word(p) ^ other, kl_word(p + 8) ^ h);
+            if (n > 8) h = kl_fold(kl_word(p) ^ other, h);
+            last = kl_word(end - 8);
+        }
         return kl_fold(last ^ other, h ^ seed);
     }
     """
@@ -106,6 +111,24 @@ cdef inline const uint8_t* string_at(const Strings* strings, int64_t row, int64_
     if words[0] < 0 or words[3] < 0 or not 0 <= words[2] <= 1 or words[0] > strings.size[words[2]] - words[3]:
         return NULL
     return strings.data[words[2]] + words[3]
+
+
+cdef inline uint32_t size_at(const Strings* strings, int64_t row) noexcept nogil:
+    cdef uint32_t size
+    memcpy(&size, strings.views + VIEW * row, sizeof(size))
+    return size
+
+
+cdef inline const uint8_t* text_at(const Strings* strings, int64_t row, uint32_t size) noexcept nogil:
+    """The same as `string_at` for a size below 2 GiB."""
+    cdef const uint8_t* view = strings.views + VIEW * row
+    cdef uint32_t[2] where
+    if size <= INLINE:
+        return view + 4
+    memcpy(where, view + 8, sizeof(where))
+    if where[0] > 1 or <uint64_t>where[1] + size > <uint64_t>strings.size[where[0]]:
+        return NULL
+    return strings.data[where[0]] + where[1]
 
 
 cdef inline int64_t rounded(int64_t size) noexcept nogil:
@@ -298,21 +321,26 @@ cdef class LastRows:
         """Take rows as long as their keys follow in the known order and their values find room; how many."""
         cdef int64_t first = row
         cdef int64_t number = self.known + 1
-        cdef int64_t n_keys = self.n_keys
         cdef const int64_t* starts = self.starts
         cdef uint8_t* bytes = self.bytes
         cdef Record* record
         cdef const uint8_t* key
         cdef const uint8_t* value
-        cdef int64_t key_size, value_size
-        while row < stop and number < n_keys:
-            key, value = string_at(keys, row, &key_size), string_at(values, row, &value_size)
+        cdef uint32_t key_size, value_size
+        if stop - row > self.n_keys - number:
+            stop = row + self.n_keys - number
+        while row < stop:
             record = <Record*>(bytes + starts[number])
-            if (key == NULL or value == NULL or key_size != record.key_size or value_size > record.room
-                    or not same(<uint8_t*>(record + 1), key, key_size)):
+            # sizes below 0 are above all others here; `feed` looks at what is unusual
+            key_size = size_at(keys, row)
+            value_size = size_at(values, row)
+            if key_size != <uint32_t>record.key_size or value_size > <uint32_t>record.room:
+                break
+            key, value = text_at(keys, row, key_size), text_at(values, row, value_size)
+            if key == NULL or value == NULL or not same(<uint8_t*>(record + 1), key, key_size):
                 break
             copy_short(bytes + record.value, value, value_size)
-            if value_size != record.value_size:
+            if value_size != <uint32_t>record.value_size:
                 self.value_bytes += value_size - (record.value_size if record.value_size > 0 else 0)
                 record.value_size = <int32_t>value_size
             record.offset, record.timestamp, record.partition = offset[row], timestamp[row], partition

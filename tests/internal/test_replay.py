@@ -126,11 +126,11 @@ def test_many_keys_of_all_sizes() -> None:
 
 
 def test_keys_of_one_hash_are_told_apart_by_their_bytes() -> None:
-    # a first word like the second seed: the hash is that of what comes after 16 bytes, of which 0 changes nothing
+    # a first word like the second seed makes the hash that of the last 8 bytes, whatever lies between
     other = 0x0123456789ABCDEF
     word = other.to_bytes(8, sys.byteorder)
-    made = [word + b"middle-A\0", word + b"middle-A", word + b"middle-B"]
-    made += [word + b"middle-A" + b"the-end.", word + b"middle-B" + b"the-end."]
+    made = [word + middle + b"the-end." for middle in (b"middle-A", b"middle-B", b"middle-AB", b"middle-ABCDEFG", b"")]
+    made += [word + b"middle-A" + b"the-END."]
     column = binary([*made, *made])
     rows, n = LastRows(7, other), len(made)
     feed(rows, column, column)
