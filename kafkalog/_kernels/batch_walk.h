@@ -16,9 +16,9 @@
 
 #include "varints.h"
 
-#define KL_PAD 64
+#define KL_PAD 128
 
-enum { KL_SKIP = 0, KL_COPY = 1, KL_VIEW = 2 };
+enum { KL_SKIP = 0, KL_COPY = 1, KL_VIEW = 2, KL_COPY_MIXED = 3 };
 
 /* A column of byte strings that is being written. */
 typedef struct {
@@ -45,6 +45,8 @@ typedef struct {
     int64_t *wide_header_offsets;
     int64_t header_capacity;
     int64_t n_records, n_headers;
+    int mixed;                   /* whether the sizes of keys or values vary, */
+    int64_t next_look;           /* which is looked at again from this row on */
 } kl_columns;
 
 typedef struct {
@@ -68,15 +70,15 @@ KL_INLINE void kl_move(uint8_t *to, const uint8_t *from, int times) {
     for (int i = 0; i < times; i++) KL_MOVE_32(to + 32 * i, from + 32 * i);
 }
 
-/* Copy n bytes; up to 64 may be read and written in any case. */
-KL_INLINE void kl_copy_padded(uint8_t *to, const uint8_t *from, int64_t n) {
-    if (n <= 16) {
+/* Copy n bytes; up to KL_PAD may be read and written in any case. Where sizes are `mixed`, more moves than needed cost
+ * less than a branch that is guessed wrong. */
+KL_INLINE void kl_copy_padded(uint8_t *to, const uint8_t *from, int64_t n, const int mixed) {
+    if (!mixed && n <= 16) {
         memcpy(to, from, 16);
-    } else if (n <= 64) {
+    } else if (!mixed && n <= 64) {
         kl_move(to, from, 2);
     } else if (n <= 128) {
-        kl_move(to, from, 2);
-        kl_move(to + n - 64, from + n - 64, 2);
+        kl_move(to, from, 4);
     } else if (n <= 256) {
         kl_move(to, from, 4);
         kl_move(to + n - 128, from + n - 128, 4);
@@ -126,14 +128,14 @@ KL_INLINE void kl_put_view(const kl_binary *column, int64_t i, const uint8_t *fr
     }
 }
 
-/* Write string i of a column. `padded`: 64 bytes may be read at `from`, and behind its end. */
+/* Write string i of a column. `padded`: KL_PAD bytes may be read at `from`, and behind its end. */
 KL_INLINE void kl_put_bytes(kl_binary *column, const int mode, int64_t i, const uint8_t *from, int64_t size,
                             const uint8_t *origin, int padded, int64_t *used) {
     if (mode == KL_VIEW) {
         kl_put_view(column, i, from, size, origin, padded);
         return;
     }
-    if (padded) kl_copy_padded(column->bytes + *used, from, size);
+    if (padded) kl_copy_padded(column->bytes + *used, from, size, mode == KL_COPY_MIXED);
     else if (size) memcpy(column->bytes + *used, from, (size_t)size);
     *used += size;
     if (column->offsets) column->offsets[i + 1] = (int32_t)*used;
@@ -210,7 +212,7 @@ static int kl_end_record(const kl_batch *batch, kl_columns *columns, const uint8
 /* Walk the records of a batch. Without `nulls` no validity is written, and the first null ends the walk. */
 KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int mode, const int way, const int nulls) {
     const uint8_t *p = batch->payload, *const end = batch->end, *const origin = batch->origin;
-    /* a record that ends here or before may be read 64 bytes beyond its end */
+    /* a record that ends here or before may be read KL_PAD bytes beyond its end */
     const int64_t before_end = batch->readable - batch->payload - KL_PAD;
     const uint8_t *const padded_end = before_end > 0 ? batch->payload + before_end : batch->payload;
     const uint8_t *const safe = end < padded_end ? end : padded_end;
@@ -323,6 +325,9 @@ KL_API int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
 KL_INLINE int kl_walk_by(const kl_batch *batch, kl_columns *columns, int nulls, const int way) {
     if (columns->key.mode == KL_VIEW || columns->value.mode == KL_VIEW)
         return nulls ? kl_walk_as(batch, columns, KL_VIEW, way, 1) : kl_walk_as(batch, columns, KL_VIEW, way, 0);
+    if (columns->mixed)
+        return nulls ? kl_walk_as(batch, columns, KL_COPY_MIXED, way, 1)
+                     : kl_walk_as(batch, columns, KL_COPY_MIXED, way, 0);
     return nulls ? kl_walk_as(batch, columns, KL_COPY, way, 1) : kl_walk_as(batch, columns, KL_COPY, way, 0);
 }
 
@@ -360,6 +365,22 @@ KL_API int kl_walk_setup(int level) {
     return taken;
 }
 
+enum { KL_SEEN = 16, KL_FEW_CHANGES = 3, KL_ROWS_BETWEEN_LOOKS = 1024 };
+
+/* Whether the last strings of a column differ in how many moves copy them. */
+static int kl_sizes_vary(const kl_binary *column, int64_t n) {
+    int64_t n_changes = 0, before = 0;
+    if (column->mode != KL_COPY) return 0;
+    for (int64_t i = n - KL_SEEN; i < n; i++) {
+        int64_t size = column->offsets ? column->offsets[i + 1] - column->offsets[i]
+                                       : column->wide_offsets[i + 1] - column->wide_offsets[i];
+        int64_t moves = (size > 16) + (size > 64);
+        n_changes += i > n - KL_SEEN && moves != before;
+        before = moves;
+    }
+    return n_changes > KL_FEW_CHANGES;
+}
+
 /* Walk one batch for whose payload there is room; on 0 something is wrong with it, and no record of it is kept. */
 KL_API int kl_walk_batch(const kl_batch *batch, kl_columns *columns) {
     const kl_columns before = *columns;
@@ -371,7 +392,13 @@ KL_API int kl_walk_batch(const kl_batch *batch, kl_columns *columns) {
         kl_expect_nulls(&columns->value, before.n_records);
         result = kl_walk_best(batch, columns, 1);
     }
-    if (result == KL_WRONG) *columns = before;
+    if (result == KL_WRONG) {
+        *columns = before;
+    } else if (columns->n_records >= columns->next_look && columns->n_records >= KL_SEEN) {
+        columns->mixed = kl_sizes_vary(&columns->key, columns->n_records)
+            || kl_sizes_vary(&columns->value, columns->n_records);
+        columns->next_look = columns->n_records + KL_ROWS_BETWEEN_LOOKS;
+    }
     return result;
 }
 

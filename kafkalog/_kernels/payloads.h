@@ -76,7 +76,7 @@ static int64_t kl_lz4_block(const uint8_t *p, int64_t size, uint8_t *const start
                 } while (byte == 255);
             }
             if (n > end - p || n > stop - to) return KL_DOUBT;
-            if (end - p >= n + KL_PAD) kl_copy_padded(to, p, n);
+            if (end - p >= n + KL_PAD) kl_copy_padded(to, p, n, 0);
             else memcpy(to, p, (size_t)n);
         }
         p += n;
@@ -166,7 +166,7 @@ static int64_t kl_snappy_block(const uint8_t *p, int64_t size, uint8_t *const st
                 p += width;
             }
             if (n > end - p || n > stop - to) return KL_DOUBT;
-            if (end - p >= n + KL_PAD) kl_copy_padded(to, p, n);
+            if (end - p >= n + KL_PAD) kl_copy_padded(to, p, n, 0);
             else memcpy(to, p, (size_t)n);
             p += n;
             to += n;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -144,6 +144,38 @@ def test_every_bit_of_a_number_counts_at_every_level() -> None:
         assert len(expected) == len(records)
         for form in ("numpy", "arrow"):
             assert outcome(guarded(data), FILLED, form=form) == expected
+
+
+@pytest.mark.usefixtures("_level")
+@pytest.mark.parametrize("form", ["numpy", "arrow"])
+@pytest.mark.parametrize("mixed", [(0, 1, 17), range(10), range(130), range(300)], ids=len)
+def test_strings_of_even_and_of_mixed_sizes_are_copied_alike(
+    mixed: Sequence[int], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = max(mixed)
+    rng = np.random.default_rng([SEED, 19, most])
+    letters = rng.bytes(2 * most)
+    sizes = rng.choice(mixed, 5400)
+    sizes[1800:3600] = most // 2
+    data = b""
+    for first in range(0, len(sizes), 90):
+        records = []
+        for i, size in enumerate(sizes[first : first + 90].tolist()):
+            key, value = (None if rng.random() < 0.01 else letters[at : at + size] for at in (i % most, 7 % most))
+            records.append(builder.record_v2(i, key=key, value=value))
+        data += builder.batch_v2(records, base_offset=first)
+    expected = outcome(data, EXACT)
+    assert len(expected) == len(sizes)
+    # what is written lies before a page that nobody may touch, too
+    kept: list[Guard] = []
+
+    def empty(n: int, dtype: Any) -> Any:
+        kept.append(guard := Guard(max(n * np.dtype(dtype).itemsize, 1)))
+        return guard.ending(bytes(n * np.dtype(dtype).itemsize)).view(dtype)
+
+    monkeypatch.setattr(filling, "empty", empty)
+    assert outcome(guarded(data), FILLED, form=form) == expected
+    assert kept
 
 
 def _varint_of(value: int, width: int) -> bytes:
