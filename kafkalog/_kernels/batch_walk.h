@@ -57,6 +57,7 @@ typedef struct {
     int32_t count;
     int appended;
     int32_t max_headers, max_batch_headers;
+    int64_t lines_ahead;         /* cache lines behind the batch to ask for with each record; 0: none */
 } kl_batch;
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -209,8 +210,11 @@ static int kl_end_record(const kl_batch *batch, kl_columns *columns, const uint8
     return count <= most - columns->n_headers && kl_put_headers(p, end, count, batch, columns);
 }
 
-/* Walk the records of a batch. Without `nulls` no validity is written, and the first null ends the walk. */
-KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int mode, const int way, const int nulls) {
+/* Walk the records of a batch. Without `nulls` no validity is written, and the first null ends the walk. `asks`: the
+ * next batch is brought from memory meanwhile, as many lines a record in a row as it takes, since the walk leaves the
+ * way to memory idle, and its checksum would have to wait for it. */
+KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int mode, const int way, const int nulls,
+                         const int asks) {
     const uint8_t *p = batch->payload, *const end = batch->end, *const origin = batch->origin;
     /* a record that ends here or before may be read KL_PAD bytes beyond its end */
     const int64_t before_end = batch->readable - batch->payload - KL_PAD;
@@ -224,10 +228,14 @@ KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int m
     const int64_t base_offset = batch->base_offset;
     const int64_t base_stamp = batch->appended ? batch->append_time : batch->base_timestamp;
     const int64_t stamp_bits = batch->appended ? 0 : -1;
+    const int64_t lines_ahead = batch->lines_ahead;
+    const uint8_t *line = end;
     for (int64_t i = first; i < stop; i++) {
         const uint8_t *q, *record_end;
         int64_t stamp, delta;
         int32_t n_headers;
+        if (asks)
+            for (int64_t k = 0; k < lines_ahead; k++, line += 64) kl_prefetch_soon(line);
         if (KL_LIKELY(p < safe)) {
             uint32_t length, value_raw, value_width;
             uint64_t raw[3]; /* behind the attributes: two deltas and the size of the key */
@@ -322,13 +330,17 @@ KL_API int kl_has_room(const kl_columns *columns, int64_t size, int64_t count) {
 }
 
 /* Code for each case: keys and values are both copied or both viewed, unless they are skipped. */
+KL_INLINE int kl_walk_in(const kl_batch *batch, kl_columns *columns, const int mode, const int nulls, const int way) {
+    if (batch->lines_ahead)
+        return nulls ? kl_walk_as(batch, columns, mode, way, 1, 1) : kl_walk_as(batch, columns, mode, way, 0, 1);
+    return nulls ? kl_walk_as(batch, columns, mode, way, 1, 0) : kl_walk_as(batch, columns, mode, way, 0, 0);
+}
+
 KL_INLINE int kl_walk_by(const kl_batch *batch, kl_columns *columns, int nulls, const int way) {
     if (columns->key.mode == KL_VIEW || columns->value.mode == KL_VIEW)
-        return nulls ? kl_walk_as(batch, columns, KL_VIEW, way, 1) : kl_walk_as(batch, columns, KL_VIEW, way, 0);
-    if (columns->mixed)
-        return nulls ? kl_walk_as(batch, columns, KL_COPY_MIXED, way, 1)
-                     : kl_walk_as(batch, columns, KL_COPY_MIXED, way, 0);
-    return nulls ? kl_walk_as(batch, columns, KL_COPY, way, 1) : kl_walk_as(batch, columns, KL_COPY, way, 0);
+        return kl_walk_in(batch, columns, KL_VIEW, nulls, way);
+    if (columns->mixed) return kl_walk_in(batch, columns, KL_COPY_MIXED, nulls, way);
+    return kl_walk_in(batch, columns, KL_COPY, nulls, way);
 }
 
 static int kl_walk_portable(const kl_batch *batch, kl_columns *columns, int nulls) {

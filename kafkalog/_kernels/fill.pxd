@@ -53,6 +53,7 @@ cdef extern from "payloads.h":
         int appended
         int32_t max_headers
         int32_t max_batch_headers
+        int64_t lines_ahead
 
     ctypedef struct kl_libraries:
         void* (*zstd_create)() noexcept nogil
@@ -121,6 +122,7 @@ cdef class Filler:
     cdef int32_t max_batch_headers
     cdef int64_t max_decompressed
     cdef bint views
+    cdef bint is_in_memory  # payloads come from there, and not out of a core's cache
 
     cdef int fill(self, const uint8_t* payload, int64_t size, const uint8_t* origin, const uint8_t* readable,
                   int64_t base_offset, int64_t base_timestamp, int64_t max_timestamp, int16_t attributes,

@@ -14,6 +14,9 @@ cdef enum:
     MIN_RECORD_BYTES = 7
     CRC_START = 21
     OVERHEAD = 61
+    LINE = 64
+    LEAST_ASKED = 32
+    MOST_LINES = 4
 
 PAD = KL_PAD
 ENDINGS = {"done": ALL_DONE, "in doubt": IN_DOUBT, "columns full": COLUMNS_FULL, "arena full": ARENA_FULL}
@@ -207,6 +210,7 @@ cdef class Filler:
         self.max_headers = max_headers
         self.max_batch_headers = max_batch_headers
         self.max_decompressed = max_decompressed
+        self.is_in_memory = False
         self.views = columns.columns.key.mode == KL_VIEW or columns.columns.value.mode == KL_VIEW
         if codecs is not None:
             if arena is None or not KL_PAD <= arena.shape[0] <= 0x7FFFFFFF:
@@ -268,6 +272,11 @@ cdef class Filler:
         batch.appended = attributes & LOG_APPEND_TIME_BIT != 0
         batch.max_headers = self.max_headers
         batch.max_batch_headers = self.max_batch_headers
+        # what was decompressed is in cache; tiny records would ask for more than the next batch, large ones for more than
+        # arrives while they are walked
+        batch.lines_ahead = 0
+        if self.is_in_memory and codec == 0 and size >= LEAST_ASKED * <int64_t>records_count:
+            batch.lines_ahead = min(size // (LINE * <int64_t>records_count) + 1, MOST_LINES)
         out.key.buffer = codec != 0
         out.value.buffer = out.key.buffer
         if not kl_walk_batch(&batch, out):

@@ -278,6 +278,8 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
         raise ValueError("the range lies outside any file")
     if window.shape[0] < (0 if is_there else V2_OVERHEAD) or window.shape[0] > INT32_MAX or read_bytes < 1:
         raise ValueError("there is no room for a batch, or 2 GiB and more")
+    if filler is not None:
+        filler.is_in_memory = is_there
     with nogil:
         while good and status == NEED_MORE:
             # the start of a batch that the last read cut

@@ -11,11 +11,13 @@
 #define KL_INLINE static inline __attribute__((always_inline))
 #define KL_API static __attribute__((unused)) /* kernels that fill columns through others do not call it */
 #define kl_prefetch(p) __builtin_prefetch(p)
+#define kl_prefetch_soon(p) __builtin_prefetch(p, 0, 2) /* not as near as the bytes at work */
 #else
 #define KL_LIKELY(x) (x)
 #define KL_INLINE static inline
 #define KL_API static
 #define kl_prefetch(p) ((void)(p))
+#define kl_prefetch_soon(p) ((void)(p))
 #endif
 
 KL_INLINE uint32_t kl_le16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
