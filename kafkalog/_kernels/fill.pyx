@@ -272,8 +272,8 @@ cdef class Filler:
         batch.appended = attributes & LOG_APPEND_TIME_BIT != 0
         batch.max_headers = self.max_headers
         batch.max_batch_headers = self.max_batch_headers
-        # what was decompressed is in cache; tiny records would ask for more than the next batch, large ones for more than
-        # arrives while they are walked
+        # what was decompressed is in cache; tiny records would ask for more than the next batch, large ones for more
+        # than arrives while they are walked
         batch.lines_ahead = 0
         if self.is_in_memory and codec == 0 and size >= LEAST_ASKED * <int64_t>records_count:
             batch.lines_ahead = min(size // (LINE * <int64_t>records_count) + 1, MOST_LINES)

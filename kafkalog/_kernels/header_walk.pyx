@@ -1,182 +1,36 @@
-"""Walks the headers of record batches of any magic, in a window of a segment or straight from its file.
+"""Walks the headers of record batches, in a window of a segment or straight from its file.
 
-Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch, AbstractLegacyRecordBatch.
+Kafka: FileLogInputStream.nextBatch.
 """
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memmove
 
 from kafkalog._kernels.crc cimport crc32, crc32c
-from kafkalog._kernels.fill cimport ALL_DONE, Filler, kl_touch
+from kafkalog._kernels.fill cimport ALL_DONE, IN_DOUBT, Filler, kl_touch
 from kafkalog._kernels.header_rows cimport HeaderRows, Rows
-from kafkalog._kernels.wire cimport (
-    BAD_MAGIC, HEADER_INCONSISTENT, NEED_MORE, OFFSET_ORDER, OK, OUTPUT_FULL, SIZE_NEGATIVE, SIZE_TOO_SMALL,
-    Cursor, load_be16, load_be32, load_be64, read_varint, read_varlong, remaining,
-)
+from kafkalog._kernels.headers cimport CONTROL_BIT, ENVELOPE, MAGIC_END, MIN_SIZE_ANY, walk_headers
+from kafkalog._kernels.wire cimport NEED_MORE, OUTPUT_FULL, load_be32, load_be64
 
 cdef extern from "unistd.h":
     Py_ssize_t pread(int descriptor, void* buffer, size_t size, int64_t position) nogil
 
+cdef extern from "mapping.h":
+    ctypedef struct kl_mapping:
+        const uint8_t* bytes
+        void* start
+
+    int kl_guard() noexcept
+    int kl_map(kl_mapping*, int descriptor, int64_t start, int64_t stop) noexcept nogil
+    int kl_unmap(kl_mapping*) noexcept nogil
+
 cdef enum:
-    ENVELOPE = 12
-    MAGIC_END = 17
-    CODEC_MASK = 0x07
-    CONTROL_BIT = 0x20
-    NOT_CONTROL = -1
-    NO_CONTROL_RECORD = -2
-    # bytes after the size field of the shortest message or batch
-    MIN_SIZE_ANY = 14
-    MIN_SIZE_V1 = 22
-    MIN_SIZE_V2 = 49
     V2_OVERHEAD = 61
     MIN_RECORD_BYTES = 7
     LARGE = 4096
     MANY_SMALL = 32
-
-
-cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
-    """Judge a size field and a magic byte; `total` is the size of the batch in bytes, where one can be told.
-
-    As in FileLogInputStream, 17 bytes or fewer are the torn start of a batch whatever they hold.
-    """
-    cdef int32_t size
-    cdef uint8_t magic
-    total[0] = 0
-    if left < ENVELOPE:
-        return NEED_MORE
-    size = <int32_t>load_be32(p + 8)
-    if left <= MAGIC_END:
-        # the caller reads that many bytes next; a size that no batch has must not make it read gigabytes
-        if size >= MIN_SIZE_ANY:
-            total[0] = <int64_t>size + ENVELOPE
-        return NEED_MORE
-    if size < 0:
-        return SIZE_NEGATIVE
-    if size < MIN_SIZE_ANY:
-        return SIZE_TOO_SMALL
-    total[0] = <int64_t>size + ENVELOPE
-    magic = p[16]
-    # FileLogInputStream takes magics above 2 for v2 and negative ones for v0: only a checksum refuses them
-    if magic > 2:
-        return BAD_MAGIC
-    if (magic == 1 and size < MIN_SIZE_V1) or (magic == 2 and size < MIN_SIZE_V2):
-        return SIZE_TOO_SMALL
-    if total[0] > left:
-        return NEED_MORE
-    return OK
-
-
-cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_t count) noexcept nogil:
-    """The type in the key of the first record of an uncompressed control batch."""
-    cdef Cursor cursor
-    cdef int32_t n = 0
-    cdef int64_t delta = 0
-    cursor.pointer = start
-    cursor.end = end
-    # compaction may leave a control batch without its record
-    if count <= 0:
-        return NO_CONTROL_RECORD
-    if read_varint(&cursor, &n) != OK or cursor.pointer >= cursor.end:
-        return NO_CONTROL_RECORD
-    cursor.pointer += 1
-    if read_varlong(&cursor, &delta) != OK or read_varint(&cursor, &n) != OK or read_varint(&cursor, &n) != OK:
-        return NO_CONTROL_RECORD
-    # a version above 0 is read as 0 (ControlRecordType.parseTypeId)
-    if n < 4 or remaining(&cursor) < 4 or <int16_t>load_be16(cursor.pointer) < 0:
-        return NO_CONTROL_RECORD
-    return <int16_t>load_be16(cursor.pointer + 2)
-
-
-cdef int walk_headers(const uint8_t[::1] window, Py_ssize_t* at, Py_ssize_t end, int64_t window_start,
-                      int64_t* previous_offset, Py_ssize_t* n_rows, Py_ssize_t capacity, int64_t* needed,
-                      const Rows* rows) noexcept nogil:
-    """Walk from `window[at]` to `end`, adding rows up to `capacity`; all pointers are moved on, and the status says why
-    it stopped."""
-    # magics are bytes, and a byte may lie anywhere for the compiler: pointers are kept here
-    cdef Rows to = rows[0]
-    # of short messages, what a walk from size to size has to wait for is most of the time: no way through memory
-    cdef Py_ssize_t row = n_rows[0]
-    cdef Py_ssize_t here = at[0]
-    cdef int64_t before = previous_offset[0]
-    cdef int64_t size = 0
-    cdef const uint8_t* p = NULL
-    cdef int64_t first, last
-    cdef int32_t delta
-    cdef int8_t version
-    cdef int16_t bits
-    cdef int status
-    while True:
-        size = 0
-        status = NEED_MORE
-        if here >= end:
-            break
-        status = OUTPUT_FULL
-        if row >= capacity:
-            break
-        p = &window[here]
-        status = check_envelope(p, end - here, &size)
-        if status != OK:
-            break
-        version = <int8_t>p[16]
-        first = <int64_t>load_be64(p)
-        if version == 2:
-            delta = <int32_t>load_be32(p + 23)
-            # a last offset beyond int64 would wrap, and seem to lie before all others
-            if delta < 0 or first > INT64_MAX - delta:
-                status = HEADER_INCONSISTENT
-                break
-            last = first + delta
-            bits = <int16_t>load_be16(p + 21)
-            to.leader_epoch[row] = <int32_t>load_be32(p + 12)
-            to.crc[row] = load_be32(p + 17)
-            to.base_timestamp[row] = <int64_t>load_be64(p + 27)
-            to.max_timestamp[row] = <int64_t>load_be64(p + 35)
-            to.producer_id[row] = <int64_t>load_be64(p + 43)
-            to.producer_epoch[row] = <int16_t>load_be16(p + 51)
-            to.base_sequence[row] = <int32_t>load_be32(p + 53)
-            to.records_count[row] = <int32_t>load_be32(p + 57)
-            if bits & CONTROL_BIT == 0:
-                to.control_type[row] = NOT_CONTROL
-            # what is compressed is not looked into here; with_markers in state/producers.py does that where it matters
-            elif bits & CODEC_MASK:
-                to.control_type[row] = NO_CONTROL_RECORD
-            else:
-                to.control_type[row] = control_type_of(p + 61, p + size, to.records_count[row])
-        else:
-            last = first
-            bits = p[17]
-            to.leader_epoch[row] = -1
-            to.crc[row] = load_be32(p + 12)
-            to.base_timestamp[row] = <int64_t>load_be64(p + 18) if version == 1 else -1
-            to.max_timestamp[row] = to.base_timestamp[row]
-            to.producer_id[row] = -1
-            to.producer_epoch[row] = -1
-            to.base_sequence[row] = -1
-            to.control_type[row] = NOT_CONTROL
-            if bits & CODEC_MASK:
-                first = -1
-                to.records_count[row] = -1
-            else:
-                to.records_count[row] = 1
-        # of a compressed v0 or v1 message only the last offset is known
-        if (first if first >= 0 or version == 2 else last) <= before:
-            status = OFFSET_ORDER
-            break
-        before = last
-        to.position[row] = window_start + here
-        # fits in 32 bits: the batch lies within the window, and a window has less than 2 GiB
-        to.size_in_bytes[row] = <int32_t>size
-        to.base_offset[row] = first
-        to.last_offset[row] = last
-        to.magic[row] = version
-        to.attributes[row] = bits
-        row += 1
-        here += size
-    at[0] = here
-    n_rows[0] = row
-    previous_offset[0] = before
-    needed[0] = size
-    return status
+    # mapped at a time: as little memory as does not make calls of the system felt
+    PIECE = 1 << 20
 
 
 def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t previous_offset,
@@ -197,6 +51,7 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
     cdef Py_ssize_t at = start
     cdef Py_ssize_t n_rows = 0
     cdef int64_t needed = 0
+    cdef const uint8_t* data = b""
     cdef Rows rows
     cdef int status
     check_lengths(position.shape[0], size_in_bytes, base_offset, last_offset, leader_epoch, magic, crc, attributes,
@@ -206,13 +61,15 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
         raise ValueError("start lies outside the window")
     if window_start < 0 or window_start > INT64_MAX - end:
         raise ValueError("the window lies outside any file")
+    if end:
+        data = &window[0]
     if position.shape[0]:
         rows = Rows(&position[0], &size_in_bytes[0], &base_offset[0], &last_offset[0], &leader_epoch[0], &magic[0],
                     &crc[0], &attributes[0], &base_timestamp[0], &max_timestamp[0], &producer_id[0],
                     &producer_epoch[0], &base_sequence[0], &records_count[0], &control_type[0])
     with nogil:
         status = walk_headers(
-            window, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, &rows)
+            data, &at, end, window_start, &previous_offset, &n_rows, position.shape[0], &needed, &rows)
     return status, n_rows, window_start + at, needed
 
 
@@ -230,6 +87,11 @@ cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] ba
     return 0
 
 
+def can_map():
+    """Whether `read_intact` can map files: on Linux, unless somebody else handles SIGBUS since it first could."""
+    return bool(kl_guard())
+
+
 def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
                 bint check_crc, bint stop_at_control, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
                 uint8_t[::1] room, const uint8_t[::1] data, Filler filler, HeaderRows rows not None):
@@ -239,7 +101,9 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
 
     Bytes are read into `room`, or are given as `data`, from `start` on; at most `read_bytes` at a time, few enough to
     stay in a core's cache. `room` is used again for the next bytes, unless views of a `filler` point into it: then the
-    call ends when it is full. A `filler` fills in the records, except those of control batches.
+    call ends when it is full. With neither, pieces of the file are mapped, which takes a `filler` that copies, and
+    `can_map`; where one is cut or cannot be read, no batch at all counts. A `filler` fills in the records, except those
+    of control batches.
 
     The call ends before a batch with a wrong checksum or header, with an offset that does not rise, with an offset
     below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a control batch with
@@ -260,36 +124,61 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     cdef int64_t room_start = start
     cdef int64_t total = LARGE
     cdef int64_t largest = 0
+    cdef int64_t next_offset = 0
     cdef int magics = 0
     cdef int bits = 0
     cdef const uint8_t* p = NULL
     cdef int status = NEED_MORE
     cdef int ending = ALL_DONE
     cdef bint good = True
+    cdef bint has_next = False
+    cdef bint is_whole = True
     cdef bint is_there = data is not None
+    cdef bint is_mapped = data is None and room is None
     cdef bint is_kept = is_there or (filler is not None and filler.views)
-    cdef const uint8_t[::1] window = data
+    cdef const uint8_t* window = b""
+    cdef Py_ssize_t length = 0
+    cdef kl_mapping mapping
+    mapping.start = NULL
     rows.n = 0
-    if not is_there:
-        window = room
-    if window is None:
-        raise ValueError("there are neither bytes nor room for them")
-    if start < 0 or stop < start or stop > INT64_MAX - window.shape[0]:
+    if is_there:
+        length = data.shape[0]
+        window = &data[0] if length else window
+    elif room is not None:
+        length = room.shape[0]
+        window = <const uint8_t*>&room[0] if length else window
+    elif filler is None or filler.views or not kl_guard():
+        raise ValueError("there are neither bytes nor room for them, and the file cannot be mapped")
+    if start < 0 or stop < start or stop > INT64_MAX - max(length, PIECE):
         raise ValueError("the range lies outside any file")
-    if window.shape[0] < (0 if is_there else V2_OVERHEAD) or window.shape[0] > INT32_MAX or read_bytes < 1:
+    if length < (0 if is_there or is_mapped else V2_OVERHEAD) or length > INT32_MAX or read_bytes < 1:
         raise ValueError("there is no room for a batch, or 2 GiB and more")
     if filler is not None:
-        filler.is_in_memory = is_there
+        filler.is_in_memory = is_there or is_mapped
     with nogil:
         while good and status == NEED_MORE:
+            if is_mapped and filled == length:
+                # the next piece begins with the batch that the end of the last one cut
+                if length and at == 0 and needed <= length:
+                    break
+                room_start += at
+                at = filled = length = 0
+                is_whole = kl_unmap(&mapping)
+                if not is_whole or needed > stop - room_start or needed > max_batch_bytes:
+                    break
+                wanted = <Py_ssize_t>min(max(needed, PIECE), stop - room_start)
+                if wanted <= 0 or not kl_map(&mapping, descriptor, room_start, room_start + wanted):
+                    break
+                window = mapping.bytes
+                length = wanted
             # the start of a batch that the last read cut
-            if at and not is_kept:
+            elif at and not is_kept and not is_mapped:
                 if at < filled:
                     memmove(&room[0], &room[at], filled - at)
                 room_start += at
                 filled -= at
                 at = 0
-            wanted = window.shape[0] - filled
+            wanted = length - filled
             if wanted > read_bytes:
                 wanted = read_bytes
             if wanted > stop - room_start - filled:
@@ -297,13 +186,13 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
             if wanted <= 0:
                 break
             n_read = wanted
-            if not is_there:
+            if room is not None and not is_there:
                 n_read = pread(descriptor, &room[filled], wanted, room_start + filled)
                 if n_read <= 0:
                     break
             elif at < filled + n_read - MAGIC_END and window[at + 16] < 2:
                 # messages are short: have them in cache before the walk waits for the size of each
-                kl_touch(&window[filled], n_read)
+                kl_touch(window + filled, n_read)
             filled += n_read
             status = OUTPUT_FULL
             while good and status == OUTPUT_FULL and n_rows < capacity:
@@ -314,7 +203,7 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     min(row + (1 if total >= LARGE else MANY_SMALL), capacity), &needed, &to)
                 while row < n_rows:
                     total = to.size_in_bytes[row]
-                    p = &window[<Py_ssize_t>(to.position[row] - room_start)]
+                    p = window + <Py_ssize_t>(to.position[row] - room_start)
                     # the cheap questions first: a batch that is not wanted costs no checksum
                     if (total > max_batch_bytes or to.base_offset[row] < start_offset
                             or to.last_offset[row] >= end_offset):
@@ -331,12 +220,12 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                             n_filled[row] = 0
                     elif good and filler is not None:
                         if to.magic[row] >= 2:
-                            ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, &window[0],
-                                                 &window[0] + filled, to.base_offset[row], to.base_timestamp[row],
-                                                 to.max_timestamp[row], to.attributes[row], to.records_count[row])
+                            ending = filler.fill(p + V2_OVERHEAD, total - V2_OVERHEAD, window, window + filled,
+                                                 to.base_offset[row], to.base_timestamp[row], to.max_timestamp[row],
+                                                 to.attributes[row], to.records_count[row])
                             n_filled[row] = to.records_count[row]
                         else:
-                            ending = filler.fill_message(p, total, &window[0], &window[0] + filled, to.magic[row],
+                            ending = filler.fill_message(p, total, window, window + filled, to.magic[row],
                                                          to.attributes[row], to.last_offset[row], to.max_timestamp[row],
                                                          &n_filled[row])
                         good = ending == ALL_DONE
@@ -350,22 +239,27 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     else:
                         n_rows = row
                     row += 1
-    if not good or status != NEED_MORE or at or filled < window.shape[0]:
+        if n_rows:
+            at = <Py_ssize_t>(to.position[n_rows - 1] + to.size_in_bytes[n_rows - 1] - room_start)
+            has_next = at + 8 <= filled
+            if has_next:
+                next_offset = <int64_t>load_be64(window + at)
+        is_whole = kl_unmap(&mapping) and is_whole
+    if not is_whole:
+        return 0, 0, IN_DOUBT
+    if not good or status != NEED_MORE or at or filled < length:
         needed = 0
     rows.n = n_rows
     rows.magics = magics
     rows.attribute_bits = bits
     rows.largest = largest
     rows.has_empty = has_empty
-    rows.next_offset = None
+    rows.next_offset = next_offset if has_next else None
     if n_rows:
         rows.first_offset = to.base_offset[0] if to.base_offset[0] >= 0 else to.last_offset[0]
         rows.last_offset = to.last_offset[n_rows - 1]
         rows.last_position = to.position[n_rows - 1]
         rows.end_position = rows.last_position + to.size_in_bytes[n_rows - 1]
-        at = <Py_ssize_t>(rows.end_position - room_start)
-        if at + 8 <= filled:
-            rows.next_offset = <int64_t>load_be64(&window[at])
     return n_rows, needed, ending
 
 

@@ -20,9 +20,10 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.parsing import Time, check_names, parse_milliseconds
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
-from kafkalog.records.decode import RecordReader, decode_all
+from kafkalog.records.decode import decode_all
 from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import ALL_OFFSETS
+from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import Selection
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value")

@@ -58,8 +58,7 @@ class Segment(ReadMethods):
     path : path-like
         The `.log`.
     memory_map : {"auto", True, False}
-        How to read the `.log` and its indexes. Only True maps them. `"auto"` reads into reused buffers, which is faster
-        than mapping, safe while a broker runs, and holds no file descriptor.
+        Whether to map the `.log` and its indexes. `"auto"` reads them; scans map closed segments (see `scan`).
     limits : Limits
     is_last : bool, optional
         Whether the segment is the last of its partition, where a partial last batch is normal. Default: True if the
@@ -77,6 +76,8 @@ class Segment(ReadMethods):
     size_in_bytes : int
     is_preallocated : bool
         Whether the file was preallocated at its full size; see `ByteSource`.
+    is_growing : bool
+        Whether a running broker appends to it.
     findings : list of Finding
         Findings of the last walk that are not raised, such as a partial last batch.
     error : KafkalogError or None
@@ -106,7 +107,7 @@ class Segment(ReadMethods):
         offset = kf.parse_base_offset(self.path.name)
         self.has_base_offset = offset is not None
         self.base_offset = offset or 0
-        self.is_last = _is_last(self.path, offset) if is_last is None else is_last
+        self.is_last = self.is_growing = _is_last(self.path, offset) if is_last is None else is_last
         if topic_partition is None:
             directory = kf.parse_partition_directory(self.path.absolute().parent.name)
             topic_partition = directory.topic_partition if directory else None
@@ -310,8 +311,7 @@ class Segment(ReadMethods):
     def index_meter(self, what_if: Sequence[int] = (), config: LogConfig | None = None) -> SegmentMeter:
         """A meter of the indexes. An index that cannot be read is among its findings."""
         findings: list[Finding] = []
-        # The indexes are not cached: those of all segments of a partition may not fit into memory.
-        # Without a base offset, the relative offsets of their entries mean nothing.
+        # Not cached: those of all segments may not fit into memory. Without a base offset, entries mean nothing.
         is_named = self.has_base_offset
         meter = SegmentMeter(
             str(self.path),

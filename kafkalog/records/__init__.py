@@ -8,7 +8,8 @@
     `selection`     selects records, by batch header first, then by span
     `columns`       `RecordColumns`: records as NumPy columns
     `fill`          all records of batches to columns, in one kernel call
-    `decode`        batches to columns: of a file, read by `fill`, or of a window, by `fill` or by spans
+    `decode`        batches of a window to columns, by `fill` or by spans
+    `readers`       reads batches of a file and fills columns at once, by `fill`
     `compress`      compression in the frames that Kafka writes
     `batch_spec`    header fields of the batches that are encoded
     `encode`        columns to v2 batches

@@ -8,11 +8,8 @@ memory. A call may stop early, and stops at a damaged batch; it says how many ar
 
 from __future__ import annotations
 
-import contextlib
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +17,6 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import decode as kernels
-from kafkalog._kernels import header_walk as header_kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.records.batch_table import BatchTable, Window
@@ -32,8 +28,7 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
 )
-from kafkalog.records.fill import Filled, Form, fill, read_filled, with_batch_columns
-from kafkalog.records.header_walk import RUN_BYTES, WINDOW_BYTES, BatchReader, readable_descriptor
+from kafkalog.records.fill import Filled, Form, fill, with_batch_columns
 from kafkalog.records.legacy import walk_legacy
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.records.spans import (
@@ -46,11 +41,10 @@ from kafkalog.records.spans import (
     release_arena,
     scratch,
     survey,
-    uses_kernels,
     walk_v2,
 )
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import Bytes, ByteSource
+from kafkalog.storage.source import Bytes
 
 _FEW = 16
 _OK = STATUS["OK"]
@@ -153,161 +147,6 @@ def decode_all(window: Window, columns: Sequence[str], **options: Any) -> Iterat
         done += decoded.n_batches + (decoded.error is not None)
         yield decoded
         del decoded
-
-
-class RecordReader(BatchReader):
-    """Reads good batches (see `BatchReader`), and decodes their records in the same call.
-
-    Parameters
-    ----------
-    columns, form, check_crcs, limits
-        See `decode`.
-    offsets : tuple of int
-        Batches with other offsets than these are left to `walk`; half-open.
-    window_bytes : int
-        Number of bytes to decode at a time.
-    submit, n_ahead : callable, int
-        ``submit(call)`` runs a call in a thread, and returns a function that waits for its result; `n_ahead` windows
-        are read ahead.
-    hints : callable, optional
-        Returns rising positions where batches may begin; without them, size fields are followed to find some. It is
-        called for a file of several windows.
-    """
-
-    def __init__(
-        self,
-        columns: Sequence[str],
-        *,
-        form: Form,
-        offsets: tuple[int, int],
-        check_crcs: bool,
-        limits: Limits,
-        window_bytes: int = WINDOW_BYTES,
-        submit: Submit | None = None,
-        n_ahead: int = 0,
-        hints: Callable[[], npt.NDArray[np.int64] | None] | None = None,
-    ) -> None:
-        super().__init__(limits=limits)
-        self._names, self._form, self._offsets, self._check_crcs = columns, form, offsets, check_crcs
-        self._window_bytes, self._submit, self._n_ahead = window_bytes, submit, n_ahead
-        self._ahead: deque[_Ahead] = deque()
-        self._step, self._find_hints = window_bytes, hints
-        self._hints: npt.NDArray[np.int64] | None = None
-        self._is_used = uses_kernels()
-
-    def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
-        """See `BatchReader.read`. The window has its records, and its bytes only for views or out of a mapping."""
-        descriptor = readable_descriptor(source, position)
-        # a half-written batch shows only in its checksum
-        if not self._is_used or position >= source.size or (source.is_preallocated and not self._check_crcs):
-            window = None
-        elif self._submit is not None:
-            window = self._take(source, position, previous_offset, self._submit)
-        elif descriptor is None:
-            window = self._read_there(source, position, previous_offset)
-        else:
-            window = self._read(source, position, min(position + RUN_BYTES, source.size), previous_offset)
-        if window is None:
-            self.close()
-        return window
-
-    def _read_there(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
-        """The window at a position out of a mapping, or out of memory."""
-        n_wanted = min(self._step, source.size - position)
-        window = self._read(source, position, position + n_wanted, previous_offset)
-        # the step follows what one call got through: bytes beyond would be mapped and read twice
-        if window is not None and window.data.size < n_wanted // 8 * 7:
-            self._step = max(window.data.size // 8 * 9, _LEAST_STEP)
-        elif window is not None:
-            self._step = min(2 * self._step, self._window_bytes)
-        return window
-
-    def close(self) -> None:
-        """See `BatchReader.close`."""
-        while self._ahead:
-            with contextlib.suppress(Exception):  # its result is not needed any more
-                self._ahead.popleft().result()
-
-    def _take(self, source: ByteSource, position: int, previous_offset: int, submit: Submit) -> Window | None:
-        """The window at a position, which a thread may have read already; more are read meanwhile."""
-        ahead, size = self._ahead, source.size
-        if ahead and position < ahead[0].start:  # the last call had no room for some of the batches
-            window = self._read(source, position, ahead[0].start, previous_offset)
-            if window is None:
-                self._hints = None  # or the batches ended elsewhere than planned
-            return window
-        if ahead and position != ahead[0].start:
-            self.close()
-        while len(ahead) <= self._n_ahead:
-            start = ahead[-1].stop if ahead else position
-            if start >= size:
-                break
-            stop = self._boundary(source, start)
-            # a thread does not know which offset comes before its bytes: that is compared when its turn comes
-            ahead.append(_Ahead(start, stop, submit(partial(self._read, source, start, stop, -1))))
-        first = ahead.popleft()
-        window = first.result()
-        if window is None:
-            return None
-        batches = window.batches
-        if batches.first_offset <= previous_offset:
-            return None
-        n_read = batches.end_position - position
-        if n_read < first.stop - position:
-            self._step = max(n_read // 8 * 7, _LEAST_STEP)
-        else:
-            self._step = min(2 * self._step, self._window_bytes)
-        return window
-
-    def _boundary(self, source: ByteSource, start: int) -> int:
-        """Where the next window may end, at most where the file does."""
-        size = source.size
-        if size - start <= self._step:
-            return size
-        if self._find_hints is not None:
-            self._hints, self._find_hints = self._find_hints(), None
-        hints = self._hints
-        if hints is not None:
-            row = hints.searchsorted(start + self._step)
-            if row < hints.size and (stop := hints.item(row)) <= size:
-                return stop
-        of = source.window(start, size) if source.descriptor is None else source.descriptor
-        return header_kernels.find_boundary(of, start, size, self._step)
-
-    def _read(self, source: ByteSource, start: int, stop: int, previous_offset: int) -> Window | None:
-        """Batches from `start` on; None if the first one has to be read by `walk`."""
-        of: int | Bytes | None = None if source.is_mapped else source.descriptor
-        if of is None:
-            stop = min(stop, start + 2 * self._window_bytes)  # the next batch that an index names may be far away
-            try:
-                of = source.window(start, stop)
-            except KafkalogError:
-                return None  # `walk` finds the same, and says where
-        window = read_filled(
-            of,
-            start,
-            stop,
-            previous_offset,
-            self._names,
-            form=self._form,
-            offsets=self._offsets,
-            check_crcs=self._check_crcs,
-            n_bytes=self._window_bytes,
-            limits=self._limits,
-        )
-        if window is None and not isinstance(of, int):
-            source.release(of, start)
-        return window
-
-
-Submit = Callable[[Callable[[], Window | None]], Callable[[], Window | None]]
-_LEAST_STEP = 2**16
-
-
-class _Ahead(NamedTuple):
-    start: int
-    stop: int
-    result: Callable[[], Window | None]
 
 
 class _Run(NamedTuple):

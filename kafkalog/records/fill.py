@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -18,18 +17,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels import fill as kernels
-from kafkalog._kernels import header_walk as header_kernels
-from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog.errors import Limits
 from kafkalog.records.batch_table import (
-    COLUMNS,
     BatchTable,
-    ReadTable,
-    Window,
-    all_valid,
     batch_column,
     create_time_types,
-    filled_counts,
     sequences,
 )
 from kafkalog.records.columns import (
@@ -42,7 +34,7 @@ from kafkalog.records.columns import (
 )
 from kafkalog.records.spans import Payloads, record_counts, thread_codecs
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import NO_BYTES, Bytes
+from kafkalog.storage.source import Bytes
 
 Form = Literal["numpy", "arrow", "views"]
 """How byte strings are given: with int64 offsets, with int32 offsets, or as views into the window."""
@@ -52,10 +44,7 @@ FILL_BYTES: Final = 2**22
 
 _ARENA_BYTES: Final = 2**18  # stays in a core's cache
 _KEPT_ARENA: Final = 2**22
-_VIEWED_ARENA: Final = 3 * 2**21  # views keep it: as large as memory that is used again for the next windows
-_READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until they are decoded
-_LEAST_ROWS, _MOST_ROWS = 2**6, 2**16  # batches per reading call
-_LEAST_LARGEST: Final = 2**14
+VIEWED_ARENA: Final = 3 * 2**21  # views keep it: as large as memory that is used again for the next windows
 _INT32_MAX: Final = 2**31 - 1
 _COLUMNS_FULL, _ARENA_FULL = kernels.ENDINGS["columns full"], kernels.ENDINGS["arena full"]
 
@@ -104,9 +93,9 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
     """
     batches = payloads.batches
     announced = int(np.maximum(batches.records_count, 0).sum(dtype=np.int64)) if decompress else payloads.n_records
-    n_bytes = _room_for(payloads.n_bytes, FILL_BYTES) if decompress else payloads.n_bytes
-    call = _Call(names, form, n_bytes, limits, announced=announced, decompress=decompress)
-    _thread_rates().is_compressed = decompress
+    n_bytes = room_for(payloads.n_bytes, FILL_BYTES) if decompress else payloads.n_bytes
+    call = FillCall(names, form, n_bytes, limits, announced=announced, decompress=decompress)
+    thread_rates().is_compressed = decompress
     call.largest = int((payloads.stop - payloads.start).max(initial=0))
 
     def work(filler: kernels.Filler) -> tuple[int, int]:
@@ -127,127 +116,13 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
     return call.filled(call.make(work), payloads.data)
 
 
-def _room_for(n_bytes: int, most: int) -> int:
+def room_for(n_bytes: int, most: int) -> int:
     """For how many decompressed bytes to make room, given the compressed ones."""
     # compression is rarely better than that; where it is, the call is made again with more memory
     return min(most, max(64 * n_bytes, 2**16))
 
 
-def read_filled(
-    of: int | Bytes,
-    start: int,
-    stop: int,
-    previous_offset: int,
-    names: Sequence[str],
-    *,
-    form: Form,
-    offsets: tuple[int, int],
-    check_crcs: bool,
-    n_bytes: int,
-    limits: Limits,
-) -> Window | None:
-    """Read batches of a file and fill columns with their records, in pieces that fit a core's cache.
-
-    Parameters
-    ----------
-    of : int or uint8[n]
-        A file descriptor to read from, or the bytes themselves, from `start` on.
-    start, stop : int
-        Positions in the file; a batch begins at `start`.
-    previous_offset : int
-        Offsets must rise above this one.
-    names, form, limits
-        See `fill`.
-    offsets : tuple of int
-        Half-open; the call ends before a batch with other offsets.
-    check_crcs : bool
-    n_bytes : int
-        Number of bytes of payload for which to make room.
-
-    Returns
-    -------
-    Window or None
-        With the records, and the bytes if they were given, or if views point to them. None if the first batch is not
-        one that the kernel reads.
-    """
-    rates = _thread_rates()
-    n_bytes = _room_for(stop - start, n_bytes)
-    if rates.is_compressed and form == "views":
-        n_bytes = min(n_bytes, _VIEWED_ARENA)
-    rows = HeaderRows(min(int(1.25 * rates.n_batches * n_bytes) + _LEAST_ROWS, _MOST_ROWS))
-    call = _Call(names, form, n_bytes, limits, announced=None, decompress=True)
-    descriptor, data, room = -1, None, None
-    if isinstance(of, int):
-        descriptor, room = of, empty(n_bytes if form == "views" else _READ_BYTES, np.uint8)
-    else:
-        data = of
-
-    def work(filler: kernels.Filler) -> tuple[int, int]:
-        nonlocal room
-        while True:
-            n, needed, ending = header_kernels.read_intact(
-                descriptor,
-                start,
-                stop,
-                previous_offset,
-                limits.max_batch_bytes,
-                check_crcs,
-                False,
-                *offsets,
-                _READ_BYTES,
-                room,
-                data,
-                filler,
-                rows,
-            )
-            if n or room is None or not room.size < needed <= min(limits.max_batch_bytes, stop - start):
-                return ending, n
-            room = empty(needed, np.uint8)  # one batch larger than that: try again with room for it
-
-    n_batches = call.make(work)
-    if not n_batches:
-        return None
-    batches, bits = ReadTable(rows), rows.attribute_bits
-    n_bytes = rows.end_position - start
-    rates.largest = max(rows.largest, _LEAST_LARGEST)
-    rates.is_compressed = bool(bits & kf.CODEC_MASK)
-    rates.n_batches = n_batches / n_bytes
-    if data is not None:
-        kept = data[:n_bytes]
-    elif room is not None and form == "views":
-        kept = room[:n_bytes]  # nothing was read behind them
-    else:
-        kept = NO_BYTES
-    filled = call.filled(n_batches, kept)
-    if filled.n_records:
-        is_usual = rows.magics == 1 << 2 and not bits & kf.CONTROL_BIT
-        of_records = (lambda: batches) if is_usual else partial(_of_records, batches, filled_counts(rows), filled)
-        has_create_times = not (rows.magics & 1 or bits & kf.TIMESTAMP_TYPE_BIT)
-        records = with_batch_columns(filled, of_records, names, has_create_times=has_create_times)
-    else:
-        records = RecordColumns.empty(names)
-    return Window(kept, start, batches, all_valid(n_batches) if check_crcs else None, records, rows.next_offset)
-
-
-def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], filled: Filled) -> BatchTable:
-    """The batches with records; those of v0 and v1 get counts and base offsets that their headers may lack."""
-    # messages of v0 and v1 have a row each: copying the table takes a tenth of the time
-    if not n_filled.all():
-        batches, n_filled = batches[n_filled > 0], n_filled[n_filled > 0]
-    is_hidden = batches.records_count < 0
-    if not is_hidden.any():
-        return batches
-    offset: Any = filled.columns.get("offset")
-    base_offset = batches.base_offset
-    if offset is not None:
-        base_offset = base_offset.copy()
-        base_offset[is_hidden] = offset[(np.cumsum(n_filled, dtype=np.int64) - n_filled)[is_hidden]]
-    return BatchTable(
-        **{name: getattr(batches, name) for name in COLUMNS} | {"records_count": n_filled, "base_offset": base_offset}
-    )
-
-
-class _Call:
+class FillCall:
     """A call of a kernel, made again with more memory until there is enough for one batch.
 
     Parameters
@@ -274,7 +149,7 @@ class _Call:
     ) -> None:
         self._names, self._form, self._n_bytes, self._limits = names, form, n_bytes, limits
         self._announced, self._decompress = announced, decompress
-        self._rates = _thread_rates()
+        self._rates = thread_rates()
         self._room: _Room | None = None
         self._arena: Bytes | None = None
         self._n_filled = 0
@@ -313,7 +188,7 @@ class _Call:
             most = limits.max_decompressed_bytes + kernels.PAD
             if ending == _ARENA_FULL and not self._rates.is_compressed:
                 self._rates.is_compressed = True
-                n_bytes = min(n_bytes, _VIEWED_ARENA) if form == "views" else n_bytes
+                n_bytes = min(n_bytes, VIEWED_ARENA) if form == "views" else n_bytes
             elif ending == _ARENA_FULL and arena_size < most:
                 arena_size = min(2 * arena_size, most)
                 n_bytes = max(n_bytes, arena_size)
@@ -350,7 +225,7 @@ class _Call:
 _newest = _Rates()
 
 
-def _thread_rates() -> _Rates:
+def thread_rates() -> _Rates:
     """The thread's rates; a new thread begins with those of the one that began last."""
     global _newest
     rates: _Rates | None = getattr(_threads, "rates", None)

@@ -34,13 +34,15 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
 from kafkalog.records.batch_table import Window, hidden_records, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
-from kafkalog.records.decode import Decoded, RecordReader, decode
+from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import ALL_OFFSETS, WINDOW_BYTES
+from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
 from kafkalog.scanning.ordered_pool import BatchTask, DoneTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
+from kafkalog.storage.file_locks import is_locked
 
 _MIN_WINDOW_BYTES: Final = 2**20
 # with small windows, each call's work in Python is felt, and with large ones the pool of memory does not hold what all
@@ -306,6 +308,8 @@ class Pass:
             submit=partial(_submit, pool) if n_ahead else None,
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
+            # several threads would interrupt one another for each piece that is given back
+            may_map=query.threads == 1 and _may_map(segment),
         )
 
     def _leave(self, window: SegmentWindow) -> None:
@@ -437,6 +441,13 @@ def _is_done(event: _Event) -> bool:
 def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:
     """Hand a call to the pool, and return the function that waits for its result."""
     return pool.submit(call).result
+
+
+def _may_map(segment: Segment) -> bool:
+    """Whether nothing writes to a `.log`: no broker has it open to append, or has its log dir."""
+    return (
+        segment.memory_map == "auto" and not segment.is_growing and not is_locked(segment.path.absolute().parent.parent)
+    )
 
 
 def _batch_positions(segment: Segment) -> npt.NDArray[np.int64] | None:

@@ -94,7 +94,10 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     batch_size : int, optional
         Maximum number of rows in a record batch; default: the records of one window.
     memory_map : {"auto", True, False}
-        Whether to map the `.log` files. `"auto"` reads them, which is as fast, and safe on files that change.
+        Whether to map the `.log` files. With `"auto"` one thread maps a closed segment piece by piece while no broker
+        holds the lock of its log dir, where that takes less time than reading; everything else is read. A file that is
+        cut meanwhile is an error. With True all is mapped, and a file that is cut while views of it are in use ends the
+        process.
     binary_type : pyarrow.DataType, optional
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
     decode : mapping of {"key", "value"} to str or mapping, optional

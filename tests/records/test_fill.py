@@ -30,8 +30,10 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.codecs import Arena, Compression, decompress_into
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns, gather
 from kafkalog.records.compress import compressor
-from kafkalog.records.decode import RecordReader, decode
+from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import ALL_OFFSETS, walk, walk_with
+from kafkalog.records.readers import read_filled, record_reader
+from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import FunctionFailure, Mask, Selection
 from kafkalog.records.spans import Spans, new_codecs
 from kafkalog.storage.source import BufferSource, open_source
@@ -210,10 +212,14 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
     path.write_bytes(content)
     expected = outcome(content, DATA, check_crcs=check_crcs)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(filling, "_READ_BYTES", read_bytes)
+        patched.setattr(read_filled, "_READ_BYTES", read_bytes)
         for memory_map in (False, True):
             options: dict[str, Any] = {"window_bytes": window_bytes, "check_crcs": check_crcs, "memory_map": memory_map}
             assert outcome_read(path, **options) == expected
+        patched.setattr(record_reader, "_LEAST_MAPPED", 0)
+        for maps in (True, False):
+            patched.setattr(record_reader.PACE, "maps_next", lambda maps=maps: maps)
+            assert outcome_read(path, may_map=True, window_bytes=window_bytes, check_crcs=check_crcs) == expected
         offsets = sorted(data.draw(st.tuples(st.integers(-1, 60), st.integers(-1, 60))))
         assert outcome_read(path, offsets=tuple(offsets), check_crcs=check_crcs) == expected
         with ThreadPoolExecutor(2) as pool:
@@ -226,7 +232,9 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
 
 
 @pytest.mark.parametrize("set_name", ["k44", "k28"])
-def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str) -> None:
+def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_reader, "_LEAST_MAPPED", 0)
+    monkeypatch.setattr(record_reader.PACE, "maps_next", lambda: True)
     n_read = 0
     for partition in golden_sets.partitions(set_name).values():
         for path in golden_sets.log_files(partition):
@@ -234,6 +242,7 @@ def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str) -> N
             assert outcome_read(path) == expected, path
             assert outcome_read(path, window_bytes=2**12) == expected, path
             assert outcome_read(path, window_bytes=2**12, memory_map=True) == expected, path
+            assert outcome_read(path, window_bytes=2**12, may_map=True) == expected, path
             n_read += len(expected)
     assert n_read > 100
 

@@ -1,0 +1,8 @@
+"""Reads records straight from files.
+
+    `pace`           whether reading or mapping takes less time here
+    `read_filled`    good batches to columns: bytes, headers, checksums and records in one kernel call
+    `record_reader`  the records of good batches, a window a call, ahead of who asks for them
+
+A batch that is not plainly good is left to `header_walk` and `decode`, which say what is wrong with it.
+"""
