@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Lock
+from threading import Lock, Thread
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
@@ -45,10 +45,11 @@ class OrderedPool:
     """
 
     def __init__(self, threads: int, name: str = "kafkalog", *, caller_works: bool = False) -> None:
-        n_others = threads - caller_works
-        self._executor = ThreadPoolExecutor(n_others, name) if n_others > 0 else None
+        self._n_others, self._name, self._caller_works = threads - caller_works, name, caller_works
+        # an executor's futures took a twentieth of the CPU time of a stream
         self._queue: SimpleQueue[Pending[Any]] = SimpleQueue()
-        self._caller_works = caller_works
+        self._calls: SimpleQueue[bool] = SimpleQueue()  # one for each call that a thread is to make, False to end
+        self._threads: list[Thread] = []
 
     def __enter__(self) -> Self:
         return self
@@ -56,23 +57,35 @@ class OrderedPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._executor is not None:
-            with suppress(Empty):
-                while True:
-                    self._queue.get_nowait().cancel()
-            # threads that still work would read files that the caller closes next
-            self._executor.shutdown(wait=True, cancel_futures=True)
+        with suppress(Empty):
+            while True:
+                self._queue.get_nowait().cancel()
+        for _ in self._threads:
+            self._calls.put(False)
+        # threads that still work would read files that the caller closes next
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
 
     def submit(self, call: Callable[[], Result]) -> Pending[Result]:
         """Queue a call for one of the threads."""
-        if self._executor is None:
+        if self._n_others <= 0:
             return Pending(call)
         pending = Pending(call, self._queue, helps=self._caller_works)
         self._queue.put(pending)
         # a caller that works makes one call itself: for a small file no thread is started, and none is woken in vain
         if not self._caller_works or self._queue.qsize() > 1:
-            self._executor.submit(_make_next, self._queue)
+            if len(self._threads) < self._n_others:
+                thread = Thread(target=self._make_calls, name=f"{self._name}_{len(self._threads)}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            self._calls.put(True)
         return pending
+
+    def _make_calls(self) -> None:
+        """What a thread does until the pool ends."""
+        while self._calls.get():
+            _make_next(self._queue)
 
     def ahead(
         self, plan: Iterable[Item], n: int, is_done: Callable[[Item], bool] = lambda step: False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import builder
 import pytest
@@ -115,19 +115,23 @@ def test_a_caller_that_works_makes_a_single_call_itself() -> None:
         assert pool.submit(threading.current_thread).result() is threading.current_thread()
 
 
-def test_for_the_call_that_a_caller_makes_no_thread_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    woken: list[object] = []
-    submit = ThreadPoolExecutor.submit
+def test_for_the_call_that_a_caller_makes_no_thread_is_started() -> None:
+    def n_started() -> int:
+        return sum(thread.name.startswith("of-this-test") for thread in threading.enumerate())
 
-    def noted(*arguments: Any) -> Any:
-        woken.append(arguments)
-        return submit(*arguments)
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", noted)
-    with OrderedPool(3, caller_works=True) as pool:
-        steps = [pool.submit(partial(int, number)) for number in range(3)]
-        assert [step.result() for step in steps] == [0, 1, 2]
-    assert len(woken) == 2
+    started = []
+    with OrderedPool(3, "of-this-test", caller_works=True) as pool:
+        release = threading.Event()
+        steps = []
+        for _ in range(4):
+            steps.append(pool.submit(partial(release.wait, 60)))
+            while len(steps) == 2 and pool._queue.qsize() > 1:  # until the first thread has taken a call
+                time.sleep(0.001)
+            started.append(n_started())
+        release.set()
+        assert all(step.result() for step in steps)
+    assert started == [0, 1, 2, 2]
+    assert n_started() == 0
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
