@@ -26,6 +26,7 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -86,6 +87,16 @@ class BenchSegment:
     @property
     def raw_mib(self) -> float:
         return self.raw_bytes / 2**20
+
+    def closed(self) -> str:
+        """A partition with this segment, and an empty one behind it, to which a broker would append."""
+        log = Path(self.path)
+        directory = log.parents[1] / "closed" / log.parent.name
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{self.last_offset + 1:020d}.log").touch()
+        with suppress(FileExistsError):
+            (directory / log.name).hardlink_to(log)
+        return str(directory)
 
 
 def segment(name: str, mib: int | None = None) -> BenchSegment:

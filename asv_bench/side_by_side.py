@@ -28,14 +28,14 @@ import kafkalog
 
 SEGMENTS = ("A", "B", "C", "M", "B-lz4", "B-zstd", "B-snappy", "B-gzip", "V1", "V1-gzip")
 
-READ, MAPPED, IN_MEMORY = "read", "mapped views", "views in memory"
+READ, CLOSED, MAPPED, IN_MEMORY = "read", "closed segment", "mapped views", "views in memory"
 STREAM, THREADS = "8 columns", "8 columns, 2 threads"
 NUMPY, TABLE, FRAME = "read_numpy", "read_table", "read_pandas of Arrow"
 FILE, MEMORY, AIOKAFKA = "Java FileRecords", "Java MemoryRecords", "aiokafka"
 KRABKA, BARNABAS, CRC = "krabka", "barnabas", "crc-fast"
 PARQUET, PARQUET_MAPPED = "Parquet", "Parquet mapped"
 SIDES = (
-    *(READ, MAPPED, IN_MEMORY, STREAM, THREADS, NUMPY, TABLE, FRAME),
+    *(READ, CLOSED, MAPPED, IN_MEMORY, STREAM, THREADS, NUMPY, TABLE, FRAME),
     *(FILE, MEMORY, AIOKAFKA, KRABKA, BARNABAS, CRC, PARQUET, PARQUET_MAPPED),
 )
 
@@ -56,11 +56,13 @@ def _least(*numbers: float | None) -> dict[str, float]:
 
 AIMS: dict[str, Aim] = {
     "read: FileRecords": Aim(READ, (FILE,), _least(2.8, 2.1, 1.9, 2.1)),
+    "closed segment: FileRecords": Aim(CLOSED, (FILE,), _least(2.8, 2.1, 1.9, 2.1)),
     "read: the best of Java": Aim(READ, (FILE, MEMORY), _least(None, None, None, None, 1.65, 1.5, 1.65, 2.4)),
     "mapped views: MemoryRecords": Aim(MAPPED, (MEMORY,), _least(2.4, 2.0, 1.9, 2.0, None, None, None, None, 1.5)),
     "views in memory: krabka": Aim(IN_MEMORY, (KRABKA,), _least(2.3, 1.8, None, 1.8, 3.5, 1.5, 1.0, 2.0)),
     "views in memory: barnabas": Aim(IN_MEMORY, (BARNABAS,), _least(None, None, 1.3)),
     "views in memory: checksums alone": Aim(IN_MEMORY, (CRC,), _least(None, 0.6, 0.75)),
+    "closed segment: Parquet": Aim(CLOSED, (PARQUET,), _least(1.5, 1.5, 1.5, 1.5, 1.0, 1.0, 1.3, 1.3)),
     "read: Parquet": Aim(READ, (PARQUET,), _least(1.5, 1.5, 1.5, 1.5, 1.0, 1.0, 1.3, 1.3)),
     "mapped views: Parquet mapped": Aim(MAPPED, (PARQUET_MAPPED,), _least(1.7, 1.8, 1.7, 1.8, 1.0, 1.0, 1.3, 1.3)),
     "read: aiokafka": Aim(READ, (AIOKAFKA,), _least(10, 8, 6)),
@@ -110,6 +112,8 @@ def side_of(name: str, segment: shapes.BenchSegment, processes: ExitStack) -> Si
     match name:
         case "read":
             return streaming(path, memory_map=False, **options)
+        case "closed segment":
+            return streaming(segment.closed(), **options)
         case "mapped views":
             return streaming(path, memory_map=True, binary_type=pa.binary_view(), **options)
         case "views in memory":
@@ -208,7 +212,8 @@ def _sides_in_words(kafka_versions: tuple[str, str] | None) -> list[str]:
     four = ", ".join(parquet.COLUMNS)
     return [
         f"- kafkalog {kafkalog.__version__}, one thread: reads or maps, checks CRCs, decodes to Arrow, drops it",
-        f"- read, mapped views, views in memory: {four}; whole results: all eight columns, two threads",
+        f"- read, closed segment, mapped views, views in memory: {four}; whole results: all eight columns, two threads",
+        "- closed segment: as `scan` does without options, which maps or reads, whichever takes less time",
         f"- Java ({java_version}; its decoding thread alone): reads or maps, checks CRCs, looks at each record",
         "- Rust, from bytes in memory: krabka borrows records, barnabas has spans and no headers, crc-fast no records",
         f"- aiokafka {_version('aiokafka')}: from bytes in memory, CRCs checked, an object a record",

@@ -79,6 +79,7 @@ cdef extern from "payloads.h":
 
 cdef extern from "message_walk.h":
     void kl_touch(const uint8_t*, int64_t) noexcept nogil
+    void kl_ask_for(const uint8_t*, int64_t) noexcept nogil
     int kl_has_room_for_strings(const kl_columns*, int64_t, int64_t) noexcept nogil
     const uint8_t* kl_message_value(const uint8_t*, const uint8_t*, int, const uint8_t**, int32_t*,
                                     int32_t*) noexcept nogil

@@ -7,7 +7,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t
 from libc.string cimport memmove
 
 from kafkalog._kernels.crc cimport crc32, crc32c
-from kafkalog._kernels.fill cimport ALL_DONE, IN_DOUBT, Filler, kl_touch
+from kafkalog._kernels.fill cimport ALL_DONE, IN_DOUBT, Filler, kl_ask_for, kl_touch
 from kafkalog._kernels.header_rows cimport HeaderRows, Rows
 from kafkalog._kernels.headers cimport CONTROL_BIT, ENVELOPE, MAGIC_END, MIN_SIZE_ANY, walk_headers
 from kafkalog._kernels.wire cimport NEED_MORE, OUTPUT_FULL, load_be32, load_be64
@@ -31,6 +31,7 @@ cdef enum:
     MANY_SMALL = 32
     # mapped at a time: as little memory as does not make calls of the system felt
     PIECE = 1 << 20
+    AHEAD = 1 << 14  # bytes; half of the first cache of a core
 
 
 def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t previous_offset,
@@ -190,9 +191,8 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                 n_read = pread(descriptor, &room[filled], wanted, room_start + filled)
                 if n_read <= 0:
                     break
-            elif at < filled + n_read - MAGIC_END and window[at + 16] < 2:
-                # messages are short: have them in cache before the walk waits for the size of each
-                kl_touch(window + filled, n_read)
+            elif filled == 0 and n_read > MAGIC_END and window[16] < 2:
+                kl_touch(window, min(n_read, AHEAD))
             filled += n_read
             status = OUTPUT_FULL
             while good and status == OUTPUT_FULL and n_rows < capacity:
@@ -213,6 +213,9 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     elif to.magic[row] >= 2:
                         good = crc32c(p + 21, total - 21) == to.crc[row]
                     else:
+                        # messages are short: what comes soon is asked for, or the walk waits for the size of each
+                        if filler is not None and filler.is_in_memory:
+                            kl_ask_for(p + AHEAD, total)
                         good = crc32(p + 16, total - 16) == to.crc[row]
                     if to.magic[row] >= 2 and to.attributes[row] & CONTROL_BIT:
                         good = good and not stop_at_control

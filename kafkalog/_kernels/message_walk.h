@@ -27,6 +27,11 @@ KL_API void kl_touch(const uint8_t *p, int64_t n) {
     (void)seen;
 }
 
+/* Ask for bytes that are needed soon, if they are there. */
+KL_API void kl_ask_for(const uint8_t *p, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64) kl_prefetch_soon(p + i);
+}
+
 /* The bytes of a message's value, its size negative for null; NULL if its lengths are wrong. */
 KL_INLINE const uint8_t *kl_message_value(const uint8_t *message, const uint8_t *end, int magic, const uint8_t **key,
                                           int32_t *key_size, int32_t *value_size) {
