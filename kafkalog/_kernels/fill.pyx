@@ -380,6 +380,7 @@ def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_st
             raise ValueError("a payload lies outside data")
     if data.shape[0]:
         origin = &data[0]
+    filler.is_in_memory = check_crc
     with nogil:
         for row in range(n_batches):
             start = payload_start[row]

@@ -33,7 +33,7 @@ def read_intact(
     previous_offset: int,
     max_batch_bytes: int,
     check_crc: bool,
-    stop_at_control: bool,
+    stop_at: int,
     start_offset: int,
     end_offset: int,
     read_bytes: int,

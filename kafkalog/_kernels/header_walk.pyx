@@ -94,7 +94,7 @@ def can_map():
 
 
 def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
-                bint check_crc, bint stop_at_control, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
+                bint check_crc, int stop_at, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
                 uint8_t[::1] room, const uint8_t[::1] data, Filler filler, HeaderRows rows not None):
     """Read good batches of a file from a batch boundary on.
 
@@ -107,8 +107,8 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     of control batches.
 
     The call ends before a batch with a wrong checksum or header, with an offset that does not rise, with an offset
-    below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a control batch with
-    `stop_at_control`; before a batch that cannot be filled in (`ending` says why); before a batch larger than `room`
+    below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a batch of v2 with one of the
+    attribute bits `stop_at`; before a batch that cannot be filled in (`ending` says why); before a batch larger than `room`
     (`needed` is its size, else 0); at `stop`; when the columns are full; and where the file ends or cannot be read. It
     does not say which of these it was: the caller reads that batch with `walk_batches`.
     """
@@ -206,7 +206,8 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     p = window + <Py_ssize_t>(to.position[row] - room_start)
                     # the cheap questions first: a batch that is not wanted costs no checksum
                     if (total > max_batch_bytes or to.base_offset[row] < start_offset
-                            or to.last_offset[row] >= end_offset):
+                            or to.last_offset[row] >= end_offset
+                            or (to.attributes[row] & stop_at and to.magic[row] >= 2)):
                         good = False
                     elif not check_crc:
                         pass
@@ -218,7 +219,6 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                             kl_ask_for(p + AHEAD, total)
                         good = crc32(p + 16, total - 16) == to.crc[row]
                     if to.magic[row] >= 2 and to.attributes[row] & CONTROL_BIT:
-                        good = good and not stop_at_control
                         if filler is not None:
                             n_filled[row] = 0
                     elif good and filler is not None:

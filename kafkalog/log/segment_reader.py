@@ -20,9 +20,10 @@ from kafkalog.indexes.odd_offsets import offsets_from
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_stream import SegmentStream
+from kafkalog.log.segment_stream import SegmentStream, with_bytes
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader, intact_batch_at
+from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import ReadCommitted
 from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
@@ -30,6 +31,8 @@ from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
+OF_TRANSACTIONS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
+"""Attribute bits of batches that `SegmentReader.committed_windows` has to see with their bytes."""
 MOST_EARLIER: Final = 4
 """Segments in which the originals of copied batches are looked for."""
 
@@ -290,14 +293,15 @@ class SegmentReader:
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
         start_at: Callable[[Segment], int] = lambda segment: 0,
+        reader_for: Callable[[Segment], RecordReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
     ) -> Iterator[SegmentWindow]:
         """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
 
         Parameters
         ----------
-        selection, on_corruption, report, window_bytes, wanted, start_at, statistics
-            See `windows`.
+        selection, on_corruption, report, window_bytes, wanted, start_at, reader_for, statistics
+            See `windows`. The reader leaves `OF_TRANSACTIONS` to `walk`, and is stopped at the first.
         check_crcs : bool
             Whether a batch with a wrong checksum is taken for damage, which may hide the end of a transaction.
 
@@ -312,22 +316,34 @@ class SegmentReader:
             report(finding)
             damage.append(finding)
 
+        reader: RecordReader | None = None
+
+        def new_reader(segment: Segment) -> BatchReader | None:
+            nonlocal reader
+            reader = reader_for(segment)
+            return reader
+
         selector = self.read_committed(on_corruption, check_crcs)
+        options: dict[str, Any] = {"wanted": wanted, "start_at": start_at, "statistics": statistics}
         windows = self.windows(
             selection,
             on_corruption=on_corruption,
             report=report_and_keep,
             window_bytes=window_bytes,
-            wanted=wanted,
-            start_at=start_at,
-            statistics=statistics,
+            reader_for=new_reader,
+            **options,
         )
         try:
             for window in windows:
+                if reader is not None and window.batches.attribute_bits & OF_TRANSACTIONS:
+                    reader.stop()
                 replay = ReplayWindow(window.window, window.number << POSITION_BITS, tuple(damage))
                 committed = selector.select_committed(replay, selection.start_offset, selection.end_offset)
                 damage.clear()
-                if len(committed.batches):
+                if len(committed.batches) == len(window.batches):
+                    yield window
+                elif len(committed.batches):
+                    window = window._replace(window=with_bytes(window.source, window.window))
                     yield window._replace(window=window.window._replace(batches=committed.batches))
                 else:
                     window.release()

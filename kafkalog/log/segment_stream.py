@@ -188,10 +188,7 @@ class SegmentStream:
 
     def _first(self, window: Window, n: int) -> Window:
         """The first batches of a window. Records that were read with it are left to be decoded again from its bytes."""
-        if window.records is not None and not window.data.size:
-            data = window_of(self.source, window.start, int(window.batches.next_position[n - 1]))
-            window = window._replace(data=data)
-        return window.first(n)
+        return with_bytes(self.source, window).first(n)
 
     def _go_on(self, error: KafkalogError, where: int) -> int | None:
         """Report the damage, and return where to continue; None for nowhere in this segment."""
@@ -336,6 +333,13 @@ class SegmentStream:
             source.release(data, position)
             return is_same
         return False
+
+
+def with_bytes(source: ByteSource, window: Window) -> Window:
+    """The window without the records that were read with it, but with the bytes to decode them again."""
+    if window.records is not None and not window.data.size:
+        window = window._replace(data=window_of(source, window.start, window.batches.end_position))
+    return window._replace(records=None)
 
 
 _MOST_SEARCHES = 64

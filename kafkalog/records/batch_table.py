@@ -406,6 +406,8 @@ def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray
     if batches is None and window.valid is not None:
         return window.valid
     rows = window.batches if batches is None else batches
+    if window.valid is not None and not window.data.size:
+        return all_valid(len(rows))  # see `Window.data`
     valid = np.empty(len(rows), np.bool_)
     check_crcs(
         window.data,

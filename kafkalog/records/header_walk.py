@@ -192,12 +192,12 @@ class BatchReader:
     Parameters
     ----------
     limits : Limits
-    stop_at_control : bool
-        Whether to leave control batches to `walk`, because the caller needs their bytes.
+    stop_at : int
+        Attribute bits of batches that are left to `walk`, because the caller needs their bytes.
     """
 
-    def __init__(self, *, limits: Limits, stop_at_control: bool = False) -> None:
-        self._limits, self._stop_at_control = limits, stop_at_control
+    def __init__(self, *, limits: Limits, stop_at: int = 0) -> None:
+        self._limits, self._stop_at = limits, stop_at
         self._room: Bytes | None = None
         self._rows: HeaderRows | None = None
 
@@ -222,7 +222,7 @@ class BatchReader:
         stop, limit = min(position + RUN_BYTES, source.size), self._limits.max_batch_bytes
         room, rows = self._room, self._rows
         while True:
-            arguments = (descriptor, position, stop, previous_offset, limit, True, self._stop_at_control, *ALL_OFFSETS)
+            arguments = (descriptor, position, stop, previous_offset, limit, True, self._stop_at, *ALL_OFFSETS)
             n, needed, _ = kernels.read_intact(*arguments, room.size, room, None, None, rows)
             if n:
                 batches = BatchTable(*(column.copy() for column in columns_of(rows)))
@@ -309,7 +309,8 @@ def walk_checked(source: ByteSource, *, needs_control_bytes: bool = False, **opt
     Window
         `valid` is set. `data` is empty if the kernel read the batches; all of them are valid then.
     """
-    reader = BatchReader(limits=options.get("limits", DEFAULT_LIMITS), stop_at_control=needs_control_bytes)
+    stop_at = kf.CONTROL_BIT if needs_control_bytes else 0
+    reader = BatchReader(limits=options.get("limits", DEFAULT_LIMITS), stop_at=stop_at)
     for window in walk_with(reader, source, **options):
         yield window if window.valid is not None else window._replace(valid=valid_crcs(window))
         del window

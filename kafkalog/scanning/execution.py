@@ -31,7 +31,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import BufferSegment, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import ScanStatistics, SegmentWindow
+from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
 from kafkalog.records.batch_table import Window, hidden_records, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
@@ -217,7 +217,7 @@ class Pass:
                 reader.committed_windows, check_crcs=query.check_crcs
             )
         else:
-            read = partial(reader.windows, reader_for=partial(self._reader, pool, by_segment, names, form))
+            read = reader.windows
         windows = read(
             whole,
             on_corruption=query.on_corruption,
@@ -225,6 +225,7 @@ class Pass:
             window_bytes=window_bytes,
             wanted=by_segment.__contains__,
             start_at=partial(query.start_at, whole),
+            reader_for=partial(self._reader, pool, by_segment, names, form),
             statistics=counts,
         )
         for window in windows:
@@ -308,6 +309,7 @@ class Pass:
             submit=partial(_submit, pool) if n_ahead else None,
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
+            stop_at=OF_TRANSACTIONS if query.isolation_level == "read_committed" else 0,
             # several threads would interrupt one another for each piece that is given back
             may_map=query.threads == 1 and _may_map(segment),
         )

@@ -182,7 +182,7 @@ def _read_intact(a: Arguments, n: int) -> None:
             file.fileno(),
             *numbers,
             a.rng.random() < 0.5,
-            a.rng.random() < 0.2,
+            a.number(8),
             *offsets,
             int(a.rng.integers(0, 3000)),
             room,

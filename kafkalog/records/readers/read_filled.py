@@ -37,6 +37,7 @@ def read_filled(
     check_crcs: bool,
     n_bytes: int,
     limits: Limits,
+    stop_at: int = 0,
     maps: bool = False,
 ) -> Window | None:
     """Read batches of a file and fill columns with their records, in pieces that fit a core's cache.
@@ -56,6 +57,8 @@ def read_filled(
     check_crcs : bool
     n_bytes : int
         Number of bytes of payload for which to make room.
+    stop_at : int
+        The call ends before a batch of v2 with one of these attribute bits.
     maps : bool
         Whether to map the file instead of reading it; not for views.
 
@@ -88,7 +91,7 @@ def read_filled(
                 previous_offset,
                 limits.max_batch_bytes,
                 check_crcs,
-                False,
+                stop_at,
                 *offsets,
                 _READ_BYTES,
                 room,

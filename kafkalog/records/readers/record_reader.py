@@ -41,6 +41,8 @@ class RecordReader(BatchReader):
     hints : callable, optional
         Returns rising positions where batches may begin; without them, size fields are followed to find some. It is
         called for a file of several windows.
+    stop_at : int
+        Attribute bits of batches that are left to `walk`.
     may_map : bool
         Whether nothing writes to the file, so that it may be mapped piece by piece instead of read, where that takes
         less time. Views are read all the same.
@@ -58,9 +60,10 @@ class RecordReader(BatchReader):
         submit: Submit | None = None,
         n_ahead: int = 0,
         hints: Callable[[], npt.NDArray[np.int64] | None] | None = None,
+        stop_at: int = 0,
         may_map: bool = False,
     ) -> None:
-        super().__init__(limits=limits)
+        super().__init__(limits=limits, stop_at=stop_at)
         self._names, self._form, self._offsets, self._check_crcs = columns, form, offsets, check_crcs
         self._window_bytes, self._submit, self._n_ahead = window_bytes, submit, n_ahead
         self._ahead: deque[_Ahead] = deque()
@@ -83,6 +86,10 @@ class RecordReader(BatchReader):
         if window is None:
             self.close()
         return window
+
+    def stop(self) -> None:
+        """Leave all that follows to `walk`: there is much that this does not read, and each try reads ahead in vain."""
+        self._is_used = False
 
     def _read_there(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """The window at a position out of a mapping, or out of memory."""
@@ -168,6 +175,7 @@ class RecordReader(BatchReader):
             check_crcs=self._check_crcs,
             n_bytes=self._window_bytes,
             limits=self._limits,
+            stop_at=self._stop_at,
         )
         if self._may_map and isinstance(of, int) and stop - start >= _LEAST_MAPPED:
             window = self._read_or_map(source, read)

@@ -255,4 +255,4 @@ def test_where_somebody_else_handles_the_signal_files_are_read(
 
 def test_a_call_that_cannot_map_says_so() -> None:
     with pytest.raises(ValueError, match="neither bytes nor room"):
-        kernels.read_intact(0, 0, 10, -1, 100, True, False, *ALL_OFFSETS, 100, None, None, None, HeaderRows(3))
+        kernels.read_intact(0, 0, 10, -1, 100, True, 0, *ALL_OFFSETS, 100, None, None, None, HeaderRows(3))
