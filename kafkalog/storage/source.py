@@ -292,8 +292,8 @@ class _FileSource(ByteSource):
 class PreadSource(_FileSource):
     """A file read with `pread`: for files that a broker may still write to or cut.
 
-    This is also the fastest way to stream a file: its windows reuse memory, so a cached file is read at about the
-    speed of memory, while a mapping costs a page fault per page.
+    Its windows reuse memory. What streams good batches maps the same file piece by piece, where that takes less time
+    (`records.readers`).
     """
 
     def next_data(self, position: int) -> int:

@@ -97,6 +97,23 @@ def test_pieces_give_what_reading_gives(partition: Path, calls: list[bool]) -> N
     assert mapped.num_rows > 1000
 
 
+def test_read_committed_is_read_in_one_call_where_there_are_no_transactions(partition: Path, calls: list[bool]) -> None:
+    committed = kafkalog.read_table(partition, threads=1, isolation_level="read_committed")
+    assert calls
+    calls.clear()
+    assert committed.equals(kafkalog.read_table(partition, threads=1))
+    whole = len(calls)
+    calls.clear()
+    transactional = builder.batch_v2(
+        [builder.record_v2(0, 0, b"k", b"v")], base_offset=900_000, producer_id=5, producer_epoch=0, transactional=True
+    )
+    with closed(partition).open("ab") as file:
+        file.write(transactional)
+    # the transaction is open: its record is none that a consumer would get
+    assert kafkalog.read_table(partition, threads=1, isolation_level="read_committed").equals(committed)
+    assert len(calls) <= whole + 2
+
+
 @pytest.mark.parametrize("what", ["the last segment", "a broker", "threads", "memory_map=False", "views"])
 def test_what_may_change_or_gains_nothing_is_read(partition: Path, calls: list[bool], what: str) -> None:
     options: dict[str, Any] = {"threads": 1}
