@@ -109,8 +109,8 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     The call ends before a batch with a wrong checksum or header, with an offset that does not rise, with an offset
     below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a batch of v2 with one of
     the attribute bits `stop_at`; before a batch that cannot be filled in (`ending` says why); before a batch larger
-    than `room` (`needed` is its size, else 0); at `stop`; when the columns are full; and where the file ends or cannot be read. It
-    does not say which of these it was: the caller reads that batch with `walk_batches`.
+    than `room` (`needed` is its size, else 0); at `stop`; when the columns are full; and where the file ends or cannot
+    be read. It does not say which of these it was: the caller reads that batch with `walk_batches`.
     """
     cdef Py_ssize_t n_rows = 0
     cdef Py_ssize_t capacity = rows.capacity

@@ -76,8 +76,8 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
 
 
 cdef inline int walk_headers(const uint8_t* window, Py_ssize_t* at, Py_ssize_t end, int64_t window_start,
-                      int64_t* previous_offset, Py_ssize_t* n_rows, Py_ssize_t capacity, int64_t* needed,
-                      const Rows* rows) noexcept nogil:
+                             int64_t* previous_offset, Py_ssize_t* n_rows, Py_ssize_t capacity, int64_t* needed,
+                             const Rows* rows) noexcept nogil:
     """Walk from `window[at]` to `end`, adding rows up to `capacity`; all pointers are moved on, and the status says why
     it stopped."""
     # magics are bytes, and a byte may lie anywhere for the compiler: pointers are kept here
