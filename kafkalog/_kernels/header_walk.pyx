@@ -30,8 +30,8 @@ cdef enum:
     LARGE = 4096
     MANY_SMALL = 32
     # mapped at a time: as little memory as does not make calls of the system felt
-    PIECE = 1 << 20
-    AHEAD = 1 << 14  # bytes; half of the first cache of a core
+    PIECE = 0x100000
+    AHEAD = 0x4000  # bytes; half of the first cache of a core
 
 
 def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t previous_offset,
