@@ -3,9 +3,9 @@
 The least CPU seconds of 9 rounds taken in turns, with topics of 4,000,000 records (237 MiB each), over those of our own
 filters: the dataset alone 0.98, DuckDB 1.13, Polars 1.12, DataFusion 1.27; without their own part (the same query
 over the found records in memory) 0.98, 1.00, 0.96, 1.14. With topics of 1,000,000 records (62 MB), beside other work:
-DuckDB 1.30, Polars 1.35, without their own part 1.09 and 1.06. On an Intel Xeon (25 rounds) 4,000,000: the dataset 1.02,
-DuckDB 1.14, Polars 1.11, DataFusion 1.15; 1,000,000: 1.03, 1.38, 1.22, 1.20, of which DuckDB's own part is 0.20. The
-bytes read are the same.
+DuckDB 1.30, Polars 1.35, without their own part 1.09 and 1.06. On an Intel Xeon (25 rounds), 4,000,000: the dataset
+1.02, DuckDB 1.14, Polars 1.11, DataFusion 1.15; 1,000,000: 1.03, 1.38, 1.22, 1.20, of which DuckDB's own part is 0.20.
+The bytes read are the same.
 """
 
 from __future__ import annotations
