@@ -188,7 +188,7 @@ class SegmentStream:
 
     def _first(self, window: Window, n: int) -> Window:
         """The first batches of a window. Records that were read with it are left to be decoded again from its bytes."""
-        return with_bytes(self.source, window).first(n)
+        return with_bytes(self.source, window._replace(batches=window.batches[:n])).first(n)
 
     def _go_on(self, error: KafkalogError, where: int) -> int | None:
         """Report the damage, and return where to continue; None for nowhere in this segment."""

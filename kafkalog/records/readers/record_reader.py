@@ -191,7 +191,7 @@ class RecordReader(BatchReader):
         window = read(maps=maps)
         if window is not None:
             PACE.took(maps, time.perf_counter_ns() - before, window.batches.end_position - window.start)
-        # bytes that change between two looks at them are no matter where they are read: each is looked at once then
+        # checksum and records are two looks at a mapping: bytes that changed in between are read, once for both
         if maps and (window is None or not source.is_as_opened()):
             return read()
         return window
