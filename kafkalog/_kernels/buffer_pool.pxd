@@ -9,3 +9,4 @@ cdef class Block:
     cdef void* pointer
     cdef int64_t size
     cdef int64_t capacity
+    cdef bint is_cut_out

@@ -1,12 +1,12 @@
 """Reuses memory: blocks for windows and columns are kept for the next ones when no array uses them any more.
 
 A fresh page costs more than filling it, and allocators give large blocks back to the system as soon as they are free.
-Here a bounded number of bytes is kept.
+Here a bounded number of bytes is kept: a region that blocks are cut out of, and blocks that had no place there.
 """
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free
 
 cdef extern from "stdlib.h":
@@ -60,46 +60,136 @@ cdef extern from *:
 cdef enum:
     # from here on, huge pages pay
     HUGE = 1048576
+    HUGE_PAGE = 2097152
     # addresses, no memory: so much may come without another place for what is there
     RESERVED = 67108864
-    SLOTS = 64
     SMALLEST = 65536
     LARGEST = 16777216
+    REGION_BYTES = 25165824
+    MOST_BLOCKS = REGION_BYTES // SMALLEST
+    WAITING_BYTES = 12582912
+    SLOTS = 64
     # of a cache line and a page: behind malloc's own header, copies out of the page cache take a third longer
     ALIGNMENT = 4096
 
-cdef int64_t KEPT_BYTES = 3 * LARGEST // 2
+cdef struct Region:
+    # blocks are cut out of it, as long as they fit. It lies in huge pages where there are any: columns are written from
+    # one page to the next, and each page of 4 KiB costs a look at the page tables
+    uint8_t* start
+    # of the blocks in use, by address
+    int64_t begin[MOST_BLOCKS]
+    int64_t end[MOST_BLOCKS]
+    int n
+    int64_t used
+    # up to where it was ever used: memory behind that was never taken from the system
+    int64_t touched
 
-cdef struct Pool:
+cdef struct Waiting:
+    # blocks that had no place in the region, because somebody keeps others; the newest are the last
     void* pointer[SLOTS]
     int64_t size[SLOTS]
     int n
     int64_t n_bytes
 
-cdef Pool pool
 cdef cython.pymutex lock
-pool.n = 0
-pool.n_bytes = 0
+cdef Region region
+cdef Waiting waiting
+region.start = NULL
+region.n = waiting.n = 0
+region.used = region.touched = waiting.n_bytes = 0
 
-# in blocks of the pool's sizes that are in use
-cdef int64_t used_bytes = 0
+
+cdef void* new_memory(int64_t size) noexcept:
+    """Memory of the system, NULL if there is none."""
+    cdef void* pointer
+    if posix_memalign(&pointer, HUGE_PAGE if size >= HUGE else ALIGNMENT, size if size else 1):
+        return NULL
+    if size >= HUGE:
+        advise_huge(pointer, size)
+    return pointer
 
 
-cdef int64_t rounded(int64_t size) noexcept:
-    """Sizes in steps of an eighth, so that windows of nearly the same content get the same block."""
-    cdef int64_t step = SMALLEST
-    while step * 16 <= size:
-        step *= 2
-    return (size + step - 1) // step * step
+cdef void* cut_out(int64_t size) noexcept:
+    """The first gap of the region that is large enough, NULL if none is."""
+    cdef int64_t begin = 0
+    cdef int i = 0
+    cdef int k
+    if region.start == NULL:
+        region.start = <uint8_t*>new_memory(REGION_BYTES)
+        if region.start == NULL:
+            return NULL
+    while i < region.n and region.begin[i] - begin < size:
+        begin = region.end[i]
+        i += 1
+    if begin + size > REGION_BYTES:
+        return NULL
+    k = region.n
+    while k > i:
+        region.begin[k] = region.begin[k - 1]
+        region.end[k] = region.end[k - 1]
+        k -= 1
+    region.begin[i] = begin
+    region.end[i] = begin + size
+    region.n += 1
+    region.used += size
+    region.touched = max(region.touched, begin + size)
+    return region.start + begin
+
+
+cdef void give_back(int64_t begin) noexcept:
+    cdef int i = 0
+    while region.begin[i] != begin:
+        i += 1
+    region.used -= region.end[i] - begin
+    region.n -= 1
+    while i < region.n:
+        region.begin[i] = region.begin[i + 1]
+        region.end[i] = region.end[i + 1]
+        i += 1
+
+
+cdef void* woken(int64_t* size) noexcept:
+    """A block that waits, of this size or a little more, which is then the size; NULL if there is none."""
+    cdef int i = waiting.n - 1
+    cdef int chosen = -1
+    cdef void* pointer
+    while i >= 0:
+        if waiting.size[i] == size[0]:
+            chosen = i
+            break
+        # a little more than is needed is better than fresh pages
+        if chosen < 0 and size[0] < waiting.size[i] <= size[0] + size[0] // 4:
+            chosen = i
+        i -= 1
+    if chosen < 0:
+        return NULL
+    pointer = waiting.pointer[chosen]
+    size[0] = waiting.size[chosen]
+    remove(chosen)
+    return pointer
 
 
 cdef void remove(int i) noexcept:
-    pool.n -= 1
-    pool.n_bytes -= pool.size[i]
-    while i < pool.n:
-        pool.pointer[i] = pool.pointer[i + 1]
-        pool.size[i] = pool.size[i + 1]
+    waiting.n -= 1
+    waiting.n_bytes -= waiting.size[i]
+    while i < waiting.n:
+        waiting.pointer[i] = waiting.pointer[i + 1]
+        waiting.size[i] = waiting.size[i + 1]
         i += 1
+
+
+cdef int wait(void* pointer, int64_t size) noexcept:
+    """Keep a block until another one is asked for, the oldest ones make room; whether it can be kept."""
+    if size > WAITING_BYTES:
+        return False
+    while waiting.n == SLOTS or waiting.n_bytes + size > WAITING_BYTES:
+        free(waiting.pointer[0])
+        remove(0)
+    waiting.pointer[waiting.n] = pointer
+    waiting.size[waiting.n] = size
+    waiting.n += 1
+    waiting.n_bytes += size
+    return True
 
 
 @cython.final
@@ -107,61 +197,40 @@ cdef class Block:
     """Writable bytes, not initialised. Views keep it alive; when none is left, the memory may serve another block."""
 
     def __cinit__(self, int64_t size):
-        global used_bytes
-        cdef int i
-        cdef int chosen = -1
+        cdef int64_t step = SMALLEST
         self.pointer = NULL
+        self.is_cut_out = False
         if size < 0:
             raise ValueError("size must not be negative")
         if size > (<int64_t>1 << 62):
             raise MemoryError()
-        self.size = size
-        self.capacity = rounded(size) if size <= LARGEST else size
-        with lock:
-            # from the newest on: what was used just now is still in cache; a little more than is needed is better than
-            # fresh pages
-            i = pool.n - 1
-            while i >= 0:
-                if pool.size[i] == self.capacity:
-                    chosen = i
-                    break
-                if chosen < 0 and self.capacity < pool.size[i] <= self.capacity + self.capacity // 4:
-                    chosen = i
-                i -= 1
-            if chosen >= 0:
-                self.pointer = pool.pointer[chosen]
-                self.capacity = pool.size[chosen]
-                remove(chosen)
-                used_bytes += self.capacity
-                return
-            if SMALLEST <= self.capacity <= LARGEST:
-                used_bytes += self.capacity
-                # blocks of other sizes make room: what is kept and what is used together have one bound
-                while pool.n and pool.n_bytes + used_bytes > KEPT_BYTES:
-                    free(pool.pointer[0])
-                    remove(0)
-        if posix_memalign(&self.pointer, ALIGNMENT, self.capacity if self.capacity else 1):
-            self.pointer = NULL
+        self.size = self.capacity = size
+        # small blocks are cheap to allocate, and a large one would take the place of all others
+        if SMALLEST <= size <= LARGEST:
+            with lock:
+                self.capacity = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+                self.pointer = cut_out(self.capacity)
+                self.is_cut_out = self.pointer != NULL
+                if self.pointer == NULL:
+                    # in steps of an eighth, so that windows of nearly the same content get the same block
+                    while step * 16 <= size:
+                        step *= 2
+                    self.capacity = (size + step - 1) // step * step
+                    self.pointer = woken(&self.capacity)
+        if self.pointer == NULL:
+            self.pointer = new_memory(self.capacity)
+        if self.pointer == NULL:
             raise MemoryError()
 
     def __dealloc__(self):
-        global used_bytes
-        # small blocks are cheap to allocate, and one large block would take the place of all others
-        if not SMALLEST <= self.capacity <= LARGEST:
+        cdef bint is_kept = False
+        if SMALLEST <= self.size <= LARGEST and self.pointer != NULL:
+            with lock:
+                if self.is_cut_out:
+                    give_back(<uint8_t*>self.pointer - region.start)
+                is_kept = self.is_cut_out or wait(self.pointer, self.capacity)
+        if not is_kept:
             free(self.pointer)
-            return
-        with lock:
-            used_bytes -= self.capacity
-            if self.pointer == NULL:
-                return
-            # the oldest go first: they have left the caches
-            while pool.n and (pool.n == SLOTS or pool.n_bytes + self.capacity > KEPT_BYTES):
-                free(pool.pointer[0])
-                remove(0)
-            pool.pointer[pool.n] = self.pointer
-            pool.size[pool.n] = self.capacity
-            pool.n += 1
-            pool.n_bytes += self.capacity
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.pointer, self.size, 0, flags)
@@ -246,4 +315,4 @@ cdef class Growing:
 
 def kept_bytes():
     """How many bytes wait to be used again."""
-    return pool.n_bytes
+    return waiting.n_bytes + region.touched - region.used

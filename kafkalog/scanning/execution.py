@@ -50,6 +50,7 @@ _MIN_WINDOW_BYTES: Final = 2**20
 _ALONE_BYTES: Final = 3 * 2**21
 _TOGETHER_BYTES: Final = 13 * 2**20
 _VIEWED_BYTES: Final = 2**24  # neither the bytes nor copies of them take memory
+_MAPPED_BYTES: Final = 3 * 2**22  # of views: the pages of two windows are mapped at a time
 _SHOWN_OFFSETS: Final = 5
 
 
@@ -299,6 +300,8 @@ class Pass:
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
         elif isinstance(segment, BufferSegment) and form == "views":
             window_bytes = _VIEWED_BYTES
+        elif segment.memory_map is True and form == "views":
+            window_bytes = _MAPPED_BYTES
         return RecordReader(
             names,
             form=form,
