@@ -58,6 +58,7 @@ AIMS: dict[str, Aim] = {
     "read: FileRecords": Aim(READ, (FILE,), _least(2.8, 2.1, 1.9, 2.1)),
     "closed segment: FileRecords": Aim(CLOSED, (FILE,), _least(2.8, 2.1, 1.9, 2.1)),
     "read: the best of Java": Aim(READ, (FILE, MEMORY), _least(None, None, None, None, 1.65, 1.5, 1.65, 2.4)),
+    "closed segment: the best of Java": Aim(CLOSED, (FILE, MEMORY), {}),
     "mapped views: MemoryRecords": Aim(MAPPED, (MEMORY,), _least(2.4, 2.0, 1.9, 2.0, None, None, None, None, 1.5)),
     "views in memory: krabka": Aim(IN_MEMORY, (KRABKA,), _least(2.3, 1.8, None, 1.8, 3.5, 1.5, 1.0, 2.0)),
     "views in memory: barnabas": Aim(IN_MEMORY, (BARNABAS,), _least(None, None, 1.3)),

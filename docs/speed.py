@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "asv_bench" / "RESULTS.md"
 SIDES = {
-    "read": ("kafkalog", "#2f6fdb"),
+    "closed segment": ("kafkalog", "#2f6fdb"),
     "mapped views": ("kafkalog, memory-mapped views", "#82aaf0"),
     "Java FileRecords": ("Java FileRecords", "#c9510c"),
     "Java MemoryRecords": ("Java MemoryRecords, mapped", "#f0a06a"),
