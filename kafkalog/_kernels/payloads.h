@@ -36,7 +36,11 @@ typedef struct {
 KL_INLINE void kl_repeat(uint8_t *to, int64_t distance, int64_t n) {
     const uint8_t *from = to - distance;
     uint8_t *const stop = to + n;
-    if (distance >= 16) {
+    if (KL_LIKELY(distance >= 16 && n <= 32)) {
+        /* most matches: one more move than needed costs less than a branch that is guessed wrong */
+        memcpy(to, from, 16);
+        memcpy(to + 16, from + 16, 16);
+    } else if (distance >= 16) {
         do {
             memcpy(to, from, 16);
             to += 16;
@@ -62,6 +66,21 @@ static int64_t kl_lz4_block(const uint8_t *p, int64_t size, uint8_t *const start
     const uint8_t *const end = p + size;
     uint8_t *to = start, *const stop = start + room;
     while (p < end) {
+        /* far from both ends, short literals and a match of up to 273 bytes: whether a byte more tells the size of the
+         * match is guessed wrong too often to be a branch. What is not like that is left to the code below. */
+        while (end - p >= 40 && stop - to >= 320) {
+            const int64_t literals = p[0] >> 4, is_long = (p[0] & 15) == 15;
+            const uint8_t *q = p + 1 + literals;
+            uint8_t *at = to + literals;
+            const int64_t distance = kl_le16(q), more = q[2] & -is_long, n = (p[0] & 15) + 4 + more;
+            if (!KL_LIKELY(literals < 15 && more < 255 && distance >= 16 && distance <= at - start)) break;
+            memcpy(to, p + 1, 16);
+            memcpy(at, at - distance, 16);
+            memcpy(at + 16, at - distance + 16, 16);
+            for (int64_t i = 32; i < n; i += 16) memcpy(at + i, at - distance + i, 16);
+            p = q + 2 + is_long;
+            to = at + n;
+        }
         uint32_t token = *p++;
         int64_t n = token >> 4;
         if (KL_LIKELY(n < 15 && end - p >= 24 && stop - to >= 32)) {
