@@ -191,18 +191,18 @@ static int64_t kl_snappy_block(const uint8_t *p, int64_t size, uint8_t *const st
             to += n;
             continue;
         }
-        if ((tag & 3) == 1) {
-            if (end - p < 1) return KL_DOUBT;
+        if (KL_LIKELY((tag & 3) != 3 && end - p >= 2)) {
+            /* whether a copy is near or far is guessed wrong too often to be a branch */
+            const int64_t is_near = tag & 1, if_near = -is_near;
+            distance = ((int64_t)kl_le16(p) & 0xFFFF >> 8 * is_near) | ((int64_t)(tag >> 5) << 8 & if_near);
+            n = (tag >> 2 & (63 ^ (56 & if_near))) + 1 + 3 * is_near;
+            p += 2 - is_near;
+        } else if ((tag & 3) == 1) {
+            if (p == end) return KL_DOUBT;
             n = (tag >> 2 & 7) + 4;
-            distance = (int64_t)(tag >> 5) << 8 | p[0];
-            p += 1;
-        } else if ((tag & 3) == 2) {
-            if (end - p < 2) return KL_DOUBT;
-            n = (tag >> 2) + 1;
-            distance = kl_le16(p);
-            p += 2;
+            distance = (int64_t)(tag >> 5) << 8 | *p++;
         } else {
-            if (end - p < 4) return KL_DOUBT;
+            if ((tag & 3) == 2 || end - p < 4) return KL_DOUBT;
             n = (tag >> 2) + 1;
             distance = (int64_t)kl_le16(p + 2) << 16 | kl_le16(p);
             p += 4;
