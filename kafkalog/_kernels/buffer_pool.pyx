@@ -148,7 +148,7 @@ cdef void give_back(int64_t begin) noexcept:
         i += 1
 
 
-cdef void* woken(int64_t* size) noexcept:
+cdef void* waiting_block(int64_t* size) noexcept:
     """A block that waits, of this size or a little more, which is then the size; NULL if there is none."""
     cdef int i = waiting.n - 1
     cdef int chosen = -1
@@ -178,7 +178,7 @@ cdef void remove(int i) noexcept:
         i += 1
 
 
-cdef int wait(void* pointer, int64_t size) noexcept:
+cdef int keep(void* pointer, int64_t size) noexcept:
     """Keep a block until another one is asked for, the oldest ones make room; whether it can be kept."""
     if size > WAITING_BYTES:
         return False
@@ -216,7 +216,7 @@ cdef class Block:
                     while step * 16 <= size:
                         step *= 2
                     self.capacity = (size + step - 1) // step * step
-                    self.pointer = woken(&self.capacity)
+                    self.pointer = waiting_block(&self.capacity)
         if self.pointer == NULL:
             self.pointer = new_memory(self.capacity)
         if self.pointer == NULL:
@@ -228,7 +228,7 @@ cdef class Block:
             with lock:
                 if self.is_cut_out:
                     give_back(<uint8_t*>self.pointer - region.start)
-                is_kept = self.is_cut_out or wait(self.pointer, self.capacity)
+                is_kept = self.is_cut_out or keep(self.pointer, self.capacity)
         if not is_kept:
             free(self.pointer)
 
