@@ -420,6 +420,16 @@ def test_lines_of_kernels_stay_short() -> None:
     assert long == []
 
 
+def test_constants_of_kernels_are_numbers() -> None:
+    # of an expression Cython makes no code that checks overflow: it crashes, and so does the checked build
+    found = []
+    for path in kernels():
+        for block in re.findall(r"^cdef enum:\n((?:    .*\n|\n)+)", path.read_text(), re.MULTILINE):
+            values = re.findall(r"^    (\w+) = ([^#\n]+)", block, re.MULTILINE)
+            found += [f"{path.name}: {name}" for name, value in values if not re.fullmatch(r"-?\w+ *", value)]
+    assert not found
+
+
 def test_every_room_has_its_tests() -> None:
     assert sorted(rooms_without_tests()) == []
 

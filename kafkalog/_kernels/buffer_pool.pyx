@@ -66,7 +66,7 @@ cdef enum:
     SMALLEST = 65536
     LARGEST = 16777216
     REGION_BYTES = 25165824
-    MOST_BLOCKS = REGION_BYTES // SMALLEST
+    MOST_BLOCKS = 384  # of the smallest
     WAITING_BYTES = 12582912
     SLOTS = 64
     # of a cache line and a page: behind malloc's own header, copies out of the page cache take a third longer
