@@ -178,13 +178,23 @@ cdef void remove(int i) noexcept:
         i += 1
 
 
-cdef int keep(void* pointer, int64_t size) noexcept:
-    """Keep a block until another one is asked for, the oldest ones make room; whether it can be kept."""
-    if size > WAITING_BYTES:
-        return False
-    while waiting.n == SLOTS or waiting.n_bytes + size > WAITING_BYTES:
+cdef int64_t most_waiting() noexcept:
+    """Bytes that may wait: all that is kept has one bound, what is free in the region included."""
+    return min(<int64_t>WAITING_BYTES, REGION_BYTES - (region.touched - region.used))
+
+
+cdef void free_oldest(int64_t size) noexcept:
+    """Make room for a block of this size among those that wait."""
+    while waiting.n and (waiting.n == SLOTS or waiting.n_bytes + size > most_waiting()):
         free(waiting.pointer[0])
         remove(0)
+
+
+cdef int keep(void* pointer, int64_t size) noexcept:
+    """Keep a block until another one is asked for, the oldest ones make room; whether it can be kept."""
+    if size > most_waiting():
+        return False
+    free_oldest(size)
     waiting.pointer[waiting.n] = pointer
     waiting.size[waiting.n] = size
     waiting.n += 1
@@ -228,6 +238,7 @@ cdef class Block:
             with lock:
                 if self.is_cut_out:
                     give_back(<uint8_t*>self.pointer - region.start)
+                    free_oldest(0)
                 is_kept = self.is_cut_out or keep(self.pointer, self.capacity)
         if not is_kept:
             free(self.pointer)

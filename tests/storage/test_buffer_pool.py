@@ -109,7 +109,7 @@ large = mebibytes(13)
 del large
 assert kept_bytes() == 12 * 2**20
 del others
-assert kept_bytes() == 36 * 2**20
+assert kept_bytes() == 24 * 2**20
 """)
 
 
@@ -127,14 +127,14 @@ def test_memory_that_a_view_points_into_is_not_handed_out() -> None:
 def test_what_waits_is_bounded() -> None:
     blocks = [empty(n * MEBIBYTE, np.uint8) for n in range(1, 17)] * 2
     blocks.clear()
-    assert 0 < kept_bytes() <= 36 * MEBIBYTE
+    assert 0 < kept_bytes() <= 24 * MEBIBYTE
     blocks = [empty(n * MEBIBYTE, np.uint8) for n in range(1, 17)]
     while blocks:
         blocks.pop(0)
-        assert 0 < kept_bytes() <= 36 * MEBIBYTE
+        assert 0 < kept_bytes() <= 24 * MEBIBYTE
     small = [empty(65_536, np.uint8) for _ in range(1000)]
     small.clear()
-    assert 0 < kept_bytes() <= 36 * MEBIBYTE
+    assert 0 < kept_bytes() <= 24 * MEBIBYTE
 
 
 def test_large_and_small_memory_is_given_back() -> None:
