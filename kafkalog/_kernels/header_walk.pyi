@@ -42,6 +42,15 @@ def read_intact(
     filler: Filler | None,
     rows: HeaderRows,
 ) -> tuple[int, int, int]: ...
+def read_headers(
+    descriptor: int,
+    start: int,
+    stop: int,
+    previous_offset: int,
+    max_batch_bytes: int,
+    stop_at: int,
+    rows: HeaderRows,
+) -> int: ...
 def find_boundary(of: int | NDArray[np.uint8], start: int, stop: int, n_bytes: int) -> int: ...
 def survey_batches(
     position: NDArray[np.int64],

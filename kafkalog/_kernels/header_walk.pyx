@@ -24,11 +24,17 @@ cdef extern from "mapping.h":
     int kl_map(kl_mapping*, int descriptor, int64_t start, int64_t stop) noexcept nogil
     int kl_unmap(kl_mapping*) noexcept nogil
 
+cdef extern from "cached_reads.h":
+    Py_ssize_t kl_read_cached(int descriptor, void* to, size_t size, int64_t position) noexcept nogil
+
 cdef enum:
     V2_OVERHEAD = 61
     MIN_RECORD_BYTES = 7
     LARGE = 4096
     MANY_SMALL = 32
+    # of a large batch as much is read as a header and a control record take, of small ones many at once
+    HEAD = 128
+    HEADS = 8192
     # mapped at a time: as little memory as does not make calls of the system felt
     PIECE = 0x100000
     AHEAD = 0x4000  # bytes; half of the first cache of a core
@@ -264,6 +270,86 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
         rows.last_position = to.position[n_rows - 1]
         rows.end_position = rows.last_position + to.size_in_bytes[n_rows - 1]
     return n_rows, needed, ending
+
+
+def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
+                 int stop_at, HeaderRows rows not None):
+    """Read the headers of good batches of a file from a batch boundary on, and nothing else of large ones; `n_rows`.
+
+    `rows` has the headers, in place of what it had. Checksums are not compared. Only what the system has in memory is
+    read: where it would have to wait for a disk, it had better read much at a time.
+
+    The call ends before a batch with a wrong header, with an offset that does not rise, or of more than
+    `max_batch_bytes`; before a batch of v2 with one of the attribute bits `stop_at`; at `stop`; when the columns are
+    full; and where bytes are not in memory, or cannot be read. It does not say which of these it was.
+    """
+    cdef uint8_t room[HEADS]
+    cdef const uint8_t* p
+    cdef Py_ssize_t n_rows = 0
+    cdef Py_ssize_t capacity = rows.capacity
+    cdef Py_ssize_t before = 0
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t filled = 0
+    cdef Py_ssize_t wanted = HEADS
+    cdef Py_ssize_t n_needed
+    cdef int64_t room_start = start
+    cdef int64_t position = start
+    cdef int64_t left, total, needed
+    cdef int magics = 0
+    cdef int bits = 0
+    cdef int64_t largest = 0
+    cdef bint has_empty = False
+    cdef Rows to = rows.at
+    rows.n = 0
+    if start < 0 or stop < start or stop > INT64_MAX - INT32_MAX:
+        raise ValueError("the range lies outside any file")
+    with nogil:
+        while n_rows < capacity and position < stop:
+            left = min(stop - position, <int64_t>INT32_MAX)
+            n_needed = <Py_ssize_t>min(left, <int64_t>HEAD)
+            at = <Py_ssize_t>(position - room_start)
+            if at > filled - n_needed:
+                filled = max(kl_read_cached(descriptor, room, <size_t>min(left, <int64_t>wanted), position), 0)
+                room_start = position
+                at = 0
+                if filled < n_needed:
+                    break
+            # the header alone is there: of what comes behind it, a control record is looked at
+            p = room + at
+            if n_needed == HEAD and p[16] == 2 and p[22] & CONTROL_BIT:
+                if ENVELOPE + <int64_t>load_be32(p + 8) > filled - at:
+                    break
+            before = n_rows
+            walk_headers(room, &at, at + <Py_ssize_t>left, room_start, &previous_offset, &n_rows, n_rows + 1, &needed,
+                         &to)
+            if n_rows == before:
+                break
+            total = to.size_in_bytes[before]
+            if total > max_batch_bytes or (to.attributes[before] & stop_at and to.magic[before] >= 2):
+                n_rows = before
+                break
+            magics |= 1 << (to.magic[before] & 7)
+            bits |= to.attributes[before]
+            has_empty = has_empty or to.records_count[before] == 0
+            if total > largest:
+                largest = total
+            position += total
+            wanted = HEAD if total >= LARGE else HEADS
+    rows.n = n_rows
+    rows.magics = magics
+    rows.attribute_bits = bits
+    rows.largest = largest
+    rows.has_empty = has_empty
+    rows.next_offset = None
+    at = <Py_ssize_t>(position - room_start)
+    if n_rows and 0 <= at and at + 8 <= filled:
+        rows.next_offset = <int64_t>load_be64(room + at)
+    if n_rows:
+        rows.first_offset = to.base_offset[0] if to.base_offset[0] >= 0 else to.last_offset[0]
+        rows.last_offset = to.last_offset[n_rows - 1]
+        rows.last_position = to.position[n_rows - 1]
+        rows.end_position = position
+    return n_rows
 
 
 def find_boundary(of, int64_t start, int64_t stop, int64_t n_bytes):

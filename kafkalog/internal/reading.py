@@ -22,7 +22,7 @@ from kafkalog.parsing import Time, check_names, parse_milliseconds
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
 from kafkalog.records.decode import decode_all
 from kafkalog.records.fill import Form
-from kafkalog.records.header_walk import ALL_OFFSETS
+from kafkalog.records.readers.batch_reader import ALL_OFFSETS
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import Selection
 

@@ -33,6 +33,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampSearch, parse_timestamps
 from kafkalog.records.batch_table import Window
 from kafkalog.records.decode import decode
+from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import file_status
 
@@ -227,7 +228,8 @@ class ListOffsets:
         number = len(walk.position) - 1 if search is None else walk.start(timestamp, self._log_start_offset)
         start, previous = walk.position[number], walk.previous_offset[number]
         with segment.open() as source:
-            for window in segment.iter_windows(source, start=start, previous_offset=previous):
+            reader = HeaderReader(None if search is None else search.asks, limits=segment.limits)
+            for window in segment.iter_windows(source, start=start, previous_offset=previous, reader=reader):
                 walk.add(window)
                 if search is not None:
                     search.feed(window)

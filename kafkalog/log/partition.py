@@ -25,6 +25,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
 from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, overlapping
 from kafkalog.read_methods import ReadMethods
+from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
@@ -418,18 +419,16 @@ class Partition(ReadMethods):
             included.
         on_corruption : {"raise", "stop", "skip"}
             What to do where headers cannot be walked.
-        report : callable
-            Called with each finding.
-        progress : callable
-            Called with the number of bytes read since the last call.
+        report, progress : callable
+            Called with each finding, and with the number of bytes passed since the last call.
 
         Yields
         ------
         SegmentBatches
             Never empty; in offset order.
         """
-        selection = Selection(start_offset, end_offset)
-        for window in self.reader.windows(selection, on_corruption=on_corruption, report=report):
+        read = partial(self.reader.windows, reader_for=lambda segment: HeaderReader(limits=segment.limits))
+        for window in read(Selection(start_offset, end_offset), on_corruption=on_corruption, report=report):
             window.release()
             batches = overlapping(window.batches, start_offset, end_offset)
             if len(batches):

@@ -18,7 +18,8 @@ from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
-from kafkalog.records.header_walk import walk, walk_checked
+from kafkalog.records.header_walk import walk
+from kafkalog.records.readers.batch_reader import walk_checked
 from kafkalog.state.leader_epochs import new_epochs
 from kafkalog.state.producers import with_markers
 from kafkalog.storage.source import BufferSource, Bytes, ByteSource

@@ -36,6 +36,7 @@ from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
+from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.removals import DirectoryIdentity
 from kafkalog.storage.source import ByteSource, open_source, size_of
@@ -163,13 +164,10 @@ class Segment(ReadMethods):
         *,
         start: int = 0,
         previous_offset: int | None = None,
-        window_bytes: int = WINDOW_BYTES,
-        first_window_bytes: int | None = None,
+        **options: Any,
     ) -> Iterator[Window]:
         """Windows of the segment from a batch boundary on; for the parameters see `SegmentStream`."""
-        return SegmentStream(
-            self, source, previous_offset, window_bytes=window_bytes, first_window_bytes=first_window_bytes
-        ).windows(start)
+        return SegmentStream(self, source, previous_offset, **options).windows(start)
 
     def check_start(self, window: Window) -> None:
         """Raise if a window at the start does not begin with the expected batch."""
@@ -214,7 +212,8 @@ class Segment(ReadMethods):
             See `iter_windows`. Tables before the damage are yielded first.
         """
         with self.open() as source:
-            for window in self.iter_windows(source, window_bytes=window_bytes):
+            reader = HeaderReader(limits=self.limits)
+            for window in self.iter_windows(source, window_bytes=window_bytes, reader=reader):
                 source.release(window.data, window.start)
                 yield window.batches
 
@@ -337,7 +336,7 @@ class Segment(ReadMethods):
         last = self.base_offset - 1
         with self.open() as source:
             start = self.position_for(source, 2**63 - 1)
-            for window in self.iter_windows(source, start=start):
+            for window in self.iter_windows(source, start=start, reader=HeaderReader(limits=self.limits)):
                 last = int(window.batches.last_offset[-1])
                 source.release(window.data, window.start)
         return last + 1
@@ -434,7 +433,7 @@ class Segment(ReadMethods):
         self, source: ByteSource, start: int, targets: npt.NDArray[np.int64], found: npt.NDArray[np.void]
     ) -> None:
         done = 0
-        for window in self.iter_windows(source, start=start):
+        for window in self.iter_windows(source, start=start, reader=HeaderReader(limits=self.limits)):
             table = window.batches
             upto = int(np.searchsorted(targets, table.last_offset[-1], side="right"))
             row = np.searchsorted(table.last_offset, targets[done:upto], side="left")
@@ -477,7 +476,7 @@ class Segment(ReadMethods):
         order = np.argsort(queries, axis=None, kind="stable")
         search = TimestampSearch(queries.ravel()[order], limits=self.limits, path=str(self.path))
         with self.open() as source:
-            for window in self.iter_windows(source):
+            for window in self.iter_windows(source, reader=HeaderReader(search.asks, limits=self.limits)):
                 search.feed(window)
                 source.release(window.data, window.start)
                 if search.is_done:

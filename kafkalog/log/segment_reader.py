@@ -21,9 +21,9 @@ from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream, with_bytes
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import WINDOW_BYTES, BatchReader, intact_batch_at
-from kafkalog.records.readers.record_reader import RecordReader
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, valid_at
+from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import ReadCommitted
 from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
@@ -293,7 +293,7 @@ class SegmentReader:
         window_bytes: int = WINDOW_BYTES,
         wanted: Callable[[Segment], bool] = lambda segment: True,
         start_at: Callable[[Segment], int] = lambda segment: 0,
-        reader_for: Callable[[Segment], RecordReader | None] = lambda segment: None,
+        reader_for: Callable[[Segment], BatchReader | None] = lambda segment: None,
         statistics: ScanStatistics | None = None,
     ) -> Iterator[SegmentWindow]:
         """Like `windows`, but each with only the batches that a `read_committed` consumer would get.
@@ -316,7 +316,7 @@ class SegmentReader:
             report(finding)
             damage.append(finding)
 
-        reader: RecordReader | None = None
+        reader: BatchReader | None = None
 
         def new_reader(segment: Segment) -> BatchReader | None:
             nonlocal reader
@@ -392,9 +392,7 @@ class SegmentReader:
     def aborted_transactions(self, start: int | None, end: int | None) -> npt.NDArray[np.void]:
         """See `Partition.aborted_transactions`."""
         aborted = self.learn_outcomes(end, on_corruption="raise").or_raise().not_committed
-        found = np.empty(aborted.size, kf.ABORTED_TRANSACTION_DTYPE)
-        for name in kf.ABORTED_TRANSACTION_DTYPE.names or ():
-            found[name] = aborted[name]
+        found = aborted[list(kf.ABORTED_TRANSACTION_DTYPE.names or ())].astype(kf.ABORTED_TRANSACTION_DTYPE)
         mask = np.ones(found.size, np.bool_)
         if start is not None:
             mask &= found["last_offset"] >= start
@@ -483,7 +481,7 @@ def _reaches(window: Window, source: ByteSource, end_offset: int, max_batch_byte
         if follower is not None:
             source.release(follower.data, behind)
             return False
-    return any(valid_crcs(window, window.batches[row : row + 1])[0] for row in rows.tolist())
+    return any(valid_at(source, window, window.batches[row : row + 1])[0] for row in rows.tolist())
 
 
 def overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:

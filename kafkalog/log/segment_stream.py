@@ -21,15 +21,8 @@ from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.indexes.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
-from kafkalog.records.header_walk import (
-    WINDOW_BYTES,
-    BatchReader,
-    intact_batch_at,
-    walk,
-    walk_checked,
-    walk_with,
-    window_of,
-)
+from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, window_of
+from kafkalog.records.readers.batch_reader import BatchReader, walk_checked, walk_with
 from kafkalog.storage.source import ByteSource
 
 

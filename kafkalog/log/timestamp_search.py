@@ -134,6 +134,10 @@ class TimestampSearch:
         """Whether every timestamp is answered."""
         return self.n_done == self._timestamps.size
 
+    def asks(self, batches: BatchTable) -> npt.NDArray[np.bool_]:
+        """bool[n]: batches that may hold the next match. `feed` looks into no other."""
+        return self._asked(batches) >= (_MOST if self.is_done else self._timestamps[self.n_done])
+
     def feed(self, window: Window) -> None:
         """Search one window."""
         largest = self._asked(window.batches)

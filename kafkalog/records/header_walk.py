@@ -1,11 +1,9 @@
 """Walk batch headers: bytes of a segment to batch tables, one window at a time.
 
 Only headers are parsed; records are decoded elsewhere, after selecting. The walk never ends silently: if there is
-neither a batch nor the end of the file, it raises, after yielding the batches before. `walk_checked` also compares
-checksums: usually every batch is intact and only the headers are wanted, so one kernel call reads, walks and checks
-many megabytes, in pieces that fit a core's cache. The kernel stops before anything irregular, without reporting it;
-from there on `walk` walks a few windows and reports what it finds, then the kernel is tried again. Mirrors Kafka's
-`FileLogInputStream` and the header part of `DefaultRecordBatch` and `AbstractLegacyRecordBatch`.
+neither a batch nor the end of the file, it raises, after yielding the batches before. `kafkalog.records.readers` has
+what reads good batches faster. Mirrors Kafka's `FileLogInputStream` and the header part of `DefaultRecordBatch` and
+`AbstractLegacyRecordBatch`.
 
 Layout of the header::
 
@@ -23,9 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog._kernels import header_walk as kernels
 from kafkalog._kernels import resync as search_kernels
-from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -38,20 +34,14 @@ from kafkalog.errors import (
     TruncatedTailError,
     error_from_status,
 )
-from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, all_valid, columns_of, valid_crcs
-from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
+from kafkalog.records.batch_table import BatchTable, HeaderParser, Window, valid_crcs
+from kafkalog.storage.source import Bytes, ByteSource
 
 WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
 
 _MIN_WINDOW = 64  # more than the 17 bytes up to and including the magic
 _TORN_ENVELOPE = 17  # bytes up to and including the magic; a remainder of no more than these cannot be judged
-RUN_BYTES: Final = 2**25  # per call: a tenth of a second on a slow disk, during which Ctrl-C and progress wait
-_ROOM_BYTES: Final = 2**20  # a smaller buffer fits the L2 cache better, but takes more system calls
-_CHECKED_ROWS: Final = 2**14
-_MOST_WINDOWS: Final = 64
-ALL_OFFSETS: Final = (-(2**63), 2**63 - 1)
 _SEARCH_BYTES: Final = 2**23
 _MOST_EXTRA_BYTES: Final = 2**26
 _LOOK_BACK: Final = 256  # bytes before a window's start that are read again: a record that encloses it may begin there
@@ -184,138 +174,6 @@ def walk(
             raise error
 
 
-class BatchReader:
-    """Reads good batches, and compares their checksums, faster than `walk` can.
-
-    A batch is good if its header and checksum are right, its offset rises, and no limit is exceeded.
-
-    Parameters
-    ----------
-    limits : Limits
-    stop_at : int
-        Attribute bits of batches that are left to `walk`, because the caller needs their bytes.
-    """
-
-    def __init__(self, *, limits: Limits, stop_at: int = 0) -> None:
-        self._limits, self._stop_at = limits, stop_at
-        self._room: Bytes | None = None
-        self._rows: HeaderRows | None = None
-
-    def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
-        """Read batches from a batch boundary on, with right checksums and offsets that rise above `previous_offset`.
-
-        Returns
-        -------
-        Window or None
-            Without bytes; None if the next batch has to be read by `walk`, for example because it is too large.
-
-        Raises
-        ------
-        FileChangedError
-            The file shrank, or its content changed, since it was opened, and it was not preallocated.
-        """
-        descriptor = readable_descriptor(source, position)
-        if descriptor is None:
-            return None
-        if self._room is None or self._rows is None:
-            self._room, self._rows = empty(_ROOM_BYTES, np.uint8), HeaderRows(_CHECKED_ROWS)
-        stop, limit = min(position + RUN_BYTES, source.size), self._limits.max_batch_bytes
-        room, rows = self._room, self._rows
-        while True:
-            arguments = (descriptor, position, stop, previous_offset, limit, True, self._stop_at, *ALL_OFFSETS)
-            n, needed, _ = kernels.read_intact(*arguments, room.size, room, None, None, rows)
-            if n:
-                batches = BatchTable(*(column.copy() for column in columns_of(rows)))
-                return Window(NO_BYTES, position, batches, all_valid(n), next_offset=rows.next_offset)
-            if not room.size < needed <= min(limit, stop - position):
-                return None
-            room = self._room = empty(needed, np.uint8)  # one batch larger than the buffer: again, with room for it
-
-    def close(self) -> None:
-        """Wait for what is read ahead."""
-
-
-def readable_descriptor(source: ByteSource, position: int) -> int | None:
-    """The descriptor to read a position from; None if windows have to be used. Raises if the file has changed."""
-    if source.descriptor is None or source.is_mapped or position >= source.size:
-        return None
-    try:
-        source.check_unchanged()
-    except FileChangedError:
-        if not source.follow_cut(position):
-            raise
-    return source.descriptor
-
-
-def walk_with(
-    reader: BatchReader,
-    source: ByteSource,
-    *,
-    start: int = 0,
-    previous_offset: int = -1,
-    window_bytes: int = WINDOW_BYTES,
-    first_window_bytes: int | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Iterator[Window]:
-    """Walk the batches of a segment as `walk` does, whose parameters it has; `reader` reads the good ones."""
-    position, n_windows = start, 1
-    try:
-        while True:
-            # After damage more damage may follow, which a small window finds more cheaply than a long kernel call
-            run_start = position
-            while first_window_bytes is None and (window := reader.read(source, position, previous_offset)) is not None:
-                position, previous_offset = window.batches.end_position, window.batches.end_offset - 1
-                yield window
-                del window  # so that the next window can reuse its memory
-            # where the reader got nowhere it is asked less and less often: each try reads ahead in vain
-            n_windows = 1 if position - run_start > window_bytes else min(2 * n_windows, _MOST_WINDOWS)
-            left = n_windows
-            for window in walk(
-                source,
-                start=position,
-                previous_offset=previous_offset,
-                window_bytes=window_bytes,
-                first_window_bytes=first_window_bytes,
-                limits=limits,
-            ):
-                batches = window.batches
-                position, previous_offset = batches.end_position, int(batches.last_offset[-1])
-                yield window
-                left -= 1
-                if not left:
-                    break
-                del window, batches
-            else:
-                return
-            del window, batches
-            first_window_bytes = None
-    finally:
-        reader.close()
-
-
-def walk_checked(source: ByteSource, *, needs_control_bytes: bool = False, **options: Any) -> Iterator[Window]:
-    """Walk the batches of a segment as `walk` does, whose parameters it has, and compare their checksums.
-
-    Parameters
-    ----------
-    source : ByteSource
-    needs_control_bytes : bool
-        Whether windows with control batches must have their bytes.
-    **options
-        See `walk`.
-
-    Yields
-    ------
-    Window
-        `valid` is set. `data` is empty if the kernel read the batches; all of them are valid then.
-    """
-    stop_at = kf.CONTROL_BIT if needs_control_bytes else 0
-    reader = BatchReader(limits=options.get("limits", DEFAULT_LIMITS), stop_at=stop_at)
-    for window in walk_with(reader, source, **options):
-        yield window if window.valid is not None else window._replace(valid=valid_crcs(window))
-        del window
-
-
 def window_of(source: ByteSource, start: int, stop: int) -> Bytes:
     """Read bytes of a source; fewer if a preallocated file was cut in the meantime, as when a broker rolls it."""
     while True:
@@ -325,6 +183,20 @@ def window_of(source: ByteSource, start: int, stop: int) -> Bytes:
             if not source.follow_cut(start):
                 raise
             stop = min(stop, source.size)
+
+
+def valid_at(source: ByteSource, window: Window, batches: BatchTable) -> npt.NDArray[np.bool_]:
+    """Which of some batches of a window have the right checksum; their bytes are read if the window has none."""
+    if window.data.size or window.valid is not None:
+        return valid_crcs(window, batches)
+    valid = np.empty(len(batches), np.bool_)
+    for row in range(len(batches)):
+        batch = batches[row : row + 1]
+        start = int(batch.position[0])
+        data = window_of(source, start, batch.end_position)
+        valid[row] = valid_crcs(Window(data, start, batch))[0]
+        source.release(data, start)
+    return valid
 
 
 def _half_written(source: ByteSource, window: Window) -> int | None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkalog import format as kf
 from kafkalog.errors import (
     CorruptionWarning,
     Finding,
@@ -32,11 +33,13 @@ from kafkalog.log.open import BufferSegment, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
-from kafkalog.records.batch_table import Window, hidden_records, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, hidden_records, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.fill import Form
-from kafkalog.records.header_walk import ALL_OFFSETS, WINDOW_BYTES
+from kafkalog.records.header_walk import WINDOW_BYTES
+from kafkalog.records.readers.batch_reader import ALL_OFFSETS, BatchReader
+from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
@@ -122,7 +125,7 @@ class Pass:
 
     def walk(self) -> None:
         """Walk batch headers to fill the statistics; decode nothing."""
-        for event in self._plan(OrderedPool(0), [], "numpy"):
+        for event in self._plan(OrderedPool(0), None, "numpy"):
             if isinstance(event, KafkalogError):
                 raise event
 
@@ -174,8 +177,8 @@ class Pass:
         finally:
             self._report_failures()
 
-    def _plan(self, pool: OrderedPool, names: Sequence[str], form: Form) -> Iterator[_Event]:
-        """Tasks and findings in order; ends after an error."""
+    def _plan(self, pool: OrderedPool, names: Sequence[str] | None, form: Form) -> Iterator[_Event]:
+        """Tasks and findings in order; ends after an error. With None for names, nothing will be decoded."""
         query = self.query
         try:
             for partition in query.iter_partitions():
@@ -195,7 +198,7 @@ class Pass:
             yield error
 
     def _plan_partition(
-        self, partition: Partition, pool: OrderedPool, names: Sequence[str], form: Form
+        self, partition: Partition, pool: OrderedPool, names: Sequence[str] | None, form: Form
     ) -> Iterator[_Event]:
         query, counts = self.query, self.statistics
         selections = query.selections(partition)
@@ -249,7 +252,7 @@ class Pass:
                 yield Task(window, partition, done, True, latest)
                 del done
             elif n_wanted:
-                decode_rows = partial(self._decode, window, selection, names, form)
+                decode_rows = partial(self._decode, window, selection, names or (), form)
                 for first, stop in shares(batches):
                     work = BatchTask(pool, decode_rows, first, stop)
                     yield Task(window, partition, work, stop == len(batches), latest)
@@ -279,14 +282,20 @@ class Pass:
         self,
         pool: OrderedPool,
         selections: Mapping[Segment, Selection],
-        names: Sequence[str],
+        names: Sequence[str] | None,
         form: Form,
         segment: Segment,
-    ) -> RecordReader | None:
-        """The reader of a segment; None if records of its batches have to be selected one by one."""
+    ) -> BatchReader | None:
+        """The reader of a segment; None if each batch has to be looked at."""
         query, selection = self.query, selections[segment]
         if not names or not selection.is_by_batch or selection.include_control:
-            return None
+            # consumers of committed records compare the checksums of all batches
+            if query.isolation_level == "read_committed":
+                return None
+            # the checksums of control batches, and of those without records, are compared even if nothing is decoded
+            needed = _without_records if names is None else selection.batch_mask
+            stop_at = kf.CONTROL_BIT if query.check_crcs and not selection.include_control else 0
+            return HeaderReader(needed, limits=query.limits, stop_at=stop_at)
         first, stop = ALL_OFFSETS
         if selection.start_offset is not None:
             first = selection.start_offset
@@ -436,6 +445,11 @@ def _latest_of(columns: RecordColumns | None, latest: LatestOffsets | None) -> R
     if rows.size == columns.n_records:
         return columns
     return columns.take(rows) if rows.size else None
+
+
+def _without_records(batches: BatchTable) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = batches.records_count == 0
+    return mask
 
 
 def _is_done(event: _Event) -> bool:

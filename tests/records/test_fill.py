@@ -31,8 +31,9 @@ from kafkalog.records.codecs import Arena, Compression, decompress_into
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns, gather
 from kafkalog.records.compress import compressor
 from kafkalog.records.decode import decode
-from kafkalog.records.header_walk import ALL_OFFSETS, walk, walk_with
+from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import read_filled, record_reader
+from kafkalog.records.readers.batch_reader import ALL_OFFSETS, walk_with
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import FunctionFailure, Mask, Selection
 from kafkalog.records.spans import Spans, new_codecs

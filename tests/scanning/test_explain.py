@@ -137,6 +137,10 @@ def test_each_level_counts_what_it_rules_out(
     # headers alone say the same, and nothing of records
     quick = counts(root, analyze=False, threads=threads, **options).as_dict()
     assert (quick.pop("n_records"), quick.pop("n_records_selected")) == (None, None)
+    # headers alone are not read in windows: the walk may end a batch of 78 bytes earlier behind a range of offsets
+    n_fewer = found["n_batches"] - quick.pop("n_batches")
+    assert n_fewer in ((0, 1) if "end_offset" in options or "offset" in str(options) else (0,))
+    assert quick.pop("n_bytes_read") == found["n_bytes_read"] - 78 * n_fewer
     assert quick == {name: found[name] for name in quick}
 
 

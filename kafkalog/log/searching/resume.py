@@ -17,8 +17,8 @@ from kafkalog.errors import Limits, ReadError
 from kafkalog.log.searching.choosing import choose
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import batch_at, intact_batch_at, walk, window_of
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.header_walk import batch_at, intact_batch_at, valid_at, walk, window_of
 from kafkalog.storage.source import ByteSource
 
 MOST_RUNS: Final = 2**16
@@ -95,7 +95,7 @@ class Resynchroniser:
             rows = np.append(rows, len(batches) - 1)
         if not rows.size:
             return None
-        valid = self._valid(window, batches[rows]) if window.valid is None else window.valid[rows]
+        valid = valid_at(self._source, window, batches[rows]) if window.valid is None else window.valid[rows]
         for row in rows[~valid].tolist():
             position = self.after(int(batches.position[row]))
             if position is None:
@@ -107,7 +107,7 @@ class Resynchroniser:
     def _is_before_gap(self, window: Window) -> bool:
         """Whether the last batch of a window is damaged, and offsets are missing between it and the next one."""
         last = window.batches[-1:]
-        if (self._valid(window, last) if window.valid is None else window.valid[-1:])[0]:
+        if (valid_at(self._source, window, last) if window.valid is None else window.valid[-1:])[0]:
             return False
         offset, limit = int(last.last_offset[0]), self._limits.max_batch_bytes
         behind, _ = batch_at(self._source, last.end_position, limit, offset)
@@ -115,17 +115,6 @@ class Resynchroniser:
             return False
         self._source.release(behind.data, behind.start)
         return int(behind.batches.base_offset[0]) > offset + 1
-
-    def _valid(self, window: Window, batches: BatchTable) -> npt.NDArray[np.bool_]:
-        """Which of a window's batches have the right checksum."""
-        if len(window.data):
-            return valid_crcs(window, batches)
-        # a kernel read them without comparing checksums, and left no bytes
-        start = int(batches.position[0])
-        data = window_of(self._source, start, batches.end_position)
-        valid = valid_crcs(Window(data, start, batches))
-        self._source.release(data, start)
-        return valid
 
     def _first_offset(self, position: int) -> int:
         """Of the intact batch at a position."""

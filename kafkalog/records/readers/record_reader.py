@@ -17,7 +17,8 @@ from kafkalog._kernels.header_walk import can_map
 from kafkalog.errors import KafkalogError, Limits
 from kafkalog.records.batch_table import Window
 from kafkalog.records.fill import Form
-from kafkalog.records.header_walk import RUN_BYTES, WINDOW_BYTES, BatchReader, readable_descriptor
+from kafkalog.records.header_walk import WINDOW_BYTES
+from kafkalog.records.readers.batch_reader import RUN_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.readers.pace import PACE
 from kafkalog.records.readers.read_filled import read_filled
 from kafkalog.records.spans import uses_kernels
@@ -88,7 +89,7 @@ class RecordReader(BatchReader):
         return window
 
     def stop(self) -> None:
-        """Leave all that follows to `walk`: there is much that this does not read, and each try reads ahead in vain."""
+        """See `BatchReader.stop`."""
         self._is_used = False
 
     def _read_there(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:

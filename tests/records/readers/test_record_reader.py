@@ -22,8 +22,8 @@ from kafkalog._kernels import header_walk as kernels
 from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError
 from kafkalog.records.columns import DEFAULT_COLUMNS
-from kafkalog.records.header_walk import ALL_OFFSETS
 from kafkalog.records.readers import record_reader
+from kafkalog.records.readers.batch_reader import ALL_OFFSETS
 from kafkalog.records.readers.read_filled import read_filled
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files are mapped piece by piece on Linux only")

@@ -16,9 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import FileChangedError, KafkalogError, Limits, Reason
-from kafkalog.records import batch_table, header_walk
+from kafkalog.records import batch_table
 from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
-from kafkalog.records.header_walk import walk, walk_checked
+from kafkalog.records.header_walk import walk
+from kafkalog.records.readers import batch_reader
+from kafkalog.records.readers.batch_reader import walk_checked
 from kafkalog.storage.source import BufferSource, Bytes, PreadSource, open_source
 
 Found = tuple[list[tuple[Any, ...]], list[bool], tuple[Any, ...] | None]
@@ -45,9 +47,9 @@ def outcome(windows: Iterable[Window]) -> Found:
 
 @pytest.fixture
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(header_walk, "_ROOM_BYTES", 100)
-    monkeypatch.setattr(header_walk, "RUN_BYTES", 700)
-    monkeypatch.setattr(header_walk, "_CHECKED_ROWS", 3)
+    monkeypatch.setattr(batch_reader, "_ROOM_BYTES", 100)
+    monkeypatch.setattr(batch_reader, "RUN_BYTES", 700)
+    monkeypatch.setattr(batch_reader, "_CHECKED_ROWS", 3)
     return monkeypatch
 
 
@@ -59,7 +61,7 @@ def test_the_same_as_walk_on_damaged_files(
     in_small_pieces: pytest.MonkeyPatch, tmp_path: Path, data: st.DataObject, room: int, run: int, rows: int
 ) -> None:
     for name, value in (("_ROOM_BYTES", room), ("RUN_BYTES", run)):
-        in_small_pieces.setattr(header_walk, name, value)
+        in_small_pieces.setattr(batch_reader, name, value)
     in_small_pieces.setattr(batch_table, "_ROWS", rows)
     segment = data.draw(strategies.segments())
     is_damaged = data.draw(st.booleans())
@@ -108,7 +110,7 @@ def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces: pytes
     path.write_bytes(
         b"".join(batch_v2(payload=b"x" * size, base_offset=n, last_offset_delta=0) for n, size in enumerate(sizes))
     )
-    in_small_pieces.setattr(header_walk, "RUN_BYTES", 10_000)
+    in_small_pieces.setattr(batch_reader, "RUN_BYTES", 10_000)
     with open_source(path, memory_map=False) as source:
         windows = list(walk_checked(source))
     assert [window.data.size for window in windows] == [0] * len(windows)
@@ -137,8 +139,8 @@ def test_rare_damage_costs_few_windows(in_small_pieces: pytest.MonkeyPatch, tmp_
     good = [batch_v2(payload=b"x" * 50, base_offset=n, last_offset_delta=0) for n in range(300)]
     good[150] = good[150][:-1] + b"y"
     path.write_bytes(b"".join(good))
-    in_small_pieces.setattr(header_walk, "RUN_BYTES", 10_000)
-    in_small_pieces.setattr(header_walk, "_CHECKED_ROWS", 50)
+    in_small_pieces.setattr(batch_reader, "RUN_BYTES", 10_000)
+    in_small_pieces.setattr(batch_reader, "_CHECKED_ROWS", 50)
     read: list[int] = []
     window_of = PreadSource.window
 

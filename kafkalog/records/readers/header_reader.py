@@ -1,0 +1,84 @@
+"""Reads the headers of batches of which nothing else is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog._kernels.header_rows import HeaderRows
+from kafkalog._kernels.header_walk import read_headers
+from kafkalog.errors import Limits
+from kafkalog.records.batch_table import BatchTable, Window, columns_of
+from kafkalog.records.header_walk import WINDOW_BYTES
+from kafkalog.records.readers.batch_reader import RUN_BYTES, BatchReader, readable_descriptor
+from kafkalog.storage.source import NO_BYTES, ByteSource
+
+_LEAST_ROWS, _MOST_ROWS = 2**6, 2**12
+_FIRST_WINDOW_BYTES: Final = 2**18
+
+
+class HeaderReader(BatchReader):
+    """Reads the headers of batches, and of large batches nothing else, as long as the system has them in memory.
+
+    The windows have no bytes, and their checksums were not compared.
+
+    Parameters
+    ----------
+    needed : callable, optional
+        ``needed(batches)`` is bool[n], the batches whose bytes are needed; they are left to `walk`. None for all of
+        them. Default: no bytes are needed.
+    limits, stop_at
+        See `BatchReader`.
+    """
+
+    def __init__(
+        self,
+        needed: Callable[[BatchTable], npt.NDArray[np.bool_] | None] | None = None,
+        *,
+        limits: Limits,
+        stop_at: int = 0,
+    ) -> None:
+        super().__init__(limits=limits, stop_at=stop_at)
+        self._needed, self._n_rows, self._is_used = needed, _LEAST_ROWS, True
+        self.first_window_bytes: int | None = _FIRST_WINDOW_BYTES
+
+    def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
+        """See `BatchReader.read`."""
+        descriptor = readable_descriptor(source, position)
+        # in a preallocated file only a checksum tells a batch from one that is half written
+        if descriptor is None or source.is_preallocated or not self._is_used:
+            return None
+        rows, stop = HeaderRows(self._n_rows), min(position + RUN_BYTES, source.size)
+        n = read_headers(descriptor, position, stop, previous_offset, self._limits.max_batch_bytes, self._stop_at, rows)
+        if not n:
+            return None
+        batches = BatchTable(*(column.copy() for column in columns_of(rows)))
+        window = Window(NO_BYTES, position, batches, next_offset=rows.next_offset)
+        if self._needed is not None:
+            needed = self._needed(batches)
+            if needed is None:
+                self.stop()
+                return None
+            first = int(needed.argmax())
+            if needed[first]:
+                return self._before(window, first)
+        self._n_rows, self.first_window_bytes = min(2 * self._n_rows, _MOST_ROWS), _FIRST_WINDOW_BYTES
+        return window
+
+    def stop(self) -> None:
+        """See `BatchReader.stop`."""
+        self._is_used, self.first_window_bytes = False, None
+
+    def _before(self, window: Window, row: int) -> Window | None:
+        """The batches of a window before one that is needed."""
+        # few headers are read in vain, and few bytes, where batches that are needed lie among others
+        self._n_rows = _LEAST_ROWS
+        if not row:
+            self.first_window_bytes = min(2 * (self.first_window_bytes or WINDOW_BYTES), WINDOW_BYTES)
+            return None
+        self.first_window_bytes = _FIRST_WINDOW_BYTES
+        following = window.batches.last_offset if window.batches.magic[row] < 2 else window.batches.base_offset
+        return window.first(row)._replace(next_offset=int(following[row]))
