@@ -13,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, may_lack_timestamps, valid_crcs
 from kafkalog.records.spans import Spans
 
 Mask = npt.NDArray[np.uint8]
 """uint8[n]: 1 for a record that is still selected."""
+
+
+_MOST = 2**63 - 1
 
 
 class FunctionFailure(NamedTuple):
@@ -105,9 +108,7 @@ class Selection:
         """
         masks = []
         if self.start_offset is not None:
-            # A v1 wrapper with offset 0 may be as librdkafka produced it: its last offset is only known inside
-            hidden = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
-            masks.append((batches.last_offset >= self.start_offset) | hidden)
+            masks.append((batches.last_offset >= self.start_offset) | _hides_last_offset(batches))
         if self.end_offset is not None:
             # the first offset of a wrapper is hidden inside it, and may lie below any end
             first = np.where(batches.base_offset >= 0, batches.base_offset, np.int64(-1))
@@ -137,16 +138,24 @@ class Selection:
         return mask
 
     @property
+    def is_range(self) -> bool:
+        """Whether only offsets, timestamps, and what headers of batches say, decide which records are selected."""
+        return not self.predicates and self.derivation is None
+
+    @property
     def is_by_batch(self) -> bool:
-        """Whether only offsets, and what headers of batches say, decide which records are selected."""
-        return not self.has_timestamps and not self.predicates and self.derivation is None
+        """The same without timestamps."""
+        return self.is_range and not self.has_timestamps
 
     def takes_all_of(self, batches: BatchTable) -> bool:
         """Whether every record of these batches is selected, by their headers alone."""
         return (
             self.is_by_batch
             and (self.start_offset is None or bool((batches.base_offset >= self.start_offset).all()))
-            and (self.end_offset is None or bool((batches.last_offset < self.end_offset).all()))
+            and (
+                self.end_offset is None
+                or bool(((batches.last_offset < self.end_offset) & ~_hides_last_offset(batches)).all())
+            )
         )
 
     def select(self, spans: Spans) -> Selected:
@@ -173,6 +182,22 @@ class Selection:
         rows = np.flatnonzero(matches)
         return Selected(rows, {name: column[rows] for name, column in derived.items()}, failures)
 
+    def rows_in_time(
+        self, timestamp: npt.NDArray[np.int64], types: npt.NDArray[np.int8]
+    ) -> npt.NDArray[np.int64] | None:
+        """Rows of the records whose timestamps are in the range; None for all. `types` is their `timestamp_type`.
+
+        A v0 record has -1 for want of a timestamp, which is no time, even where a range includes -1.
+        """
+        masks = []
+        if self.start_timestamp is not None and timestamp.min(initial=_MOST) < self.start_timestamp:
+            masks.append(timestamp >= self.start_timestamp)
+        if self.end_timestamp is not None and timestamp.max(initial=-_MOST) >= self.end_timestamp:
+            masks.append(timestamp < self.end_timestamp)
+        if may_lack_timestamps(types):
+            masks.append((types != -1) | (timestamp != kf.NO_TIMESTAMP))
+        return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+
     def _in_ranges(self, spans: Spans) -> npt.NDArray[np.bool_] | None:
         masks = []
         n = len(spans)
@@ -190,6 +215,12 @@ class Selection:
             # a v0 record has -1 for want of a timestamp, which is no time, even where a range includes -1
             masks.append(~no_timestamp(spans))
         return np.logical_and.reduce(masks) if masks else None
+
+
+def _hides_last_offset(batches: BatchTable) -> npt.NDArray[np.bool_]:
+    """Whether a v1 wrapper has the offset 0, as librdkafka produces it: then its last offset is only known inside."""
+    hides: npt.NDArray[np.bool_] = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
+    return hides
 
 
 def no_timestamp(spans: Spans) -> npt.NDArray[np.bool_]:

@@ -40,6 +40,7 @@ from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import ALL_OFFSETS, BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader
+from kafkalog.records.readers.range_reader import RangeReader
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
@@ -247,8 +248,9 @@ class Pass:
             for finding in hidden_records_in(window, mask, check_crcs=check_crcs):
                 yield _Found(partition, finding, ends_reading=False)
             if n_wanted and records is not None:
-                n_records = records.n_records
-                done = DoneTask(Decoded(records if n_records else None, len(batches), None, n_records))
+                n_records = _n_in(records, batches, mask)
+                records = _in_time(selection, records, names or ())
+                done = DoneTask(Decoded(records if records.n_records else None, len(batches), None, n_records))
                 yield Task(window, partition, done, True, latest)
                 del done
             elif n_wanted:
@@ -288,14 +290,15 @@ class Pass:
     ) -> BatchReader | None:
         """The reader of a segment; None if each batch has to be looked at."""
         query, selection = self.query, selections[segment]
-        if not names or not selection.is_by_batch or selection.include_control:
-            # consumers of committed records compare the checksums of all batches
-            if query.isolation_level == "read_committed":
-                return None
-            # the checksums of control batches, and of those without records, are compared even if nothing is decoded
-            needed = _without_records if names is None else selection.batch_mask
-            stop_at = kf.CONTROL_BIT if query.check_crcs and not selection.include_control else 0
-            return HeaderReader(needed, limits=query.limits, stop_at=stop_at)
+        # the checksums of control batches, and of those without records, are compared even if nothing is decoded
+        needed = _without_records if names is None else selection.batch_mask
+        stop_at = kf.CONTROL_BIT if query.check_crcs and not selection.include_control else 0
+        headers = HeaderReader(needed, limits=query.limits, stop_at=stop_at)
+        is_committed = query.isolation_level == "read_committed"
+        if is_committed:
+            headers.stop()  # its consumers compare the checksums of all batches
+        if not names or not selection.is_range or selection.include_control:
+            return headers
         first, stop = ALL_OFFSETS
         if selection.start_offset is not None:
             first = selection.start_offset
@@ -311,7 +314,9 @@ class Pass:
             window_bytes = _VIEWED_BYTES
         elif segment.memory_map is True and form == "views":
             window_bytes = _MAPPED_BYTES
-        return RecordReader(
+        if selection.has_timestamps:
+            names = list(dict.fromkeys([*names, "timestamp", "timestamp_type"]))
+        records = RecordReader(
             names,
             form=form,
             offsets=(first, stop),
@@ -321,10 +326,13 @@ class Pass:
             submit=partial(_submit, pool) if n_ahead else None,
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
-            stop_at=OF_TRANSACTIONS if query.isolation_level == "read_committed" else 0,
+            stop_at=OF_TRANSACTIONS if is_committed else 0,
             # several threads would interrupt one another for each piece that is given back
             may_map=query.threads == 1 and _may_map(segment),
         )
+        if not selection.has_timestamps:
+            return records
+        return RangeReader(selection, headers, records, limits=query.limits)
 
     def _leave(self, window: SegmentWindow) -> None:
         """Release a window and report progress."""
@@ -435,6 +443,22 @@ def hidden_records_in(window: SegmentWindow, mask: npt.NDArray[np.bool_] | None,
     if check_crcs:
         batches = batches[valid_crcs(window.window, batches)]  # of the others decoding tells
     return hidden_records(batches, str(window.segment.path))
+
+
+def _n_in(records: RecordColumns, batches: BatchTable, mask: npt.NDArray[np.bool_] | None) -> int:
+    """How many of the records of some batches are in those of a mask; all where headers do not say it."""
+    if mask is None or mask.all() or (counts := batches.records_count[mask]).min() < 0:
+        return records.n_records
+    return int(counts.sum())
+
+
+def _in_time(selection: Selection, records: RecordColumns, names: Sequence[str]) -> RecordColumns:
+    """The records whose timestamps are in the range of a selection; its reader adds the columns that tell."""
+    if not selection.has_timestamps:
+        return records
+    rows = selection.rows_in_time(records.timestamp, records.timestamp_type)
+    records = RecordColumns(records.n_records, {name: records[name] for name in names}, is_known=True)
+    return records if rows is None or rows.size == records.n_records else records.take(rows)
 
 
 def _latest_of(columns: RecordColumns | None, latest: LatestOffsets | None) -> RecordColumns | None:

@@ -170,23 +170,33 @@ class Query:
         possible, condition = _bind(self.filter, topic=topic, partition=number)
         if not possible:
             return None
-        bounds = {} if condition is None else condition.bounds()
         selection = Selection(
-            larger(offset_of(self.start_offset, key), bounds.get("start_offset")),
-            smaller(offset_of(self.end_offset, key), bounds.get("end_offset")),
-            larger(self.start_timestamp, bounds.get("start_timestamp")),
+            offset_of(self.start_offset, key),
+            offset_of(self.end_offset, key),
+            self.start_timestamp,
             self.end_timestamp,
             self.include_control,
-            self._predicates(condition),
-            self.extract,
+            derivation=self.extract,
         )
         selection = partition.effective(selection, include_deleted=self.include_deleted)
         mine = {}
         for segment in partition.segments:
             possible, rest = _bind(condition, segment=segment.path.name)
             if possible:
-                mine[segment] = replace(selection, predicates=self._predicates(rest))
-        return selection, mine
+                mine[segment] = self._narrowed(selection, rest)
+        return self._narrowed(selection, condition), mine
+
+    def _narrowed(self, selection: Selection, condition: Filter | None) -> Selection:
+        """The selection of the records for which a filter holds, too; what it says of bounds becomes bounds."""
+        bounds = {} if condition is None else condition.bounds()
+        return replace(
+            selection,
+            start_offset=larger(selection.start_offset, bounds.get("start_offset")),
+            end_offset=smaller(selection.end_offset, bounds.get("end_offset")),
+            start_timestamp=larger(selection.start_timestamp, bounds.get("start_timestamp")),
+            end_timestamp=smaller(selection.end_timestamp, bounds.get("end_timestamp")),
+            predicates=self._predicates(None if condition is None else condition.within_bounds()),
+        )
 
     def start_at(self, selection: Selection, segment: Segment) -> int:
         """The position of a batch of a segment before which no record of the selection is."""
@@ -200,7 +210,7 @@ class Query:
 
     def conditions(self) -> dict[str, list[str]]:
         """The conditions that apply at each level, as text."""
-        levels: dict[str, list[str]] = {"partitions": [], "segments": [], "bytes": [], "batches": [], "records": []}
+        levels: dict[str, list[str]] = {"partitions": [], "segments": [], "bytes": [], "batches": []}
         for name, value in (("topics", self.topics), ("partitions", self.partitions)):
             if value is not None:
                 levels["partitions"].append(f"{name}={value}")
@@ -214,14 +224,14 @@ class Query:
             "start_timestamp": self.start_timestamp,
             "end_timestamp": self.end_timestamp,
         }
+        levels["records"] = [f"{name}={bound}" for name, bound in ranges.items() if bound is not None]
         if self.filter is not None:
             for name, bound in self.filter.bounds().items():
                 if not isinstance(ranges[name], Mapping):
-                    ranges[name] = (smaller if name == "end_offset" else larger)(ranges[name], bound)
+                    ranges[name] = (smaller if name.startswith("end") else larger)(ranges[name], bound)
         for name, bound in ranges.items():
             if bound is not None:
                 text = f"{name}={bound}"
-                levels["records"].append(text)
                 if name != "end_timestamp":
                     levels["batches"].append(text)
                 if name.endswith("offset"):

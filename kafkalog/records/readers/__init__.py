@@ -3,6 +3,7 @@
     `batch_reader`   walks a segment with a reader and, where that stops, with `walk`; the reader that checks checksums
     `header_reader`  headers alone, from what the system has in memory of the file
     `pace`           whether reading or mapping takes less time here
+    `range_reader`   records of a range of times, headers of what lies outside
     `read_filled`    good batches to columns: bytes, headers, checksums and records in one kernel call
     `record_reader`  the records of good batches, a window a call, ahead of who asks for them
 

@@ -47,9 +47,11 @@ class HeaderReader(BatchReader):
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`."""
-        descriptor = readable_descriptor(source, position)
         # in a preallocated file only a checksum tells a batch from one that is half written
-        if descriptor is None or source.is_preallocated or not self._is_used:
+        if not self._is_used or source.is_preallocated:
+            return None
+        descriptor = readable_descriptor(source, position)
+        if descriptor is None or source.is_preallocated:
             return None
         rows, stop = HeaderRows(self._n_rows), min(position + RUN_BYTES, source.size)
         n = read_headers(descriptor, position, stop, previous_offset, self._limits.max_batch_bytes, self._stop_at, rows)

@@ -68,7 +68,7 @@ class RecordReader(BatchReader):
         self._names, self._form, self._offsets, self._check_crcs = columns, form, offsets, check_crcs
         self._window_bytes, self._submit, self._n_ahead = window_bytes, submit, n_ahead
         self._ahead: deque[_Ahead] = deque()
-        self._step, self._find_hints = window_bytes, hints
+        self._step, self._is_beginning, self._find_hints = window_bytes, False, hints
         self._hints: npt.NDArray[np.int64] | None = None
         self._is_used, self._may_map = uses_kernels(), may_map and form != "views" and can_map()
 
@@ -78,6 +78,8 @@ class RecordReader(BatchReader):
         # a half-written batch shows only in its checksum
         if not self._is_used or position >= source.size or (source.is_preallocated and not self._check_crcs):
             window = None
+        elif self._is_beginning and source.descriptor is not None:
+            window = self._begin(source, position, previous_offset)
         elif self._submit is not None:
             window = self._take(source, position, previous_offset, self._submit)
         elif descriptor is None:
@@ -88,9 +90,23 @@ class RecordReader(BatchReader):
             self.close()
         return window
 
+    def restart(self) -> None:
+        """Begin with few bytes, as if nothing had been read: what follows may be little."""
+        self.close()
+        self._step, self._is_beginning = min(_FIRST_STEP, self._window_bytes), True
+
     def stop(self) -> None:
         """See `BatchReader.stop`."""
         self._is_used = False
+
+    def _begin(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
+        """The window at a position of a file, of few bytes; nothing is read ahead yet."""
+        window = self._read(source, position, min(position + self._step, source.size), previous_offset)
+        if window is None:  # or there is no whole batch in so few bytes
+            window = self._read(source, position, min(position + self._window_bytes, source.size), previous_offset)
+        self._step = min(2 * self._step, self._window_bytes)
+        self._is_beginning = self._step < self._window_bytes
+        return window
 
     def _read_there(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """The window at a position out of a mapping, or out of memory."""
@@ -200,6 +216,7 @@ class RecordReader(BatchReader):
 
 Submit = Callable[[Callable[[], Window | None]], Callable[[], Window | None]]
 _LEAST_STEP = 2**16
+_FIRST_STEP = 2**18
 _LEAST_MAPPED = 2**20  # less is read sooner than it is mapped
 
 

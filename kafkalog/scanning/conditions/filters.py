@@ -22,6 +22,7 @@ from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
 from kafkalog.records.spans import Spans
 
 _INT64: Final = np.iinfo(np.int64)
+_BOUNDED: Final = ("offset", "timestamp")
 
 PLACE: Final = ("topic", "partition")
 """Columns with one value per partition."""
@@ -87,6 +88,14 @@ class Term:
     def reads_headers(self) -> bool:
         """Whether the condition reads record headers."""
         return self.column == "headers" or self.column.startswith("headers.")
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the condition is all that `Filter.bounds` says of it."""
+        if self.column not in _BOUNDED or self.operation not in (">", ">=", "==", "<", "<="):
+            return False
+        bounds = (one for one in (_start(self), _end(self)) if one is not None)
+        return all(_INT64.min <= one <= _INT64.max for one in bounds)
 
     def holds_for(self, value: Any) -> bool:
         """Whether the condition holds for a value."""
@@ -249,24 +258,31 @@ class Filter:
         return Filter(tuple(groups), self.derived) if groups else None
 
     def bounds(self) -> dict[str, int]:
-        """Bounds of 64 bits that hold for every matching record: `start_offset`, `end_offset`, `start_timestamp`."""
-        found: dict[str, list[int | None]] = {"start_offset": [], "end_offset": [], "start_timestamp": []}
+        """Bounds of 64 bits that hold for every matching record: `start_offset`, `end_offset`, and of timestamps."""
+        found: dict[str, list[int | None]] = {f"{end}_{column}": [] for column in _BOUNDED for end in ("start", "end")}
         for group in self.groups:
-            starts = [_start(term) for term in group if term.column == "offset"]
-            ends = [_end(term) for term in group if term.column == "offset"]
-            stamps = [_start(term) for term in group if term.column == "timestamp"]
-            found["start_offset"].append(max((one for one in starts if one is not None), default=None))
-            found["end_offset"].append(min((one for one in ends if one is not None), default=None))
-            found["start_timestamp"].append(max((one for one in stamps if one is not None), default=None))
+            for column in _BOUNDED:
+                terms = [term for term in group if term.column == column]
+                starts, ends = [_start(term) for term in terms], [_end(term) for term in terms]
+                found[f"start_{column}"].append(max((one for one in starts if one is not None), default=None))
+                found[f"end_{column}"].append(min((one for one in ends if one is not None), default=None))
         bounds = {}
         for name, values in found.items():
             known = [value for value in values if value is not None]
             # a bound holds for the whole filter only if every group has one
             if known and len(known) == len(values):
-                bound = max(known) if name == "end_offset" else min(known)
-                if name != "end_offset" or bound <= _INT64.max:
+                is_end = name.startswith("end")
+                bound = max(known) if is_end else min(known)
+                if not is_end or bound <= _INT64.max:
                     bounds[name] = min(max(bound, _INT64.min), _INT64.max)
         return bounds
+
+    def within_bounds(self) -> Filter | None:
+        """The filter that remains for records within `bounds`; None if all of them match."""
+        if len(self.groups) != 1:
+            return self
+        rest = tuple(term for term in self.groups[0] if not term.is_bound)
+        return Filter((rest,), self.derived) if rest else None
 
     def about(self, columns: Container[str], *more: Term) -> Filter:
         """The narrowest filter about some columns alone that matches whatever this one matches, with terms added."""

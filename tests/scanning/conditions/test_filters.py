@@ -393,6 +393,8 @@ def test_a_v1_wrapper_at_offset_0_holds_offsets_that_its_header_does_not_tell(tm
     for start in range(6):
         found = kafkalog.read_table(path, columns=["offset", "value"], start_offset=start)
         assert found.to_pylist() == everything[start:]
+        found = kafkalog.read_table(path, columns=["offset", "value"], end_offset=start)
+        assert found.to_pylist() == everything[:start]
 
 
 @pytest.mark.parametrize("codec", [builder.GZIP, builder.SNAPPY])
@@ -610,14 +612,14 @@ def test_bounds_leave_no_matching_offset_or_time_outside(group: list[tuple[Any, 
         ([("offset", "!=", 7)], {}),
         ([("offset", ">=", 7), ("offset", ">", 8)], {"start_offset": 9}),
         ([("timestamp", ">", 7)], {"start_timestamp": 8}),
-        ([("timestamp", "<", 7)], {}),
+        ([("timestamp", "<", 7)], {"end_timestamp": 7}),
         ([("timestamp", "in", [7, None])], {}),
     ],
 )
 def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int]) -> None:
     assert parse_filters([group]).bounds() == bounds
-    wide = [("offset", ">=", -5), ("offset", "<", 2**62), ("timestamp", ">=", 0)]
-    outer = {"start_offset": -5, "end_offset": 2**62, "start_timestamp": 0}
+    wide = [("offset", ">=", -5), ("offset", "<", 2**62), ("timestamp", ">=", 0), ("timestamp", "<", 2**61)]
+    outer = {"start_offset": -5, "end_offset": 2**62, "start_timestamp": 0, "end_timestamp": 2**61}
     assert parse_filters([group, wide]).bounds() == {name: outer[name] for name in bounds}
     assert not parse_filters([group, [("key", "==", b"k")]]).bounds()
 

@@ -1,0 +1,57 @@
+"""Reads the records of a range of times."""
+
+from __future__ import annotations
+
+from kafkalog.errors import Limits
+from kafkalog.records.batch_table import Window
+from kafkalog.records.readers.batch_reader import BatchReader
+from kafkalog.records.readers.header_reader import HeaderReader
+from kafkalog.records.readers.record_reader import RecordReader
+from kafkalog.records.selection import Selection
+from kafkalog.storage.source import ByteSource
+
+
+class RangeReader(BatchReader):
+    """Reads the records of batches in the range of times, and the headers alone of those before it.
+
+    Batches behind the range are left to `walk`: their headers do not rule them out, but few of their records will be
+    selected, and only those are copied then.
+
+    Parameters
+    ----------
+    selection : Selection
+    headers, records : HeaderReader, RecordReader
+        What reads the two. `headers` has to leave to `records` what the selection does not rule out.
+    """
+
+    def __init__(self, selection: Selection, headers: HeaderReader, records: RecordReader, *, limits: Limits) -> None:
+        super().__init__(limits=limits)
+        self._selection, self._headers, self._records = selection, headers, records
+        self._is_inside = self._is_behind = False
+
+    def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
+        """See `BatchReader.read`. Some of the windows have records."""
+        if not self._is_inside:
+            window = self._headers.read(source, position, previous_offset)
+            if window is not None:
+                self._is_behind = False
+                self._records.restart()
+                return window
+            if self._is_behind:
+                return None
+        window = self._records.read(source, position, previous_offset)
+        if window is not None:
+            last = window.batches[-1:]
+            mask, end = self._selection.batch_mask(last), self._selection.end_timestamp
+            self._is_behind = end is not None and int(last.base_timestamp[0]) >= end
+            self._is_inside = (mask is None or bool(mask[0])) and not self._is_behind
+        return window
+
+    def stop(self) -> None:
+        """See `BatchReader.stop`."""
+        self._headers.stop()
+        self._records.stop()
+
+    def close(self) -> None:
+        """See `BatchReader.close`."""
+        self._records.close()

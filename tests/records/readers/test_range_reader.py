@@ -1,0 +1,145 @@
+"""A range of times gives what is left of the whole log, whichever reader reads which part of it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import builder
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError
+from kafkalog.records.batch_table import Window
+from kafkalog.records.readers import record_reader
+from kafkalog.records.readers.header_reader import HeaderReader
+from kafkalog.records.readers.range_reader import RangeReader
+from kafkalog.records.readers.record_reader import RecordReader
+from kafkalog.scanning import execution
+
+N_BATCHES = 400
+COLUMNS = ["offset", "timestamp", "key", "value"]
+
+
+def make(root: Path, rng: random.Random, disorder: int) -> Path:
+    """A partition of two segments, with messages and batches of all formats; a record a millisecond."""
+    path = root / "t-0"
+    path.mkdir()
+    at = 0
+    for _ in range(2):
+        base, batches = at, []
+        for number in range(N_BATCHES // 2):
+            n = rng.randrange(1, 6)
+            stamps = [max(at + one + rng.randrange(-disorder, disorder + 1), 0) for one in range(n)]
+            texts = [rng.randbytes(rng.choice([10, 800])) for _ in range(n)]
+            kind = rng.random()
+            if kind < 0.05 and number > 100:
+                batches.append(builder.message(at, b"k", texts[0], magic=0))
+                n = 1
+            elif kind < 0.1:
+                batches.append(builder.message(at, b"k", texts[0], magic=1, timestamp=stamps[0]))
+                n = 1
+            else:
+                records = [builder.record_v2(i, stamps[i] - stamps[0], b"k%d" % i, texts[i]) for i in range(n)]
+                attributes = kf.TIMESTAMP_TYPE_BIT if kind < 0.2 else 0
+                times = {"base_timestamp": stamps[0], "max_timestamp": max(stamps)}
+                batches.append(builder.batch_v2(records, base_offset=at, attributes=attributes, **times))
+            at += n
+        (path / kf.segment_file_name(base)).write_bytes(b"".join(batches))
+    return path
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> Counter[type]:
+    """How many windows each reader gave; windows are small."""
+    counts: Counter[type] = Counter()
+    for kind in (HeaderReader, RecordReader, RangeReader):
+        read = kind.read
+
+        def counted(self: Any, *arguments: Any, read: Any = read, kind: type = kind) -> Window | None:
+            window: Window | None = read(self, *arguments)
+            counts[kind] += window is not None
+            return window
+
+        monkeypatch.setattr(kind, "read", counted)
+    for name in ("_ALONE_BYTES", "_TOGETHER_BYTES", "_MIN_WINDOW_BYTES", "_VIEWED_BYTES", "_MAPPED_BYTES"):
+        monkeypatch.setattr(execution, name, 30_000)
+    monkeypatch.setattr(record_reader, "_FIRST_STEP", 2_000)
+    monkeypatch.setattr(record_reader, "_LEAST_STEP", 1_000)
+    return counts
+
+
+def in_range(table: pa.Table, start: int | None, end: int | None) -> pa.Table:
+    stamps = table["timestamp"].cast(pa.int64())
+    mask = pc.is_valid(stamps)
+    if start is not None:
+        mask = pc.and_kleene(mask, pc.greater_equal(stamps, start))
+    if end is not None:
+        mask = pc.and_kleene(mask, pc.less(stamps, end))
+    return table.filter(mask)
+
+
+@pytest.mark.parametrize("disorder", [0, 30, 2_000])
+def test_the_same_as_of_the_whole(tmp_path: Path, used: Counter[type], disorder: int) -> None:
+    rng = random.Random(disorder)
+    path = make(tmp_path, rng, disorder)
+    everything = kafkalog.read_table(path, columns=COLUMNS)
+    last = len(everything)
+    n_found = 0
+    for number in range(60):
+        start, end = sorted(rng.randrange(-5, last + 5) for _ in range(2))
+        bounds = rng.choice([(start, end), (start, None), (None, end), (start, start + 40), (0, last * 2)])
+        options: dict[str, Any] = {
+            "threads": rng.choice([1, 2, 3]),
+            "memory_map": rng.choice(["auto", True, False]),
+            "isolation_level": rng.choice(["read_uncommitted", "read_uncommitted", "read_committed"]),
+            "binary_type": rng.choice([pa.binary(), pa.large_binary(), pa.binary_view()]),
+            "check_crcs": rng.random() < 0.8,
+        }
+        columns = rng.sample(COLUMNS, rng.randrange(1, 5))
+        expected = in_range(everything, *bounds).select(columns)
+        scan = kafkalog.scan(path, columns=columns, start_timestamp=bounds[0], end_timestamp=bounds[1], **options)
+        found = scan.to_table()
+        assert found.cast(expected.schema).to_pylist() == expected.to_pylist(), (number, bounds, options)
+        terms = [("timestamp", ">=", bounds[0]), ("timestamp", "<", bounds[1])]
+        filters = [term for term in terms if term[2] is not None]
+        assert kafkalog.scan(path, filters=filters, **options).count_rows() == len(expected), (number, bounds, options)
+        columns_found = scan.to_numpy()
+        assert (columns_found.n_records, [*columns_found]) == (len(expected), columns)
+        n_found += len(expected)
+    assert n_found > 10_000
+    assert min(used[kind] for kind in (HeaderReader, RecordReader, RangeReader)) > 50, used
+
+
+def test_of_a_range_little_else_is_read(tmp_path: Path, used: Counter[type]) -> None:
+    path = make(tmp_path, random.Random(1), 0)
+    scan = kafkalog.scan(path, columns=["offset"], start_timestamp=500, end_timestamp=520, threads=1)
+    offsets = scan.to_table()["offset"].to_pylist()
+    assert 10 < len(offsets) <= 20
+    assert used[RecordReader] <= 4
+    assert used[HeaderReader] >= 2
+
+
+def test_damage_is_told_in_the_range_and_not_before_it(tmp_path: Path, used: Counter[type]) -> None:
+    path = make(tmp_path, random.Random(2), 0)
+    log = sorted(path.glob("*.log"))[0]
+    batches = kafkalog.open(log).batches
+    row = 100
+    content = bytearray(log.read_bytes())
+    content[int(batches.next_position[row]) - 1] ^= 1
+    log.write_bytes(content)
+    first, last = int(batches.base_offset[row]), int(batches.last_offset[row])
+    assert kafkalog.scan(path, start_timestamp=last + 1).count_rows() > 0
+    with pytest.raises(KafkalogError, match="checksum"):
+        kafkalog.scan(path, start_timestamp=first - 20).count_rows()
+    scan = kafkalog.scan(path, start_timestamp=first - 20, on_corruption="skip")
+    with pytest.warns(kafkalog.CorruptionWarning):
+        offsets = scan.to_table()["offset"].to_pylist()
+    assert offsets[:20] == list(range(first - 20, first))
+    assert offsets[20] == last + 1
+    assert [(one.base_offset, one.last_offset) for one in scan.findings] == [(first, last)]
