@@ -413,7 +413,8 @@ class Rebuilder:
         def report(error: KafkalogError) -> None:
             self._report.findings.add(error.to_finding(damage=isinstance(error, SidecarError)))
 
-        start = partition.log_start_offset
+        # one at the log start offset is deleted by a broker, not loaded (ProducerStateManager.truncateAndReload)
+        start = partition.log_start_offset + 1
         return newest_snapshot(partition.path, start, upto, report=report, wanted=bases.__contains__)
 
     def _skip(self, segment: Segment, kinds: Iterable[str], why: str) -> None:

@@ -217,9 +217,8 @@ class PartitionRecovery:
         LoadFailure
             A broker does not start.
         """
-        found = {one.segment.base_offset: one for work in self.lone for one in work.found}
+        found = {one.segment.base_offset: one for work in self.lone for one in _recovered(work)}
         main = [] if self.main is None else self.main.found
-        unflushed = self.plan.unflushed_from
         found |= {one.segment.base_offset: one for one in main}
         last = main[-1] if main else None
         end: int | None = None
@@ -227,7 +226,7 @@ class PartitionRecovery:
             base = segment.base_offset
             gap = None if end is None or end >= base else self.plan.partition.gap_between(end, base)
             self.findings += [] if gap is None else [gap]
-            is_old = unflushed is None or base < unflushed
+            is_old = not self.plan.is_unflushed(base)
             one = found.get(base) if not is_old or base in self.plan.lone else None
             if one is not None:
                 report.segments.append(self._keep_log(segment, one))
@@ -243,6 +242,7 @@ class PartitionRecovery:
                     self._put_missing_index(segment)
             end = _end_offset(segment, one, report.segments[-1].action)
         if last is not None:
+            last = found.get(2**63 - 1, last)  # see LoadPlan.is_unflushed
             report.log_end_offset = max(log_end(last, self.index_interval_bytes), report.log_start_offset)
 
     def _keep_log(self, segment: Segment, found: RecoveredSegment) -> SegmentRecovery:

@@ -257,10 +257,9 @@ class RecoveryRun(Target):
                         plan.partition, frozenset({base}), frozenset(KINDS[:4]), self._interval, self._now
                     )
                 )
-            start = plan.unflushed_from
-            if start is not None:
-                is_all = start == plan.bases[0]
-                only = None if is_all else frozenset(base for base in plan.bases if base >= start)
+            unflushed = frozenset(filter(plan.is_unflushed, plan.bases))
+            if unflushed:
+                only = None if len(unflushed) == len(plan.bases) else unflushed
                 one.main = self._rebuilder.plan(plan.partition, only, kinds, self._interval, self._now)
                 # a broker has cut these before it begins, so that their damage ends nothing
                 one.main.passes = plan.cut_before
@@ -285,7 +284,7 @@ class RecoveryRun(Target):
         for segment in plan.partition.segments:
             if segment.base_offset >= plan.log_start:
                 return False
-            if segment.base_offset < plan.unflushed_from:
+            if not plan.is_unflushed(segment.base_offset):
                 continue
             if self._read is not None:
                 found = self._read(segment, interval, False)

@@ -5,6 +5,8 @@ A damaged magic byte makes such a message of a v2 batch. Mirrors `AbstractLegacy
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 
 from kafkalog import format as kf
@@ -13,6 +15,7 @@ from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.repair.startup.forecast import LoadFailure
 
 _ATTRIBUTES = 17
+_STEP = 2**8
 _KEY_SIZE = {0: 18, 1: 26}
 
 
@@ -74,8 +77,26 @@ def _decompressed(value: bytes, codec: int, magic: int, where: str) -> bytes:
     try:
         decompress_into(arena, codec, np.frombuffer(value, np.uint8), magic=magic, limits=DEFAULT_LIMITS)
     except KafkalogError as error:
+        if codec == kf.Codec.GZIP:
+            _offsets(_first_part(value), where)  # a broker decompresses as it reads, and may die before it comes so far
         raise LoadFailure("KafkaException", f"{where} cannot be decompressed: {error}") from error
     return arena.data[: arena.used].tobytes()
+
+
+def _first_part(value: bytes) -> bytes:
+    """What a damaged gzip stream holds before the damage."""
+    stream, found = zlib.decompressobj(wbits=31), bytearray()
+    at, step = 0, _STEP
+    while at < len(value) and len(found) < DEFAULT_LIMITS.max_decompressed_bytes:
+        before = stream.copy()
+        try:
+            found += stream.decompress(value[at : at + step])
+            at += step
+        except zlib.error:
+            if step == 1:
+                break
+            stream, step = before, 1
+    return bytes(found)
 
 
 def _offsets(data: bytes, where: str) -> list[int]:

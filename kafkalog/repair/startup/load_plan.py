@@ -145,6 +145,14 @@ class LoadPlan:
         # the segment that holds the recovery point is recovered from its start
         return max((base for base in self.bases if base <= self.recovery_point), default=self.bases[0])
 
+    def is_unflushed(self, base_offset: int) -> bool:
+        """Whether a segment is recovered because it may not be on disk; with it, it goes if one before it is cut.
+
+        The segment of the largest offset never is: the range that a broker asks for ends before it.
+        Source: LogLoader.recoverLog, Kafka 4.3.
+        """
+        return self.unflushed_from is not None and self.unflushed_from <= base_offset < 2**63 - 1
+
     @cached_property
     def lone(self) -> dict[int, str]:
         """Base offsets of the older segments that are recovered on their own, and why.
@@ -154,9 +162,7 @@ class LoadPlan:
         """
         found = {}
         for segment in self.partition.segments:
-            if self.unflushed_from is not None and segment.base_offset >= self.unflushed_from:
-                break
-            why = why_recovered(segment, self.broker)
+            why = "" if self.is_unflushed(segment.base_offset) else why_recovered(segment, self.broker)
             if why:
                 found[segment.base_offset] = why
         return found
@@ -168,18 +174,16 @@ class LoadPlan:
         So those behind are not deleted, and a gap is in front of them.
         Source: LogLoader.loadSegmentFiles, LogLoader.recoverLog, Kafka 4.3.
         """
-        start = self.unflushed_from
-        found = (one for one in self.partition.segments if start is not None and one.base_offset >= start)
+        found = (one for one in self.partition.segments if self.is_unflushed(one.base_offset))
         return frozenset(one.base_offset for one in found if why_recovered(one, self.broker))
 
     @property
     def recovered(self) -> list[Segment]:
         """All segments that are recovered."""
-        start = self.unflushed_from
         return [
             segment
             for segment in self.partition.segments
-            if segment.base_offset in self.lone or (start is not None and segment.base_offset >= start)
+            if segment.base_offset in self.lone or self.is_unflushed(segment.base_offset)
         ]
 
 

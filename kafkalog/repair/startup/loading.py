@@ -208,12 +208,9 @@ class PartitionLoading:
 
     def _recover_unflushed(self, segments: list[Segment], rows: list[SegmentForecast]) -> None:
         """Source: LogLoader.recoverLog, Kafka 4.3."""
-        start = self.plan.unflushed_from
-        if start is None:
-            return
         is_cut = False
         for segment, row in zip(segments, rows, strict=True):
-            if row.base_offset < start:
+            if not self.plan.is_unflushed(row.base_offset):
                 continue
             if is_cut:
                 row.action, row.n_bytes, row.indexes = "deleted", 0, {}

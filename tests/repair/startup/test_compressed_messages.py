@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 import shutil
 from pathlib import Path
 
@@ -91,3 +93,15 @@ def test_the_log_ends_at_the_last_segments_base_where_no_message_holds_the_last_
     (done,) = kafkalog.recover(partition, dry_run=True, index_interval_bytes=interval).partitions
     assert (row.exceptions, done.error) == ([], None)
     assert row.log_end_offset == done.log_end_offset == 100
+
+
+def test_of_a_damaged_gzip_stream_what_comes_before_the_damage_counts() -> None:
+    """A broker decompresses as it reads: it dies of a message that is too small before it sees that the stream ends."""
+    whole = bytes(8) + (5).to_bytes(4, "big") + random.Random(1).randbytes(2000)
+    for value, name in (
+        (gzip.compress(whole)[:-900], "CorruptRecordException"),
+        (gzip.compress(whole)[:12], "KafkaException"),
+    ):
+        with pytest.raises(LoadFailure) as raised:
+            base_offset(builder.message(0, None, value, magic=0, attributes=1), 0)
+        assert raised.value.java_name == name
