@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from peers import compare, searches
+from functools import partial
+
+from peers import compare, searches, timed
 
 import kafkalog
 
@@ -79,3 +81,51 @@ class Pruned(CpuTimed):
         last = segments[name].last_timestamp
         scan = kafkalog.scan(segments[name].path, filters=[("timestamp", ">", last - 1000)], threads=1)
         assert scan.to_table().num_rows < segments[name].n_records
+
+
+class Ranges:
+    """What a range of times costs beside the same range of offsets, and headers alone beside reading the file."""
+
+    params = (["A", "B", "C"],)
+    param_names = ("segment",)
+    timeout = 600.0
+
+    def setup_cache(self) -> Segments:
+        return make_segments(self.params[0])
+
+    setup_cache.timeout = 600
+
+    def track_time_against_offsets(self, segments: Segments, name: str) -> float:
+        """CPU seconds for the second half of a segment; the aim is 1.3."""
+        path = segments[name].path
+        stamps = kafkalog.read_numpy(path, columns=["offset", "timestamp"])
+        half = int(stamps.timestamp[stamps.n_records // 2])
+        first = int(stamps.offset[(stamps.timestamp >= half).argmax()])
+        options = {"columns": ["offset", "timestamp", "key", "value"], "threads": 1}
+        ranges = {"time": {"start_timestamp": half}, "offsets": {"start_offset": first}}
+
+        def rows(range_: dict[str, int]) -> tuple[int, int]:
+            return sum(len(batch) for batch in kafkalog.scan(path, **options, **range_).to_batches()), -1
+
+        best = compare({side: timed(partial(rows, range_)) for side, range_ in ranges.items()}, ROUNDS)
+        return best["time"] / best["offsets"]
+
+    track_time_against_offsets.unit = "x"
+
+    def track_headers_against_reading(self, segments: Segments, name: str) -> float:
+        """CPU seconds of `Segment.iter_batches` over those of reading the bytes in pieces of 1 MiB."""
+        path, room = segments[name].path, bytearray(2**20)
+
+        def headers() -> tuple[int, int]:
+            return sum(len(table) for table in kafkalog.open(path).iter_batches()), -1
+
+        def reading() -> tuple[int, int]:
+            with open(path, "rb", buffering=0) as file:
+                while file.readinto(room):
+                    pass
+            return segments[name].n_batches, -1
+
+        best = compare({"headers": timed(headers), "reading": timed(reading)}, ROUNDS)
+        return best["headers"] / best["reading"]
+
+    track_headers_against_reading.unit = "x"
