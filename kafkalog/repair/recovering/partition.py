@@ -428,7 +428,11 @@ class PartitionRecovery:
         for name, new in self.plan.files.renamed.items():
             # an index that was built anew is written under the new name already
             is_made = new.endswith(kf.LOG_SUFFIX) or new in self.written
-            if not is_made and kf.parse_base_offset(new) not in self.removed_segments:
+            offset = kf.parse_base_offset(new)
+            # the broker deletes a snapshot behind the log end once it is renamed
+            is_snapshot = new.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)
+            is_behind = is_snapshot and self.main is not None and (offset or 0) > report.log_end_offset
+            if not is_made and not is_behind and offset not in self.removed_segments:
                 self.output.copy(self.plan.path / name, new)
             self.output.remove(name)
 
