@@ -104,7 +104,7 @@ class Selection:
         """Batches that may contain a selected record, by their headers alone; None for all.
 
         A largest timestamp below the start rules a batch out. Headers have no smallest timestamp, so the end of the
-        range rules out none.
+        range rules out only batches with log append time, whose records all have the largest one.
         """
         masks = []
         if self.start_offset is not None:
@@ -117,6 +117,9 @@ class Selection:
             # a v0 wrapper, which has no timestamp, may contain v1 messages
             hidden = (batches.magic == 0) & (batches.codec != 0)
             masks.append((batches.max_timestamp >= self.start_timestamp) | hidden)
+        if self.end_timestamp is not None and batches.attribute_bits & kf.TIMESTAMP_TYPE_BIT:
+            is_appended = (batches.magic > 0) & (batches.attributes & kf.TIMESTAMP_TYPE_BIT != 0)
+            masks.append(~is_appended | (batches.max_timestamp < self.end_timestamp))
         if not self.include_control and batches.attribute_bits & kf.CONTROL_BIT:
             masks.append(~batches.is_control)
         masks += [mask for predicate in self.predicates if (mask := predicate.batch_mask(batches)) is not None]

@@ -143,3 +143,21 @@ def test_damage_is_told_in_the_range_and_not_before_it(tmp_path: Path, used: Cou
     assert offsets[:20] == list(range(first - 20, first))
     assert offsets[20] == last + 1
     assert [(one.base_offset, one.last_offset) for one in scan.findings] == [(first, last)]
+
+
+def test_the_end_of_a_range_rules_out_batches_with_log_append_time(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    batches = []
+    for number in range(50):
+        records = [builder.record_v2(one, -7 * one, b"k", bytes(500)) for one in range(3)]
+        times = {"base_timestamp": number, "max_timestamp": number}
+        attributes = kf.TIMESTAMP_TYPE_BIT if number % 5 else 0
+        batches.append(builder.batch_v2(records, base_offset=3 * number, attributes=attributes, **times))
+    log.write_bytes(b"".join(batches))
+    everything = kafkalog.read_table(log, columns=COLUMNS)
+    for end in range(-20, 60, 7):
+        scan = kafkalog.scan(log, columns=COLUMNS, start_timestamp=3, end_timestamp=end)
+        assert scan.to_table() == in_range(everything, 3, end)
+        counts = scan.explain().statistics
+        # of the others, each fifth, a header does not say the smallest
+        assert counts.n_batches_decoded == len([one for one in range(3, 50) if one % 5 == 0 or one < end])
