@@ -306,7 +306,7 @@ class PartitionLoading:
         for batch in loaded.batches(0, segment.size_in_bytes):
             if not position or not 0 <= batch.last_offset - base < 2**31:
                 base = batch.offset
-                if batch.is_compressed_message and self.broker != "2.8":
+                if batch.is_compressed_message and (self.broker != "2.8" or batch.head[16] == 0):
                     base = base_offset(loaded.content(batch), batch.position)
                 if not 0 <= batch.last_offset - base < 2**31:
                     detail = f"the batch at {batch.position} is in no segment that begins at {base}"
