@@ -117,7 +117,7 @@ class SegmentStream:
         self._start = 0
         self._earlier, self._follows, self._goes_on = earlier, follows, goes_on
         self._next_original: tuple[SegmentFile, int] | None = None
-        self._n_searches = 0
+        self._n_searches, self._gone_back_at = 0, -1
 
     def windows(self, start: int = 0) -> Iterator[Window]:
         """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported."""
@@ -279,7 +279,9 @@ class SegmentStream:
                 detail = f"a copy of the batch at position {position}{place}; it is given once"
                 self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
                 return behind
-        if 2 * sum(offset > self.previous for offset in following) < len(following):
+        # once for a batch: where those behind it go back even farther, they say so again each time
+        if where != self._gone_back_at and 2 * sum(offset > self.previous for offset in following) < len(following):
+            self._gone_back_at = where
             self.report(
                 replace(finding, detail=f"{error.detail}; the batches after it continue from its offset, so it is read")
             )

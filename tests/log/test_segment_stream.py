@@ -135,3 +135,28 @@ def test_the_directory_is_not_listed_for_each_sound_segment(tmp_path: Path, monk
     monkeypatch.setattr(os, "listdir", lambda *path: (listings.append(path), listdir(*path))[1])
     assert kafkalog.verify(partition, threads=1).ok
     assert len(listings) < 5
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("start", [(100, 110), (100, 205, 206, 208), (100, 208), (100,)])
+@pytest.mark.parametrize("middle", [(191,), (191, 192), (191, 192, 195)])
+@pytest.mark.parametrize("end", [(121,), (121, 0), (121, 50), (121, 122), (121, 10, 11), (191, 121, 50, 121)])
+def test_offsets_that_go_back_again_and_again_end_somewhere(
+    tmp_path: Path, start: tuple[int, ...], middle: tuple[int, ...], end: tuple[int, ...]
+) -> None:
+    """Each batch says that those before it are wrong: reading goes back once for each, and not for ever."""
+    path = tmp_path / f"{100:020d}.log"
+    offsets = (*start, *middle, *end)
+    record = builder.record_v2(0, 0, b"k", bytes(20))
+    path.write_bytes(b"".join(builder.batch_v2([record], base_offset=one) for one in offsets))
+    scan = kafkalog.scan(path, columns=["offset"], on_corruption="skip")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
+        found = scan.to_table()["offset"].to_pylist()
+    assert set(found) <= set(offsets)
+    # a batch is given, or a finding is about its position
+    size = path.stat().st_size // len(offsets)
+    positions = {one.position for one in scan.findings}
+    assert [one for row, one in enumerate(offsets) if one not in found and size * row not in positions] == []
+    assert len(scan.findings) <= 2 * len(offsets)
+    kafkalog.verify(path)
