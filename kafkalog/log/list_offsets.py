@@ -90,10 +90,12 @@ class _Walk:
         return len(self.position) > 1
 
     def add(self, window: Window) -> None:
-        """Add a window to the summary, if it is the next one."""
-        if window.start != self.position[-1]:
-            return
+        """Add what a window has behind the ones before. Each search ends its windows where it needs to."""
         batches = window.batches
+        if not window.start <= self.position[-1] < batches.end_position:
+            return
+        if window.start < self.position[-1]:
+            batches = batches[batches.position >= self.position[-1]]
         row = int(batches.max_timestamp.argmax())
         largest = int(batches.max_timestamp[row])
         if largest > self.largest or (largest == self.largest and self.largest_position is None):

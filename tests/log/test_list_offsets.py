@@ -22,6 +22,7 @@ from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, Answer, BruteForce
 import kafkalog
 from kafkalog.log.list_offsets import ListOffsets
 from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
+from kafkalog.records.readers import header_reader
 
 NAMED = {EARLIEST: "earliest", LATEST: "latest", MAX_TIMESTAMP: "max-timestamp"}
 GOLDEN_CASES = [(name, archive) for name in golden_sets.SETS for archive in ("clean", "unclean")][:5]
@@ -412,3 +413,31 @@ def test_behind_the_last_offset_that_there_can_be_is_none(tmp_path: Path) -> Non
     path.write_bytes(builder.batch_v2([builder.record_v2(0, key=b"k", value=b"v")], base_offset=last))
     assert kafkalog.Partition(tmp_path).offset_for_timestamp("latest") == last
     assert kafkalog.lookup(path, timestamp="latest")[0].offset == last
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_later_question_is_answered_as_if_it_were_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """What earlier searches walked ended where they had what they looked for: not where later ones begin or end."""
+    monkeypatch.setattr(header_reader, "_LEAST_ROWS", 4)
+    monkeypatch.setattr(header_reader, "_FIRST_WINDOW_BYTES", 1000)
+    rng = random.Random(seed)
+    path, offset = tmp_path / "t-0", 0
+    path.mkdir()
+    for _ in range(2):
+        batches, base = [], offset
+        for _ in range(120):
+            stamp = offset + rng.randrange(-9, 10) + 20
+            record = builder.record_v2(0, 0, b"k", bytes(rng.choice([10, 900])))
+            batches.append(builder.batch_v2([record], base_offset=offset, base_timestamp=stamp, max_timestamp=stamp))
+            offset += 1
+        (path / f"{base:020d}.log").write_bytes(b"".join(batches))
+    for _ in range(40):
+        partition = kafkalog.open_partition(path)
+        for _ in range(3):
+            questions = [rng.randrange(offset + 40) for _ in range(rng.randrange(1, 5))]
+            expected = kafkalog.open_partition(path).find_timestamps(questions).tolist()
+            assert partition.find_timestamps(questions).tolist() == expected, questions
+            slowly = BruteForce(partition)
+            assert expected == [slowly.answer(question) for question in questions]
