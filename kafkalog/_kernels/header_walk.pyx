@@ -278,8 +278,9 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
                  int stop_at, HeaderRows rows not None):
     """Read the headers of good batches of a file from a batch boundary on, and nothing else of large ones; `n_rows`.
 
-    `rows` has the headers, in place of what it had. Checksums are not compared. Only what the system has in memory is
-    read: where it would have to wait for a disk, it had better read much at a time.
+    -1 instead of 0 if the system does not read so, or not this file. `rows` has the headers, in place of what it had.
+    Checksums are not compared. Only what the system has in memory is read: where it would have to wait for a disk, it
+    had better read much at a time.
 
     The call ends before a batch with a wrong header, with an offset that does not rise, or of more than
     `max_batch_bytes`; before a batch of v2 with one of the attribute bits `stop_at`; at `stop`; when the columns are
@@ -301,6 +302,7 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
     cdef int bits = 0
     cdef int64_t largest = 0
     cdef bint has_empty = False
+    cdef bint is_refused = False
     cdef Rows to = rows.at
     rows.n = 0
     if start < 0 or stop < start or stop > INT64_MAX - INT32_MAX:
@@ -311,7 +313,8 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
             n_needed = <Py_ssize_t>min(left, <int64_t>HEAD)
             at = <Py_ssize_t>(position - room_start)
             if at > filled - n_needed:
-                filled = max(kl_read_cached(descriptor, room, <size_t>min(left, <int64_t>wanted), position), 0)
+                filled = kl_read_cached(descriptor, room, <size_t>min(left, <int64_t>wanted), position)
+                is_refused = filled < -1
                 room_start = position
                 at = 0
                 if filled < n_needed:
@@ -351,7 +354,7 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
         rows.last_offset = to.last_offset[n_rows - 1]
         rows.last_position = to.position[n_rows - 1]
         rows.end_position = position
-    return n_rows
+    return n_rows if n_rows or not is_refused else -1
 
 
 def find_boundary(of, int64_t start, int64_t stop, int64_t n_bytes):

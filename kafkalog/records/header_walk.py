@@ -189,13 +189,15 @@ def valid_at(source: ByteSource, window: Window, batches: BatchTable) -> npt.NDA
     """Which of some batches of a window have the right checksum; their bytes are read if the window has none."""
     if window.data.size or window.valid is not None:
         return valid_crcs(window, batches)
-    valid = np.empty(len(batches), np.bool_)
-    for row in range(len(batches)):
-        batch = batches[row : row + 1]
-        start = int(batch.position[0])
-        data = window_of(source, start, batch.end_position)
-        valid[row] = valid_crcs(Window(data, start, batch))[0]
+    valid, first = np.empty(len(batches), np.bool_), 0
+    while first < len(batches):
+        start = int(batches.position[first])
+        last = max(int(np.searchsorted(batches.next_position, start + WINDOW_BYTES, side="right")), first + 1)
+        some = batches[first:last]
+        data = window_of(source, start, some.end_position)
+        valid[first:last] = valid_crcs(Window(data, start, some))
         source.release(data, start)
+        first = last
     return valid
 
 

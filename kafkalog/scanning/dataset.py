@@ -112,9 +112,9 @@ class ScanScanner:
         """Record batches, each with its fragment."""
         return self._of_arrow().scan_batches()  # type: ignore[no-any-return]
 
-    def take(self, indices: Any) -> NoReturn:
-        """Raise: records have no numbers but their offsets."""
-        raise NotImplementedError("records of a log are found by offset: filter, or to_table().take()")
+    def take(self, indices: Any) -> pa.Table:
+        """The records with these numbers; all are read."""
+        return self._of_arrow().take(indices)
 
     def _of_arrow(self) -> pa.dataset.Scanner:
         return pa.dataset.Scanner.from_batches(self.to_reader(), use_threads=False)
@@ -315,7 +315,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **options: Any,
     ) -> pa.dataset.Scanner | ScanScanner:
-        """A `pyarrow.dataset.Scanner`, or what has its methods; it can be read once.
+        """A `pyarrow.dataset.Scanner`, or what has its methods. It may be read once only.
 
         Parameters
         ----------

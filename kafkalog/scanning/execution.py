@@ -33,6 +33,7 @@ from kafkalog.log.open import BufferSegment, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
+from kafkalog.log.segment_stream import with_bytes
 from kafkalog.records.batch_table import BatchTable, Window, hidden_records, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
@@ -40,7 +41,7 @@ from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import ALL_OFFSETS, BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader
-from kafkalog.records.readers.range_reader import RangeReader
+from kafkalog.records.readers.range_reader import RangeReader, records_in_range
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
@@ -243,13 +244,18 @@ class Pass:
             # whoever decoded the records compared the checksums, those of control batches included
             check_crcs = query.check_crcs and records is None
             mask = selection.wanted_batches(window.window, check_crcs=check_crcs)
+            n_records = 0 if records is None else records.n_records
+            if records is not None and selection.has_timestamps:
+                records = records_in_range(selection, records, batches, mask, names or ())
+                if records is None:  # which of them are of which batch is only known inside
+                    window = window._replace(window=with_bytes(window.source, window.window))
+                elif mask is not None and not mask.all():
+                    n_records = int(batches.records_count[mask].sum())
             n_wanted = len(batches) if mask is None else int(np.count_nonzero(mask))
             counts.n_batches_decoded += n_wanted
             for finding in hidden_records_in(window, mask, check_crcs=check_crcs):
                 yield _Found(partition, finding, ends_reading=False)
             if n_wanted and records is not None:
-                n_records = _n_in(records, batches, mask)
-                records = _in_time(selection, records, names or ())
                 done = DoneTask(Decoded(records if records.n_records else None, len(batches), None, n_records))
                 yield Task(window, partition, done, True, latest)
                 del done
@@ -297,13 +303,15 @@ class Pass:
         is_committed = query.isolation_level == "read_committed"
         if is_committed:
             headers.stop()  # its consumers compare the checksums of all batches
-        if not names or not selection.is_range or selection.include_control:
+        # of bytes in memory only the pages of headers are looked at
+        is_there = isinstance(segment, BufferSegment) or segment.memory_map is True
+        if not names or not selection.is_range or selection.include_control or (is_there and selection.has_timestamps):
             return headers
         first, stop = ALL_OFFSETS
         if selection.start_offset is not None:
             first = selection.start_offset
         if selection.end_offset is not None:
-            stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
+            stop = max(selection.end_offset - 1, ALL_OFFSETS[0])  # the batch that ends there ends the reading, too
         n_ahead, window_bytes = 0, _ALONE_BYTES
         if query.threads > 1:
             # the one who asks reads, too; one more, so that the threads read while it makes Arrow of a window
@@ -443,22 +451,6 @@ def hidden_records_in(window: SegmentWindow, mask: npt.NDArray[np.bool_] | None,
     if check_crcs:
         batches = batches[valid_crcs(window.window, batches)]  # of the others decoding tells
     return hidden_records(batches, str(window.segment.path))
-
-
-def _n_in(records: RecordColumns, batches: BatchTable, mask: npt.NDArray[np.bool_] | None) -> int:
-    """How many of the records of some batches are in those of a mask; all where headers do not say it."""
-    if mask is None or mask.all() or (counts := batches.records_count[mask]).min() < 0:
-        return records.n_records
-    return int(counts.sum())
-
-
-def _in_time(selection: Selection, records: RecordColumns, names: Sequence[str]) -> RecordColumns:
-    """The records whose timestamps are in the range of a selection; its reader adds the columns that tell."""
-    if not selection.has_timestamps:
-        return records
-    rows = selection.rows_in_time(records.timestamp, records.timestamp_type)
-    records = RecordColumns(records.n_records, {name: records[name] for name in names}, is_known=True)
-    return records if rows is None or rows.size == records.n_records else records.take(rows)
 
 
 def _latest_of(columns: RecordColumns | None, latest: LatestOffsets | None) -> RecordColumns | None:

@@ -52,10 +52,14 @@ class HeaderReader(BatchReader):
             return None
         descriptor = readable_descriptor(source, position)
         if descriptor is None or source.is_preallocated:
+            if source.descriptor is None or source.is_mapped:
+                self.stop()
             return None
         rows, stop = HeaderRows(self._n_rows), min(position + RUN_BYTES, source.size)
         n = read_headers(descriptor, position, stop, previous_offset, self._limits.max_batch_bytes, self._stop_at, rows)
-        if not n:
+        if n <= 0:
+            if n < 0:
+                self.stop()
             return None
         batches = BatchTable(*(column.copy() for column in columns_of(rows)))
         window = Window(NO_BYTES, position, batches, next_offset=rows.next_offset)

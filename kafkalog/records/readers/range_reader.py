@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
 from kafkalog.errors import Limits
-from kafkalog.records.batch_table import Window
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.records.columns import RecordColumns
 from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.readers.record_reader import RecordReader
@@ -45,6 +51,8 @@ class RangeReader(BatchReader):
             mask, end = self._selection.batch_mask(last), self._selection.end_timestamp
             self._is_behind = end is not None and int(last.base_timestamp[0]) >= end
             self._is_inside = (mask is None or bool(mask[0])) and not self._is_behind
+            if self._is_behind:
+                self._records.close()
         return window
 
     def stop(self) -> None:
@@ -55,3 +63,25 @@ class RangeReader(BatchReader):
     def close(self) -> None:
         """See `BatchReader.close`."""
         self._records.close()
+
+
+def records_in_range(
+    selection: Selection,
+    records: RecordColumns,
+    batches: BatchTable,
+    mask: npt.NDArray[np.bool_] | None,
+    names: Sequence[str],
+) -> RecordColumns | None:
+    """The records of the wanted batches whose timestamps are in the range of a selection, without columns added for it.
+
+    None if the headers do not say which records are of which batch.
+    """
+    rows = selection.rows_in_time(records.timestamp, records.timestamp_type)
+    if mask is not None and not mask.all():
+        counts = np.where(batches.is_control, 0, batches.records_count)
+        if counts.min() < 0 or counts.sum() != records.n_records:
+            return None
+        of_wanted = np.repeat(mask, counts)
+        rows = np.flatnonzero(of_wanted) if rows is None else rows[of_wanted[rows]]
+    records = RecordColumns(records.n_records, {name: records[name] for name in names}, is_known=True)
+    return records if rows is None or rows.size == records.n_records else records.take(rows)

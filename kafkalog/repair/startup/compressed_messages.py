@@ -15,7 +15,7 @@ from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.repair.startup.forecast import LoadFailure
 
 _ATTRIBUTES = 17
-_STEP = 2**8
+_LEAST_STEP = 2**8
 _KEY_SIZE = {0: 18, 1: 26}
 
 
@@ -86,7 +86,7 @@ def _decompressed(value: bytes, codec: int, magic: int, where: str) -> bytes:
 def _first_part(value: bytes) -> bytes:
     """What a damaged gzip stream holds before the damage."""
     stream, found = zlib.decompressobj(wbits=31), bytearray()
-    at, step = 0, _STEP
+    at, step = 0, max(_LEAST_STEP, len(value) // 2**12)
     while at < len(value) and len(found) < DEFAULT_LIMITS.max_decompressed_bytes:
         before = stream.copy()
         try:

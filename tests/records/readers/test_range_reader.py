@@ -21,6 +21,7 @@ from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.readers.range_reader import RangeReader
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.scanning import execution
+from kafkalog.storage.source import PreadSource
 
 N_BATCHES = 400
 COLUMNS = ["offset", "timestamp", "key", "value"]
@@ -161,3 +162,61 @@ def test_the_end_of_a_range_rules_out_batches_with_log_append_time(tmp_path: Pat
         counts = scan.explain().statistics
         # of the others, each fifth, a header does not say the smallest
         assert counts.n_batches_decoded == len([one for one in range(3, 50) if one % 5 == 0 or one < end])
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_who_reads_a_batch_does_not_decide_which_of_its_records_are_found(tmp_path: Path, magic: int) -> None:
+    """Headers that say too little of the timestamps rule out their batches for every reader."""
+    path, batches = tmp_path / "t-0", []
+    path.mkdir()
+    for number in range(2000):
+        stamp = -1 if number % 10 == 3 else number
+        record = builder.record_v2(0, number, b"k", bytes(20))
+        if magic == 2:
+            batches.append(builder.batch_v2([record], base_offset=number, base_timestamp=0, max_timestamp=stamp))
+        else:
+            inner = [builder.message(0, b"k", bytes(20), timestamp=number)]
+            batches.append(builder.wrapper(inner, offset=number, codec=builder.GZIP, timestamp=stamp))
+    (path / f"{0:020d}.log").write_bytes(b"".join(batches))
+    options: dict[str, Any] = {"start_timestamp": 500, "threads": 1}
+    expected = [number for number in range(500, 2000) if number % 10 != 3]
+    scan = kafkalog.scan(path, columns=["offset"], **options)
+    assert scan.to_table()["offset"].to_pylist() == expected
+    statistics = scan.explain(analyze=True).statistics
+    assert statistics.n_records == statistics.n_records_selected == len(expected)
+    filters = [("timestamp", ">=", 500), ("key", "==", b"k")]
+    assert kafkalog.scan(path, filters=filters).count_rows() == len(expected)
+    assert kafkalog.scan(path, include_control=True, **options).count_rows() == len(expected)
+    assert sum(part.count_rows() for part in scan.plan(target_bytes=20_000)) == len(expected)
+
+
+def test_bounds_of_a_segment_alone_may_be_anything(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    path.mkdir()
+    names = [kf.segment_file_name(base) for base in (0, 10)]
+    for base, name in zip((0, 10), names, strict=True):
+        (path / name).write_bytes(builder.batch_v2([builder.record_v2(0)], base_offset=base))
+    for value in (-(2**63), -(2**70), 2**63 - 1, 2**70):
+        for operation in ("<", "<=", ">", ">=", "=="):
+            filters = [[("segment", "==", names[0]), ("offset", operation, value)], [("segment", "==", names[1])]]
+            found = kafkalog.scan(path, columns=["offset"], filters=filters).to_table()["offset"].to_pylist()
+            is_wanted = value > 0 if operation in ("<", "<=") else value < 0 and operation != "=="
+            assert found == ([0, 10] if is_wanted else [10]), (operation, value)
+
+
+def test_headers_with_gaps_behind_them_are_not_read_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a compacted log each batch is one behind which offsets are missing: its checksum is compared with "skip"."""
+    log = tmp_path / f"{0:020d}.log"
+    record = builder.record_v2(0, 0, b"k", bytes(200))
+    log.write_bytes(b"".join(builder.batch_v2([record], base_offset=2 * number) for number in range(2000)))
+    n_read = 0
+    window = PreadSource.window
+
+    def counted(self: PreadSource, start: int, stop: int) -> Any:
+        nonlocal n_read
+        n_read += 1
+        return window(self, start, stop)
+
+    monkeypatch.setattr(PreadSource, "window", counted)
+    kafkalog.batches(log, on_corruption="skip").to_table()
+    assert n_read < 60
