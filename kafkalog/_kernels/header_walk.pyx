@@ -278,7 +278,8 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
                  int stop_at, HeaderRows rows not None):
     """Read the headers of good batches of a file from a batch boundary on, and nothing else of large ones; `n_rows`.
 
-    -1 instead of 0 if the system does not read so, or not this file. `rows` has the headers, in place of what it had.
+    -1 instead of 0 if the system does not read so, or not this file. `rows` has the headers, in place of what it had,
+    and the offset behind them; nothing is summed up.
     Checksums are not compared. Only what the system has in memory is read: where it would have to wait for a disk, it
     had better read much at a time.
 
@@ -298,10 +299,6 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
     cdef int64_t room_start = start
     cdef int64_t position = start
     cdef int64_t left, total, needed
-    cdef int magics = 0
-    cdef int bits = 0
-    cdef int64_t largest = 0
-    cdef bint has_empty = False
     cdef bint is_refused = False
     cdef Rows to = rows.at
     rows.n = 0
@@ -333,27 +330,13 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
             if total > max_batch_bytes or (to.attributes[before] & stop_at and to.magic[before] >= 2):
                 n_rows = before
                 break
-            magics |= 1 << (to.magic[before] & 7)
-            bits |= to.attributes[before]
-            has_empty = has_empty or to.records_count[before] == 0
-            if total > largest:
-                largest = total
             position += total
             wanted = HEAD if total >= LARGE else HEADS
     rows.n = n_rows
-    rows.magics = magics
-    rows.attribute_bits = bits
-    rows.largest = largest
-    rows.has_empty = has_empty
     rows.next_offset = None
     at = <Py_ssize_t>(position - room_start)
     if n_rows and 0 <= at and at + 8 <= filled:
         rows.next_offset = <int64_t>load_be64(room + at)
-    if n_rows:
-        rows.first_offset = to.base_offset[0] if to.base_offset[0] >= 0 else to.last_offset[0]
-        rows.last_offset = to.last_offset[n_rows - 1]
-        rows.last_position = to.position[n_rows - 1]
-        rows.end_position = position
     return n_rows if n_rows or not is_refused else -1
 
 

@@ -108,7 +108,7 @@ class Selection:
         """
         masks = []
         if self.start_offset is not None:
-            masks.append((batches.last_offset >= self.start_offset) | _hides_last_offset(batches))
+            masks.append((batches.last_offset >= self.start_offset) | hides_last_offset(batches))
         if self.end_offset is not None:
             # the first offset of a wrapper is hidden inside it, and may lie below any end
             first = np.where(batches.base_offset >= 0, batches.base_offset, np.int64(-1))
@@ -157,7 +157,7 @@ class Selection:
             and (self.start_offset is None or bool((batches.base_offset >= self.start_offset).all()))
             and (
                 self.end_offset is None
-                or bool(((batches.last_offset < self.end_offset) & ~_hides_last_offset(batches)).all())
+                or bool(((batches.last_offset < self.end_offset) & ~hides_last_offset(batches)).all())
             )
         )
 
@@ -220,7 +220,7 @@ class Selection:
         return np.logical_and.reduce(masks) if masks else None
 
 
-def _hides_last_offset(batches: BatchTable) -> npt.NDArray[np.bool_]:
+def hides_last_offset(batches: BatchTable) -> npt.NDArray[np.bool_]:
     """Whether a v1 wrapper has the offset 0, as librdkafka produces it: then its last offset is only known inside."""
     hides: npt.NDArray[np.bool_] = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
     return hides

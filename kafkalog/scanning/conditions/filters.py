@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
 from kafkalog.records.batch_table import BatchTable, batch_column, sequences
 from kafkalog.records.columns import BINARY_COLUMNS
-from kafkalog.records.selection import FunctionFailure, Mask, no_timestamp
+from kafkalog.records.selection import FunctionFailure, Mask, hides_last_offset, no_timestamp
 from kafkalog.records.spans import Spans
 
 _INT64: Final = np.iinfo(np.int64)
@@ -106,8 +106,7 @@ class Term:
         if self.is_of_batch:
             return _compare(batch_column(self.column, batches), None, self)
         if self.column == "offset" and self.operation in (">", ">=", "==", "<", "<="):
-            # librdkafka leaves the offset of a compressed v1 message 0: then its last offset is only known inside
-            unknown = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
+            unknown = hides_last_offset(batches)
             mask = np.ones(len(batches), np.bool_)
             if self.operation in (">", ">=", "=="):
                 mask &= (
