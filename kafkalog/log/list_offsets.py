@@ -82,6 +82,10 @@ class _Walk:
     """Whether the walk reached the end of the segment."""
 
     @property
+    def size(self) -> int:
+        return self.identity[2]
+
+    @property
     def largest(self) -> int:
         return self.largest_before[-1]
 
@@ -237,6 +241,7 @@ class ListOffsets:
                     search.feed(window)
                 source.release(window.data, window.start)
                 if search is not None and search.is_done:
+                    walk.is_whole = walk.position[-1] == walk.size
                     return
         walk.is_whole = True
 

@@ -120,7 +120,7 @@ def offset_index_ahead(path: Path) -> None:
     ("damage", "message"),
     [
         (time_index_of_another, "leads past offset 250"),
-        (time_index_cut, "its last timestamp is 1700000318517; that of the batches is at least 1700000363523"),
+        (time_index_cut, "its last timestamp is 1700000318517; that of the batches is 1700000363523"),
         (offset_index_shifted, "where no batch begins"),
         (offset_index_ahead, "behind the batch that holds it"),
     ],
@@ -243,6 +243,21 @@ def test_lookup_shows_each_step(run: Any, log_dir: Path) -> None:
         "  record        p-zstd-java-0@400  2023-11-14T22:20:00.645Z",
         "  answer        400",
     ]
+
+
+def test_lookup_says_how_far_batches_reach_that_it_has_looked_at(run: Any, tmp_path: Path) -> None:
+    directory = tmp_path / "p-0"
+    directory.mkdir()
+    records = [builder.record_v2(0, 0, b"k", b"v" * 5000)]
+    batches = [
+        builder.batch_v2(records, base_offset=i, base_timestamp=1000 + i, max_timestamp=1000 + i) for i in range(2000)
+    ]
+    (directory / LOG).write_bytes(b"".join(batches))
+    _, early, _ = run("lookup", directory, "--timestamp", "1003")
+    reach = next(line for line in early.splitlines() if "segment" in line).partition(" at least ")[2]
+    assert 1003 <= int(reach.split()[0]) < 2999
+    _, late, _ = run("lookup", directory, "--timestamp", "2999")
+    assert "whose batches reach 2999 (" in late
 
 
 def test_lookup_names_transaction_markers(run: Any, log_dir: Path) -> None:
