@@ -17,6 +17,7 @@ from kafkalog.repair.startup.segment_reading import BatchHeader
 
 _TIMESTAMP_TYPE_BIT = 8
 _N_KEY_BYTES, _N_VALUE_BYTES = 4, 6
+_STREAM_MAGIC = {kf.Codec.GZIP: b"\x1f\x8b", kf.Codec.SNAPPY: b"\x82SNAPPY\0", kf.Codec.LZ4: b"\x04\x22\x4d\x18"}
 
 
 class Marker(NamedTuple):
@@ -43,9 +44,11 @@ def marker(batch: BatchHeader, content: bytes, broker: str) -> Marker | None:
     codec = attributes & 7
     if codec > kf.Codec.ZSTD:
         raise LoadFailure("IllegalArgumentException", f"the control batch at {batch.position} has codec {codec}")
-    if n_records < 0:
-        raise _invalid(batch, f"{n_records} records")
     data = content[kf.RECORD_BATCH_OVERHEAD :]
+    if n_records < 0:
+        if not data.startswith(_STREAM_MAGIC.get(codec, b"")):  # the stream is opened first
+            _decompressed(data, codec, batch)
+        raise _invalid(batch, f"{n_records} records")
     if codec:
         data = _decompressed(data, codec, batch)
     timestamp, key, value = _Cursor(data, batch).record(is_only=n_records == 1)

@@ -93,9 +93,10 @@ def file_names(directory: Path, broker: str = "4.3") -> FileNames:
     _complete_swaps(directory, found, swaps, broker)
     there = found.after()
     for name in names:
-        if name.endswith(INDEX_SUFFIXES) and name not in found.removed:
-            log = _stem(name) + kf.LOG_SUFFIX
-            if log not in there:
+        new = found.renamed.get(name, name)
+        if new.endswith(INDEX_SUFFIXES) and name not in found.removed and _stem(new) + kf.LOG_SUFFIX not in there:
+            was_swap = found.renamed.pop(name, None) is not None
+            if not was_swap or broker != "2.8":  # which leaves a `.swap` without a segment under its name
                 found.removed[name] = ORPHAN
     return found
 

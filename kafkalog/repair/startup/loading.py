@@ -312,9 +312,11 @@ class PartitionLoading:
                     detail = f"the batch at {batch.position} is in no segment that begins at {base}"
                     raise LoadFailure("IllegalStateException", detail)
                 bases.append(base)
-            if batch.head[16] > 2 and self.broker != "2.8":
+            # 2.8 takes a negative one for a message's, and the others for that of a batch
+            if batch.head[16] > (127 if self.broker == "2.8" else 2):
                 detail = f"the batch at {batch.position} has magic {batch.head[16]}, and the segment is split"
-                raise LoadFailure("CorruptRecordException", detail)
+                name = "IllegalArgumentException" if self.broker == "2.8" else "CorruptRecordException"
+                raise LoadFailure(name, detail)
             position = batch.position + batch.size_in_bytes
         if position < segment.size_in_bytes:
             detail = f"the bytes from {position} on are no batch, and the segment is split"
