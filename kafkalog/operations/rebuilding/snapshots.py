@@ -66,7 +66,10 @@ class ProducerReplay:
         """
         base = found.segment.base_offset
         # loaded anew for each segment, as a broker does: it forgets producers that have expired by then
-        if self._end is not None and not self._was_recovered and self._end[0] <= base:
+        is_carried = self._end is not None and not self._was_recovered and self._end[0] <= base
+        # a broker does not replay what lies before the log start offset
+        if is_carried and (base > self._log_start_offset or not is_recovered):
+            assert self._end is not None
             state, last_snapshot = self._end[1], max(self.snapshots, default=self._log_start_offset)
         else:
             state, last_snapshot = self._load(base)
@@ -75,6 +78,9 @@ class ProducerReplay:
             last_snapshot = self._take(base, state)
         ended = [np.empty(0, ENDED_DTYPE)]
         for batches, coordinator_epoch in found.replay:
+            if not is_recovered and len(batches) and batches.last_offset[0] < self._log_start_offset:
+                is_left = batches.last_offset >= self._log_start_offset
+                batches, coordinator_epoch = batches[is_left], coordinator_epoch[is_left]
             # offsets, not positions: a transaction may have begun in an earlier segment
             ended.append(state.update(batches, log_position=batches.base_offset, coordinator_epoch=coordinator_epoch))
         if found.map_end_offset > last_snapshot:

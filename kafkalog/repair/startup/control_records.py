@@ -17,7 +17,11 @@ from kafkalog.repair.startup.segment_reading import BatchHeader
 
 _TIMESTAMP_TYPE_BIT = 8
 _N_KEY_BYTES, _N_VALUE_BYTES = 4, 6
-_STREAM_MAGIC = {kf.Codec.GZIP: b"\x1f\x8b", kf.Codec.SNAPPY: b"\x82SNAPPY\0", kf.Codec.LZ4: b"\x04\x22\x4d\x18"}
+_STREAM_MAGIC: dict[int, bytes] = {
+    kf.Codec.GZIP: b"\x1f\x8b",
+    kf.Codec.SNAPPY: b"\x82SNAPPY\0",
+    kf.Codec.LZ4: b"\x04\x22\x4d\x18",
+}
 
 
 class Marker(NamedTuple):
