@@ -23,6 +23,7 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.repair.startup.forecast import PartitionForecast
 from kafkalog.repair.startup.preflight import BrokerVersion
+from kafkalog.storage import source as byte_source
 
 VERSIONS: dict[BrokerVersion, str] = {"4.3": "Opened43.java", "2.8": "Opened28.java"}
 _INTERVAL = 4096
@@ -260,7 +261,8 @@ def loader(version: BrokerVersion, folder: Path) -> Iterator[Loader]:
 def run(version: BrokerVersion, seed: int, numbers: range, folder: Path, tally: Tally | None = None) -> Tally:
     """Make the trials with these numbers, and add them to a tally; each is the same every time, but for the clock."""
     tally = tally or Tally()
-    with loader(version, folder) as one:
+    # no broker is about to finish what is half written
+    with loader(version, folder) as one, mock.patch.object(byte_source, "_RECENT_SECONDS", -1):
         for number in numbers:
             trial(one, version, seed, number, folder, tally)
     return tally

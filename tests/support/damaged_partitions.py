@@ -298,9 +298,9 @@ def _copied(source: Path, target: Path) -> None:
     target.mkdir()
     for path in source.iterdir():
         if path.is_file():
-            data = path.read_bytes()
-            sparse = path.suffix in (".index", ".timeindex") and len(data) > KEPT_SIDECAR_BYTES
-            (target / path.name).write_bytes(data[:KEPT_SIDECAR_BYTES] if sparse else data)
+            is_index = path.suffix in (".index", ".timeindex")
+            with path.open("rb") as file:
+                (target / path.name).write_bytes(file.read(KEPT_SIDECAR_BYTES if is_index else -1))
 
 
 def damaged(seed: int, number: int, root: Path) -> Damaged:

@@ -52,7 +52,8 @@ def foreign_index(rng: np.random.Generator, partition: Path) -> str:
     if other is None or not here:
         return ""
     target = _some(rng, here)
-    target.write_bytes(other.read_bytes()[: damaged_partitions.KEPT_SIDECAR_BYTES])
+    with other.open("rb") as file:
+        target.write_bytes(file.read(damaged_partitions.KEPT_SIDECAR_BYTES))
     return f"{target.name} of {other.parent.name}"
 
 
