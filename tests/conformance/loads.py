@@ -208,7 +208,8 @@ def disagreements(row: PartitionForecast, directory: Path, answer: list[str]) ->
         yield f"foretold {(row.log_start_offset, row.log_end_offset)}, but {answer}"
     foretold = {one.name: one.n_bytes for one in row.segments if one.action not in ("deleted", "split")}
     if not foretold:
-        foretold = {f"{row.log_start_offset:020d}.log": 0}
+        sign = "-" if row.log_start_offset < 0 else ""
+        foretold = {sign + kf.segment_file_name(abs(row.log_start_offset)): 0}
     logs = {path.name: path.stat().st_size for path in directory.glob("*.log") if path.is_file()}
     if not any(one.action == "split" for one in row.segments) and logs != foretold:
         yield f"foretold {foretold}, but {logs}"

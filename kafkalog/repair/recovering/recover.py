@@ -244,7 +244,7 @@ class RecoveryRun(Target):
             interval = index_interval(plan.partition, None).n_bytes if self._interval is None else self._interval
             one = PartitionRecovery(plan, self._make_output(plan), interval, self._now)
             if one.problem() is None and self._begins_anew(plan):
-                one.unwritten = one.problem_before_wiping()
+                one.unwritten = plan.start_problem() or one.problem_before_wiping()
                 if one.unwritten is not None:
                     self._finish(one)
                 else:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, Reason, SidecarError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.repair.startup.file_names import FileNames, file_names
@@ -70,6 +70,8 @@ class LoadPlan:
         Its segments, `.swap` files included.
     log_start : int
         The checkpointed log start offset, 0 if there is none.
+    negative_start : int
+        A negative one with which a broker would begin a log; 0 in a log that has a segment.
     """
 
     def __init__(
@@ -89,7 +91,8 @@ class LoadPlan:
         is_metadata = key is not None and key.topic == kf.METADATA_TOPIC
         self.is_clean = is_clean and not is_metadata
         known = key is not None and not is_metadata
-        self.log_start = max(offsets.log_starts.get(key, 0), 0) if known and key is not None else 0
+        checkpointed = offsets.log_starts.get(key, 0) if known and key is not None else 0
+        self.log_start = max(checkpointed, 0)
         self.recovery_point = 0
         if known and key is not None and not ignores_recovery_point:
             self.recovery_point = max(offsets.recovery_points.get(key, 0), 0)
@@ -97,6 +100,15 @@ class LoadPlan:
         self.files: FileNames = file_names(path, broker)
         self.partition = Partition(path, log_start_offset=self.log_start, limits=limits)
         self.partition.segments = self._segments(limits)
+        self.negative_start = 0 if self.partition.segments else min(checkpointed, 0)
+
+    def start_problem(self) -> Finding | None:
+        """Why nobody wants the log that a broker would begin here; None if there is nothing against it."""
+        if not self.negative_start:
+            return None
+        detail = f"its log start offset is {self.negative_start}, and it has no segment: a broker begins one there"
+        path = str(self.path.parent / kf.LOG_START_OFFSET_CHECKPOINT)
+        return Finding(Reason.CHECKPOINT_SYNTAX, f"{detail}; correct the checkpoint", path=path)
 
     def _segments(self, limits: Limits) -> list[Segment]:
         """The segments that a broker loads: regular files, `.swap` files in place of others.

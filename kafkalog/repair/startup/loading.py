@@ -75,7 +75,10 @@ class PartitionLoading:
         """Foretell the load from its beginning, with producers replayed batch by batch or not."""
         plan = self.plan
         row = self.row = PartitionForecast(str(plan.path), plan.partition.topic_partition)
-        row.log_start_offset = row.log_end_offset = plan.partition.log_start_offset
+        row.log_start_offset = row.log_end_offset = plan.negative_start or plan.partition.log_start_offset
+        wrong_start = plan.start_problem()
+        if wrong_start is not None:
+            row.remarks.append(wrong_start.detail)
         self._loaded, self._damage, self._split_end, self._split_bases = {}, [], 0, []
         self._producers = ProducerLoading(self._snapshots, self.broker, self.now_ms, replay=replay)
         row.removed, row.renamed = {**plan.files.removed, **self._bad_snapshots}, dict(plan.files.renamed)
