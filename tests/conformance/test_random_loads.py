@@ -46,6 +46,7 @@ _ONCE_WRONG: dict[BrokerVersion, list[tuple[int, int]]] = {
         *((4811, one) for one in (883, 2067, 5849)),
         *((4812, one) for one in (678, 6075)),
         *((4813, one) for one in (182, 204, 5595, 9827)),
+        *((4814, one) for one in (2946, 5418)),
         *((4803, one) for one in (7762, 8410, 8763, 9408, 9860, 9993, 10098, 11325, 12037)),
     ],
     "2.8": [

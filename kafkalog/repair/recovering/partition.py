@@ -20,6 +20,7 @@ from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.report import Change, Kind, RebuiltFile
 from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
+from kafkalog.repair.recovering.producer_order import ReplayOrder, snapshots_of
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
 from kafkalog.repair.startup.forecast import LoadFailure
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem
@@ -30,7 +31,7 @@ from kafkalog.repair.startup.settings import Cluster
 from kafkalog.repair.startup.small_files import topic_id_exception
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
-from kafkalog.state.producers import encode_snapshot, read_snapshot
+from kafkalog.state.producers import encode_snapshot
 from kafkalog.state.transactions import is_in_order
 
 
@@ -313,9 +314,12 @@ class PartitionRecovery:
         self, producers: ProducerLoading, recovered: dict[int, RecoveredSegment], there: list[str]
     ) -> bool:
         """Whether all snapshots that a broker takes were written, from the state that it loads."""
-        # the snapshot that the later segments began with, before an older segment was recovered alone
-        if self.plan.lone and any((one.kind, one.change) == ("snapshot", "changed") for one in self.files):
-            return False
+        # the snapshot that segments recovered before the others began with, or ended with
+        early = {*self.plan.lone, *self.plan.cut_before}
+        for one in self.files if early else ():
+            is_early = kf.parse_base_offset(Path(one.path).name) in early
+            if one.kind == "snapshot" and (one.change == "changed" or (one.change == "new" and is_early)):
+                return False
         first = self.plan.bases[0]
         # the first segment's own snapshot is loaded if the checkpoint says that the log begins before it
         own = kf.segment_file_name(first, kf.PRODUCER_SNAPSHOT_SUFFIX)
@@ -326,36 +330,12 @@ class PartitionRecovery:
     def _producers(
         self, report: RecoveredPartition, recovered: dict[int, RecoveredSegment], there: list[str], replay: Replay
     ) -> ProducerLoading:
-        """Replay producers in a broker's order. Source: LogLoader.load, Kafka 4.3."""
-        plan = self.plan
+        """Replay producers in a broker's order."""
         seen = self.check if replay == "check" else None
-        producers = ProducerLoading(_snapshots(plan.path, there), "4.3", self.now_ms, replay=replay, seen=seen)
-        loaded: dict[int, LoadedSegment] = {}
-        segments = {segment.base_offset: segment for segment in plan.partition.segments}
-
-        def replay_recovered(base: int) -> None:
-            segment = recovered[base].segment if base in recovered else segments[base]
-            if producers.is_exact or base not in recovered:  # its index was not kept, or damage lies before it
-                found = recover(segment, self.index_interval_bytes)
-            else:
-                found = recovered[base]
-            manager = producers.begin_recovery([*loaded.values()], base, plan.log_start)
-            producers.recover(manager, LoadedSegment(segment, "4.3"), found)
-            n_bytes = 0 if found.is_emptied else found.n_valid_bytes
-            loaded[base] = LoadedSegment(segment, "4.3", n_bytes, found.offset_entries)
-
-        # those without an index are recovered before the others, when only the segments below are loaded
-        for base, segment in segments.items():
-            if base in plan.lone or base in plan.cut_before:
-                replay_recovered(base)
-            loaded.setdefault(base, LoadedSegment(segment, "4.3"))
-        for base in sorted(recovered):
-            if base not in plan.lone:
-                replay_recovered(base)
-        producers.remove(self.removed_segments)
-        left = [one for base, one in loaded.items() if base not in self.removed_segments]
-        log_start = max(plan.log_start, left[0].base_offset if left else 0)
-        producers.load(left, log_start, report.log_end_offset, is_clean=False)
+        snapshots = snapshots_of(self.plan.path, there)
+        producers = ProducerLoading(snapshots, "4.3", self.now_ms, replay=replay, seen=seen)
+        order = ReplayOrder(self.plan, recovered, self.index_interval_bytes)
+        order.run(producers, self.removed_segments, report.log_end_offset)
         return producers
 
     def _put_replayed(self, producers: ProducerLoading) -> None:
@@ -453,19 +433,6 @@ def log_end(last: RecoveredSegment, index_interval_bytes: int) -> int:
         return last.next_offset
     found = recover(last.segment, index_interval_bytes, with_producers=False)  # its index was not kept
     return LoadedSegment(last.segment, "4.3", found.n_valid_bytes, found.offset_entries).next_offset()
-
-
-def _snapshots(directory: Path, names: list[str]) -> dict[int, npt.NDArray[np.void] | None]:
-    """The snapshots of a partition by offset; None for one that cannot be read."""
-    found: dict[int, npt.NDArray[np.void] | None] = {}
-    for name in names:
-        offset = kf.parse_base_offset(name)
-        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and offset is not None:
-            try:
-                found[offset] = read_snapshot(directory / name, may_go_on=True).entries
-            except KafkalogError:
-                found[offset] = None
-    return found
 
 
 def final_name(name: str) -> str:

@@ -1,0 +1,81 @@
+"""The order in which a broker replays the producers of the segments that it recovers. Mirrors `LogLoader.load`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError
+from kafkalog.log.recovery import RecoveredSegment, recover
+from kafkalog.repair.startup.load_plan import LoadPlan
+from kafkalog.repair.startup.producer_loading import ProducerLoading
+from kafkalog.repair.startup.segment_reading import LoadedSegment
+from kafkalog.state.producers import read_snapshot
+
+
+@dataclass(slots=True)
+class ReplayOrder:
+    """Replays the producers of a partition, segment by segment.
+
+    Source: LogLoader.load, LogLoader.recoverLog, Kafka 4.3.
+    """
+
+    plan: LoadPlan
+    recovered: Mapping[int, RecoveredSegment]
+    """What was found in the segments that are recovered, by base offset."""
+    index_interval_bytes: int
+    _loaded: dict[int, LoadedSegment] = field(default_factory=dict)
+
+    def run(self, producers: ProducerLoading, removed: Collection[int], log_end_offset: int) -> None:
+        """Recover the segments, delete those at the base offsets `removed`, and load the log up to its end.
+
+        Raises
+        ------
+        LoadFailure
+            A broker does not start.
+        NotPlain
+            Batches have to be replayed one by one.
+        """
+        plan, loaded = self.plan, self._loaded
+        # those without an index are recovered before the others, when only the segments below are loaded
+        for segment in plan.partition.segments:
+            base = segment.base_offset
+            if base in plan.lone or base in plan.cut_before:
+                self._recover(producers, base)
+            loaded.setdefault(base, LoadedSegment(segment, "4.3"))
+        for base in sorted(self.recovered):
+            if base not in plan.lone:
+                self._recover(producers, base)
+        producers.remove(removed)
+        left = [one for base, one in loaded.items() if base not in removed]
+        log_start = max(plan.log_start, left[0].base_offset if left else 0)
+        producers.load(left, log_start, log_end_offset, is_clean=False)
+
+    def _recover(self, producers: ProducerLoading, base: int) -> None:
+        found = self.recovered.get(base)
+        if found is None or producers.is_exact:  # its index was not kept, or damage lies before it
+            segments = self.plan.partition.segments
+            segment = next(one for one in segments if one.base_offset == base) if found is None else found.segment
+            found = recover(segment, self.index_interval_bytes)
+        manager = producers.begin_recovery([*self._loaded.values()], base, self.plan.log_start)
+        producers.recover(manager, LoadedSegment(found.segment, "4.3"), found)
+        n_bytes = 0 if found.is_emptied else found.n_valid_bytes
+        self._loaded[base] = LoadedSegment(found.segment, "4.3", n_bytes, found.offset_entries)
+
+
+def snapshots_of(directory: Path, names: Iterable[str]) -> dict[int, npt.NDArray[np.void] | None]:
+    """The producer snapshots with these names, by offset; None for one that cannot be read."""
+    found: dict[int, npt.NDArray[np.void] | None] = {}
+    for name in names:
+        offset = kf.parse_base_offset(name)
+        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and offset is not None:
+            try:
+                found[offset] = read_snapshot(directory / name, may_go_on=True).entries
+            except KafkalogError:
+                found[offset] = None
+    return found
