@@ -56,6 +56,7 @@ _ONCE_WRONG: dict[BrokerVersion, list[tuple[int, int]]] = {
         (4812, 6477),
         (4813, 204),
         (4813, 2996),
+        (4814, 14013),
     ],
 }
 

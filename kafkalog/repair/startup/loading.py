@@ -87,8 +87,10 @@ class PartitionLoading:
         if self.broker != "2.8":
             self._die_of_swaps()
         epochs = epochs_exception(plan.path, self.broker)
-        if epochs is not None:  # it comes before all others
-            row.exceptions.insert(0, epochs)
+        if epochs is not None:  # it comes before all others, with 2.8 but for those of the names of snapshots
+            is_later = self.broker == "2.8"
+            n = sum(is_later and one.path.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) for one in row.exceptions)
+            row.exceptions.insert(n, epochs)
         try:
             self._load()
         except LoadFailure as error:
