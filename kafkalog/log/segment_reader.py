@@ -419,7 +419,8 @@ class SegmentReader:
                 with segment.open() as source:
                     if _is_merged(segment, source, previous):
                         continue
-                    previous = max(previous, segment.base_offset - 1)
+                    if not begin:  # the batches before it may lie below the base offset
+                        previous = max(previous, segment.base_offset - 1)
                     stream = SegmentStream(
                         segment,
                         source,

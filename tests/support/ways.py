@@ -1,0 +1,118 @@
+"""Ways to read a partition that have to agree: sizes of windows, threads, mappings, forms of columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+
+import kafkalog
+from kafkalog.errors import KafkalogError
+from kafkalog.log import list_offsets, segment_stream
+from kafkalog.records.readers import batch_reader, header_reader, read_filled, record_reader
+from kafkalog.scanning import execution
+
+COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "batch_position", "producer_id", "segment")
+_WINDOWS = ("_MIN_WINDOW_BYTES", "_ALONE_BYTES", "_VIEWED_BYTES", "_MAPPED_BYTES")
+
+
+@contextmanager
+def seams(n_bytes: int) -> Iterator[None]:
+    """Windows of about so many bytes, and steps and buffers in proportion, where usually a small file is one window."""
+    sizes: dict[Any, dict[str, int]] = {
+        execution: {**dict.fromkeys(_WINDOWS, n_bytes), "_TOGETHER_BYTES": 4 * n_bytes},
+        header_reader: {"_LEAST_ROWS": 2, "_MOST_ROWS": 4, "_FIRST_WINDOW_BYTES": n_bytes, "RUN_BYTES": 8 * n_bytes},
+        batch_reader: {"RUN_BYTES": 4 * n_bytes, "_CHECKED_ROWS": 4, "_MOST_WINDOWS": 4},
+        read_filled: {"_READ_BYTES": max(n_bytes // 4, 256), "_LEAST_ROWS": 2, "_LEAST_LARGEST": 256},
+        record_reader: {"_LEAST_STEP": n_bytes, "_FIRST_STEP": n_bytes, "_LEAST_MAPPED": 1},
+        segment_stream: {"_WINDOW_BEHIND_DAMAGE": 256},
+        list_offsets: {"_FIRST_WINDOW_BYTES": 256},
+    }
+    with ExitStack() as stack:
+        for module, numbers in sizes.items():
+            stack.enter_context(mock.patch.multiple(module, **numbers))
+        yield
+
+
+class Outcome(NamedTuple):
+    """What came of a query."""
+
+    rows: list[dict[str, Any]]
+    error: tuple[Any, ...] | None
+    """Class, reason, path and position."""
+    findings: list[tuple[Any, ...]]
+
+
+def outcome(path: Path, query: dict[str, Any], **options: Any) -> Outcome:
+    """The records of a query up to its error, and what was found wrong."""
+    rows: list[dict[str, Any]] = []
+    error = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scan = kafkalog.scan(path, **{**query, **options})
+        try:
+            for batch in scan.to_batches():
+                rows += _rows(batch)
+        except KafkalogError as raised:
+            error = (type(raised).__name__, raised.reason, raised.path, raised.position)
+        findings = [(one.reason, one.path, one.position, one.base_offset, one.last_offset) for one in scan.findings]
+    return Outcome(rows, error, findings)
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """With timestamps as numbers: Python's end with the year 9999."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    if "timestamp" in columns:
+        columns["timestamp"] = columns["timestamp"].cast(pa.int64())
+    return pa.RecordBatch.from_pydict(columns).to_pylist()  # type: ignore[no-any-return]
+
+
+def random_query(rng: np.random.Generator, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Columns, ranges, filters and what to do about damage, with numbers and keys from near these records."""
+    query: dict[str, Any] = {
+        "columns": ["offset", *(name for name in COLUMNS[1:] if rng.random() < 0.4)],
+        "include_control": bool(rng.random() < 0.3),
+        "include_deleted": bool(rng.random() < 0.3),
+        "isolation_level": "read_committed" if rng.random() < 0.25 else "read_uncommitted",
+        "on_corruption": str(rng.choice(["raise", "stop", "skip", "skip"])),
+        "internal": True,
+    }
+    some = [rows[int(one)] for one in rng.integers(0, len(rows), 3)] if rows else []
+    offsets = [row["offset"] + int(rng.integers(-1, 2)) for row in some] or [0, 10]
+    stamps = [min(row["timestamp"], 2**53) + int(rng.integers(-1, 2)) for row in some if row["timestamp"]] or [0]
+    keys = [row["key"] for row in some if row["key"] is not None] or [b"k"]
+    if rng.random() < 0.4:
+        query["start_offset"] = max(min(offsets), 0)
+    if rng.random() < 0.4:
+        query["end_offset"] = max(max(offsets), 0)
+    if rng.random() < 0.3:
+        query["start_timestamp"] = max(min(stamps), 0)
+    if rng.random() < 0.3:
+        query["end_timestamp"] = max(max(stamps), 0)
+    conditions: list[Any] = []
+    if rng.random() < 0.25:
+        conditions.append(("key", str(rng.choice(["==", "starts_with", "!="])), keys[0]))
+    if rng.random() < 0.15:
+        conditions.append(("offset", str(rng.choice(["<", ">=", "=="])), offsets[0]))
+    if rng.random() < 0.15:
+        conditions.append(("value", str(rng.choice(["is null", "not in"])), *([] if rng.random() < 2 else [])))
+    conditions = [one for one in conditions if one[1] != "not in"]
+    if conditions:
+        query["filters"] = conditions
+    return query
+
+
+WAYS: tuple[dict[str, Any], ...] = (
+    {"threads": 1, "memory_map": False},
+    {"threads": 2, "memory_map": False},
+    {"threads": 1, "memory_map": "auto"},
+    {"threads": 1, "memory_map": True},
+    {"threads": 2, "memory_map": True, "binary_type": pa.binary_view()},
+    {"threads": 1, "memory_map": False, "binary_type": pa.large_binary()},
+)
