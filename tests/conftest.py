@@ -49,7 +49,7 @@ _LONGEST = (
     "robustness/test_memory_bound.py",
     "repair/recovering/test_recover.py",
     "repair/salvaging/test_salvage.py",
-    "log/test_list_offsets.py",
+    "log/lookups/test_list_offsets.py",
     "scanning/test_planning.py",
     "operations/verifying/test_verify.py",
     "robustness/test_fuzz_records.py",

@@ -6,11 +6,11 @@
     `ranges`            picklable byte ranges of segments that open as a partition
     `segment_files`     which files of a directory are segments
     `segment_reader`    the windows of all segments of a partition, in order
+    `range_ends`        where the batches of a range of offsets end
     `segment_stream`    the windows of one segment; damage is raised, or skipped
     `searching`         which batches of a damaged segment are intact, and the log's own
     `segment`           a `.log` with the indexes beside it, and lookups in it
-    `timestamp_search`  the first record at or after a timestamp
-    `list_offsets`      offsets for timestamps, as ListOffsets answers
+    `lookups`           the first record at or after a timestamp, in a segment and in a partition
     `recovery`          a segment as a broker's recovery reads it
     `tail`              the offset up to which a growing partition can be read
 

@@ -19,11 +19,12 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, one_ahead
-from kafkalog.log.list_offsets import ListOffsets
+from kafkalog.log.lookups.list_offsets import ListOffsets
+from kafkalog.log.range_ends import overlapping
 from kafkalog.log.searching.missing import missing_between, missing_end, start_findings
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, overlapping
+from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
@@ -297,7 +298,7 @@ class Partition(ReadMethods):
         `"max-timestamp"` may return a record below the log start offset, if its segment still exists. Control records
         count like others.
 
-        The intended differences from a broker are listed in `kafkalog.log.list_offsets`.
+        The intended differences from a broker are listed in `kafkalog.log.lookups.list_offsets`.
 
         Source: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp, Kafka 4.3.
 

@@ -31,8 +31,8 @@ from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionInde
 from kafkalog.indexes.odd_offsets import Witnesses
 from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
+from kafkalog.log.lookups.timestamp_search import TimestampSearch
 from kafkalog.log.segment_stream import SegmentStream
-from kafkalog.log.timestamp_search import TimestampSearch
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
-from kafkalog.indexes.odd_offsets import offsets_from
+from kafkalog.log.range_ends import rows_up_to
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream, with_bytes
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, valid_at
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.selection import Selection
 from kafkalog.state.read_committed import ReadCommitted
@@ -241,11 +241,15 @@ class SegmentReader:
                         counts.n_bytes_read += n_bytes
                         counts.n_batches += len(window.batches)
                         last_offset = stream.previous
-                        is_end = stop is not None and _reaches(window, source, stop, self._limits.max_batch_bytes)
-                        yield SegmentWindow(number, segment, source, window, n_bytes, window.batches)
-                        del window  # its memory can be reused for the next one
-                        if is_end:
-                            break
+                        batches, n = window.batches, None
+                        if stop is not None:
+                            n = rows_up_to(window, source, stop, self._limits.max_batch_bytes)
+                        yield SegmentWindow(
+                            number, segment, source, window, n_bytes, batches if n is None else batches[:n]
+                        )
+                        del window, batches  # its memory can be reused for the next one
+                        if n is not None:
+                            break  # a later segment that begins below the end is read all the same
             except (ReadError, LimitExceededError) as error:
                 # a plan promised these files: leaving one out would lose records that another process counts on
                 is_removed = error.reason is Reason.PARTITION_REMOVED  # the others are gone, too
@@ -467,33 +471,3 @@ def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corru
     return replace(
         error.to_finding(), detail=error.detail + passed, path=str(segment.path), position=position, length=length
     )
-
-
-def _reaches(window: Window, source: ByteSource, end_offset: int, max_batch_bytes: int) -> bool:
-    """Whether no offset below `end_offset` can follow a window.
-
-    Only batches with a correct checksum count: a damaged header may hold any offset. So may one that was written wrong:
-    an intact batch behind it has to have a higher offset.
-    """
-    rows = np.flatnonzero(window.batches.last_offset >= end_offset - 1)
-    behind = window.batches.end_position
-    if rows.size and min(offsets_from(source, behind, 1), default=end_offset) < end_offset:
-        follower, _ = intact_batch_at(source, behind, max_batch_bytes)
-        if follower is not None:
-            source.release(follower.data, behind)
-            return False
-    return any(valid_at(source, window, window.batches[row : row + 1])[0] for row in rows.tolist())
-
-
-def overlapping(batches: BatchTable, start_offset: int | None, end_offset: int | None) -> BatchTable:
-    """Rows that may hold an offset of a range."""
-    if start_offset is None and end_offset is None:
-        return batches
-    wanted = np.ones(len(batches), np.bool_)
-    if start_offset is not None:
-        wanted &= batches.last_offset >= start_offset
-    if end_offset is not None:
-        # a compressed v0 or v1 message hides its base offset: it cannot begin before the end of the previous batch
-        behind = np.concatenate([batches.base_offset[:1], batches.last_offset[:-1] + 1])
-        wanted &= np.where(batches.base_offset >= 0, batches.base_offset, behind) < end_offset
-    return batches[wanted]

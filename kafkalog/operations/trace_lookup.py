@@ -16,11 +16,11 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, ReadError, Reason
 from kafkalog.indexes.index_files import TimeIndex
-from kafkalog.log.list_offsets import Visit
+from kafkalog.log.lookups.list_offsets import Visit
+from kafkalog.log.lookups.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, NAMED_TIMESTAMPS, parse_timestamps
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.segment import Segment
-from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, NAMED_TIMESTAMPS, parse_timestamps
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import intact_batch_at

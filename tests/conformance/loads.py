@@ -119,7 +119,7 @@ def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder
     root, ours = folder / "data", folder / "ours"
     for old in (root, ours):
         shutil.rmtree(old, ignore_errors=True)
-    with mock.patch.multiple(damaged_partitions, _batch_changed=_header_changed, _repaired_log=lambda path: None):
+    with damaged_partitions.without_right_checksums():
         case = damaged_partitions.damaged(seed, number, root)
     for _ in range(int(rng.integers(0, 3))):
         case.what.append(misplaced_files.misplace(rng, case.partition))
@@ -169,14 +169,6 @@ def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder
         elif done is not None and done.error is None and not _is_about_epochs(row):
             problems.append(f"recover: recovered what Kafka cannot load: {answer}")
         tally.wrong += [f"{what}: {name}: {one}" for one in problems]
-
-
-def _header_changed(rng: np.random.Generator, batch: bytes) -> bytes:
-    """One or two fields of a batch; its checksum is not made right again, as no disk does."""
-    for _ in range(int(rng.integers(1, 3))):
-        fields = [(at, width) for at, width in damaged_partitions.HEADER_FIELDS if at + width <= len(batch)]
-        batch = damaged_partitions.changed_field(rng, batch, *fields[int(rng.integers(0, len(fields)))])
-    return batch
 
 
 def _is_short_of_memory(answer: list[str]) -> bool:

@@ -11,11 +11,14 @@ import os
 import re
 import shutil
 import struct
+import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import builder
 import golden_sets
@@ -301,6 +304,21 @@ def _copied(source: Path, target: Path) -> None:
             is_index = path.suffix in (".index", ".timeindex")
             with path.open("rb") as file:
                 (target / path.name).write_bytes(file.read(KEPT_SIDECAR_BYTES if is_index else -1))
+
+
+def _header_changed(rng: np.random.Generator, batch: bytes) -> bytes:
+    for _ in range(int(rng.integers(1, 3))):
+        fields = [(at, width) for at, width in HEADER_FIELDS if at + width <= len(batch)]
+        batch = changed_field(rng, batch, *fields[int(rng.integers(0, len(fields)))])
+    return batch
+
+
+@contextmanager
+def without_right_checksums() -> Iterator[None]:
+    """Damage as by disks: batches have one or two wrong fields, and checksums are not made right again."""
+    damage = {"_batch_changed": _header_changed, "_repaired_log": lambda path: None}
+    with mock.patch.multiple(sys.modules[__name__], **damage):
+        yield
 
 
 def damaged(seed: int, number: int, root: Path) -> Damaged:

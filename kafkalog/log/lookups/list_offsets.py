@@ -1,7 +1,7 @@
 """Offsets for timestamps over the segments of a partition, as a broker's ListOffsets answers.
 
 This module chooses the segment to search, like `UnifiedLog.fetchOffsetByTimestamp` and `LogSegment.largestTimestamp`,
-but from batch headers instead of time indexes. `kafkalog.log.timestamp_search` searches inside a segment. A few
+but from batch headers instead of time indexes. `kafkalog.log.lookups.timestamp_search` searches inside a segment. A few
 numbers per walked window are kept, so that a later call does not walk the same headers again.
 
 Intended differences from a broker:
@@ -29,8 +29,8 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import SidecarError
 from kafkalog.indexes.time_hints import position_of_younger
+from kafkalog.log.lookups.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampSearch, parse_timestamps
 from kafkalog.log.segment import Segment
-from kafkalog.log.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampSearch, parse_timestamps
 from kafkalog.records.batch_table import Window
 from kafkalog.records.decode import decode
 from kafkalog.records.readers.header_reader import HeaderReader

@@ -1,7 +1,7 @@
 """Parses timestamps given by users, and finds the first record at or after each among walked batches.
 
 Only batches whose headers allow a match are decoded. Mirrors `FileRecords.searchForTimestamp` and the names of
-`OffsetSpec`. This module does not choose the segment to search; `kafkalog.log.list_offsets` does.
+`OffsetSpec`. This module does not choose the segment to search; `kafkalog.log.lookups.list_offsets` does.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from oracles import EARLIEST, LATEST, MAX_TIMESTAMP, Answer, BruteForce
 
 import kafkalog
-from kafkalog.log.list_offsets import ListOffsets
+from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 from kafkalog.records.readers import header_reader
 

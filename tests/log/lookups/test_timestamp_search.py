@@ -11,7 +11,7 @@ import pytest
 from builder import batch_v2, record_v2
 
 from kafkalog.errors import CorruptionError
-from kafkalog.log.timestamp_search import TimestampSearch, parse_timestamps
+from kafkalog.log.lookups.timestamp_search import TimestampSearch, parse_timestamps
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
 

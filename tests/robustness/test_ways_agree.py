@@ -1,0 +1,85 @@
+"""Random queries over damaged partitions give the same records, whichever way they are read.
+
+Sizes of windows, threads, mappings and forms of columns must not show. `KAFKALOG_FUZZ_SEED` and `KAFKALOG_WAYS_N`
+choose other partitions and more of them, `KAFKALOG_FUZZ_FIRST` begins at another number.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import damaged_partitions
+import misplaced_files
+import numpy as np
+import pytest
+from effort import counted, examples, thinned
+from ways import COLUMNS, WAYS, Outcome, outcome, random_query, seams
+
+from kafkalog.errors import KafkalogError
+
+SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261126"))
+FIRST = int(os.environ.get("KAFKALOG_FUZZ_FIRST", "0"))
+N_PARTS = 4
+N = int(os.environ.get("KAFKALOG_WAYS_N") or examples(800))
+N_QUERIES = 3
+SIZES = (300, 1500, 6000)
+BOUNDS = {"filters", "start_offset", "end_offset", "start_timestamp", "end_timestamp"}
+EVERYTHING: dict[str, Any] = {
+    "columns": list(COLUMNS),
+    "on_corruption": "skip",
+    "internal": True,
+    "include_deleted": True,
+    "include_control": True,
+}
+
+
+def asked(path: Path, query: dict[str, Any], **way: Any) -> Outcome:
+    """The outcome; what cannot be opened has no records."""
+    try:
+        return outcome(path, query, **way)
+    except KafkalogError as error:
+        return Outcome([], (type(error).__name__, error.reason, error.path, error.position), [])
+
+
+def differences(plain: Outcome, other: Outcome, query: dict[str, Any]) -> list[str]:
+    """Fields of an outcome that differ. Damage behind a bound or an error may be met or not."""
+    names = ["rows", "error"]
+    if query["on_corruption"] != "raise" and BOUNDS.isdisjoint(query):
+        names.append("findings")
+    return [name for name in names if getattr(plain, name) != getattr(other, name)]
+
+
+def disagreements(number: int, folder: Path) -> list[str]:
+    """What is not the same with a damaged partition."""
+    rng = np.random.default_rng([SEED, number, 7])
+    with damaged_partitions.without_right_checksums():
+        case = damaged_partitions.damaged(SEED, number, folder / "data")
+    for _ in range(int(rng.integers(0, 2))):
+        case.what.append(misplaced_files.misplace(rng, case.partition))
+    everything = asked(case.partition, EVERYTHING, **WAYS[0])
+    found = []
+    for _ in range(N_QUERIES):
+        query = random_query(rng, everything.rows)
+        plain, size = asked(case.partition, query, **WAYS[0]), int(rng.choice(SIZES))
+        for way in WAYS:
+            for window in (None, size) if way != WAYS[0] else (size,):
+                if rng.random() < 0.5:
+                    continue
+                with seams(window):
+                    wrong = differences(plain, asked(case.partition, query, **way), query)
+                if wrong:
+                    found.append(f"{SEED}, {number} ({'; '.join(case.what)}): {query}, {way}, {window}: {wrong}")
+    return found
+
+
+@pytest.mark.parametrize("part", thinned(range(N_PARTS), N_PARTS))
+@pytest.mark.timeout(max(300, N))
+def test_every_way_to_read_a_damaged_partition_gives_the_same(part: int, tmp_path: Path) -> None:
+    found = []
+    for number in counted(range(FIRST + part, FIRST + N, N_PARTS)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found += disagreements(number, folder)
+    assert found == []
