@@ -52,6 +52,8 @@ class RecoveredSegment:
     """Where a broker would truncate the `.log`; its size if all is well."""
     is_emptied: bool = False
     """Whether a broker would truncate it to 0 bytes instead."""
+    n_replayed_bytes: int = 0
+    """How far a broker has replayed its producers before it empties it."""
     finding: Finding | None = None
     """Why the broker would truncate or empty it."""
     unnoticed: Finding | None = None
@@ -123,6 +125,7 @@ def recover(
             next_offset=segment.base_offset,
             n_bytes=found.n_bytes,
             is_emptied=True,
+            n_replayed_bytes=found.n_valid_bytes,
             finding=found.finding,
             unnoticed=found.unnoticed,
         )
@@ -292,6 +295,18 @@ def wrong_epoch(recovered: Iterable[RecoveredSegment]) -> str | None:
     if highest <= last or last < 0:
         return None
     return f"the batch at offset {start} says leader epoch {highest}, the last one {last}: it gets into the file"
+
+
+def fatal_epoch(found: RecoveredSegment, latest: int) -> str | None:
+    """Say that a broker that recovers a segment dies of a leader epoch; None if it does not.
+
+    `latest` is the last epoch that it knows by then. Source: LeaderEpochFileCache.assign, Kafka 4.3.
+    """
+    for epoch, start in found.epochs:
+        if epoch > latest and start < 0:
+            return f"leader epoch {epoch} begins at offset {start}"
+        latest = max(epoch, latest)
+    return None
 
 
 def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Findings, KafkalogError, Reason
-from kafkalog.log.recovery import RecoveredSegment, recover, wrong_epoch
+from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, recover, wrong_epoch
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
@@ -28,9 +28,9 @@ from kafkalog.repair.startup.loading import PartitionLoading
 from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay, ReplayCheck
 from kafkalog.repair.startup.segment_reading import LoadedSegment
 from kafkalog.repair.startup.settings import Cluster
-from kafkalog.repair.startup.small_files import topic_id_exception
+from kafkalog.repair.startup.small_files import known_epochs, topic_id_exception
 from kafkalog.state import leader_epochs
-from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
+from kafkalog.state.checkpoints import encode_checkpoint
 from kafkalog.state.producers import encode_snapshot
 from kafkalog.state.transactions import is_in_order
 
@@ -64,6 +64,11 @@ class PartitionRecovery:
     findings: list[Finding] = field(default_factory=list)
     """Offsets that are missing between two segments, which a broker does not notice; a topic id that it dies of."""
 
+    @property
+    def works(self) -> list[Work]:
+        """The work on segments that are recovered."""
+        return [*self.lone, *([] if self.main is None else [self.main])]
+
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file of this partition."""
         if final_name(path.name) in self.written:  # by the work on a segment before
@@ -91,14 +96,14 @@ class PartitionRecovery:
             return report
         try:
             self._cut_logs(report)
-            if self.main is not None:
+            if self.plan.is_unclean:
                 self._put_producers(report)
         except LoadFailure as failure:
             report = self._empty_report()
             report.problem = self._failed(failure)
             self.output.abandon()
             return report
-        if self.main is not None:
+        if self.plan.is_unclean:
             self._put_epochs(report.log_end_offset)
         self._apply_names(report)
         report.files = self.files
@@ -126,7 +131,7 @@ class PartitionRecovery:
         epochs = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
         if epochs.exists():
             # those of segments that are deleted go with them
-            known = leader_epochs.LeaderEpochs() if self.plan.bases else self._known_epochs()
+            known = leader_epochs.LeaderEpochs() if self.plan.bases else known_epochs(self.plan.path)
             known.truncate_from_end(start)
             known.truncate_from_start(start)
             self.output.write(epochs.name, encode_checkpoint(known.entries.tolist()))
@@ -170,7 +175,14 @@ class PartitionRecovery:
 
     def _problem_inside(self) -> Finding | None:
         """Why a segment that was read cannot be recovered."""
-        for work in [*self.lone, *([] if self.main is None else [self.main])]:
+        latest = known_epochs(self.plan.path).latest
+        for work in self.works:
+            for one in _recovered(work):
+                fatal = fatal_epoch(one, latest)
+                if fatal is not None:
+                    detail = f"{fatal}: a broker that recovers the segment dies of it"
+                    return Finding(Reason.EPOCH_ORDER, detail, path=str(one.segment.path))
+                latest = max(latest, *(epoch for epoch, _ in one.epochs), -1)
             last = work.found[-1] if work.found else None
             for one in work.found:
                 if one.finding is not None and one.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
@@ -242,8 +254,12 @@ class PartitionRecovery:
                     self.output.copy(segment.path, final_name(segment.path.name))
                     self._put_missing_index(segment)
             end = _end_offset(segment, one, report.segments[-1].action)
-        if last is not None:
-            last = found.get(2**63 - 1, last)  # see LoadPlan.is_unflushed
+        # see LoadPlan.is_unflushed
+        last = found.get(2**63 - 1, last) if last is not None else found.get(max(self.plan.bases, default=0))
+        if last is None and self.plan.is_unclean:
+            end = LoadedSegment(self.plan.partition.segments[-1], "4.3").next_offset()
+            report.log_end_offset = max(end, report.log_start_offset)
+        elif last is not None:
             report.log_end_offset = max(log_end(last, self.index_interval_bytes), report.log_start_offset)
 
     def _keep_log(self, segment: Segment, found: RecoveredSegment) -> SegmentRecovery:
@@ -294,8 +310,7 @@ class PartitionRecovery:
         LoadFailure
             A broker does not start.
         """
-        assert self.main is not None
-        recovered = {one.segment.base_offset: one for work in (*self.lone, self.main) for one in _recovered(work)}
+        recovered = {one.segment.base_offset: one for work in self.works for one in _recovered(work)}
         there = [name for name in self.plan.files.names if name not in self.plan.files.removed]
         try:
             left = self._producers(report, recovered, there, "check" if self.replays else "skip")
@@ -314,12 +329,20 @@ class PartitionRecovery:
         self, producers: ProducerLoading, recovered: dict[int, RecoveredSegment], there: list[str]
     ) -> bool:
         """Whether all snapshots that a broker takes were written, from the state that it loads."""
+        # what a broker writes before it empties a segment
+        if any(one.is_emptied for one in recovered.values()):
+            return False
         # the snapshot that segments recovered before the others began with, or ended with
         early = {*self.plan.lone, *self.plan.cut_before}
         for one in self.files if early else ():
             is_early = kf.parse_base_offset(Path(one.path).name) in early
             if one.kind == "snapshot" and (one.change == "changed" or (one.change == "new" and is_early)):
                 return False
+        # a broker begins with the newest snapshot; one that is not at a base offset is not read here
+        known = snapshots_of(self.plan.path, there).items()
+        newest = max((at for at, one in known if one is not None and at <= (self.plan.unflushed_from or 0)), default=0)
+        if newest > self.plan.log_start and newest not in self.plan.bases:
+            return False
         first = self.plan.bases[0]
         # the first segment's own snapshot is loaded if the checkpoint says that the log begins before it
         own = kf.segment_file_name(first, kf.PRODUCER_SNAPSHOT_SUFFIX)
@@ -369,14 +392,15 @@ class PartitionRecovery:
 
         Source: LogLoader.load, LeaderEpochFileCache, Kafka 4.3.
         """
-        assert self.main is not None
         # those without an index are recovered before the others
         first = (*self.plan.lone, *self.plan.cut_before)
-        works = [*self.lone, self.main]
-        found = {one.segment.base_offset: one for work in works for one in _recovered(work)}
+        found = {one.segment.base_offset: one for work in self.works for one in _recovered(work)}
+        for segment in self.plan.partition.segments:  # one behind damage is deleted, but it was recovered before
+            if segment.base_offset in self.plan.cut_before and segment.base_offset not in found:
+                found[segment.base_offset] = recover(segment, self.index_interval_bytes, with_producers=False)
         recovered = [found[base] for base in sorted(found, key=lambda base: (base not in first, base))]
         path = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
-        epochs = self._known_epochs()
+        epochs = known_epochs(self.plan.path)
         for epoch, start in (entry for one in recovered for entry in one.epochs):
             if epoch > epochs.latest:
                 epochs.assign(epoch, start)
@@ -394,12 +418,6 @@ class PartitionRecovery:
             row = RebuiltFile(str(path), "epochs", len(merged), len(data), "changed" if path.exists() else "new")
             self.files.append(row)
 
-    def _known_epochs(self) -> leader_epochs.LeaderEpochs:
-        try:
-            return leader_epochs.LeaderEpochs(read_leader_epochs(self.plan.path / kf.LEADER_EPOCH_CHECKPOINT))
-        except KafkalogError:  # a broker cannot read it either
-            return leader_epochs.LeaderEpochs()
-
     def _apply_names(self, report: RecoveredPartition) -> None:
         """Remove and rename the files that a broker removes and renames by their names."""
         for name, why in self.plan.files.removed.items():
@@ -411,7 +429,7 @@ class PartitionRecovery:
             offset = kf.parse_base_offset(new)
             # the broker deletes a snapshot behind the log end once it is renamed
             is_snapshot = new.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)
-            is_behind = is_snapshot and self.main is not None and (offset or 0) > report.log_end_offset
+            is_behind = is_snapshot and self.plan.is_unclean and (offset or 0) > report.log_end_offset
             if not is_made and not is_behind and offset not in self.removed_segments:
                 self.output.copy(self.plan.path / name, new)
             self.output.remove(name)

@@ -64,13 +64,15 @@ def marker(batch: BatchHeader, content: bytes, broker: str) -> Marker | None:
 
 
 def _marker(batch: BatchHeader, key: bytes | None, value: bytes | None, timestamp: int, broker: str) -> Marker:
-    if key is None or value is None:
-        raise LoadFailure("NullPointerException", f"the marker at {batch.position} has no key or no value")
+    if key is None:
+        raise LoadFailure("NullPointerException", f"the marker at {batch.position} has no key")
     if len(key) < _N_KEY_BYTES or key[0] & 0x80:
         raise _invalid(batch, "a wrong key")
     kind = int.from_bytes(key[2:4], "big", signed=True)
     if kind not in (kf.ControlRecordType.ABORT, kf.ControlRecordType.COMMIT):
         raise LoadFailure("IllegalArgumentException", f"the control batch at {batch.position} has type {kind}")
+    if value is None:
+        raise LoadFailure("NullPointerException", f"the marker at {batch.position} has no value")
     if len(value) < _N_VALUE_BYTES and (broker == "2.8" or len(value) < 2 or not value[0] & 0x80):
         name = "InvalidRecordException" if broker == "2.8" else "BufferUnderflowException"
         raise LoadFailure(name, f"the marker at {batch.position} has {len(value)} bytes")

@@ -145,14 +145,19 @@ class LoadPlan:
         """Base offsets of the segments."""
         return [segment.base_offset for segment in self.partition.segments]
 
+    @property
+    def is_unclean(self) -> bool:
+        """Whether a broker recovers what the recovery point does not rule out."""
+        # one that only waits for its deletion is not recovered
+        return not self.is_clean and bool(self.bases) and self.partition.kind != "delete"
+
     @cached_property
     def unflushed_from(self) -> int | None:
         """Base offset of the first segment that is recovered because it may not be on disk; None if none is.
 
         Source: LogLoader.recoverLog, LogSegments.values, Kafka 4.3.
         """
-        # one that only waits for its deletion is not recovered
-        if self.is_clean or not self.bases or self.partition.kind == "delete":
+        if not self.is_unclean or self.recovery_point == 2**63 - 1:
             return None
         # the segment that holds the recovery point is recovered from its start
         return max((base for base in self.bases if base <= self.recovery_point), default=self.bases[0])

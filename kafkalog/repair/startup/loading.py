@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Findings, KafkalogError, Reason
-from kafkalog.log.recovery import RecoveredSegment, recover, wrong_epoch
+from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, recover, wrong_epoch
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.repair.startup.compressed_messages import base_offset
@@ -24,7 +24,7 @@ from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_proble
 from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay
 from kafkalog.repair.startup.segment_reading import LoadedSegment
 from kafkalog.repair.startup.settings import Cluster, expire
-from kafkalog.repair.startup.small_files import epochs_exception, topic_id_exception
+from kafkalog.repair.startup.small_files import epochs_exception, known_epochs, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.source import file_status
@@ -80,6 +80,7 @@ class PartitionLoading:
         if wrong_start is not None:
             row.remarks.append(wrong_start.detail)
         self._loaded, self._damage, self._split_end, self._split_bases = {}, [], 0, []
+        self._latest_epoch = known_epochs(plan.path).latest
         self._producers = ProducerLoading(self._snapshots, self.broker, self.now_ms, replay=replay)
         row.removed, row.renamed = {**plan.files.removed, **self._bad_snapshots}, dict(plan.files.renamed)
         self._late_names = [name for name in plan.files.fatal if not name.endswith(_READ_FIRST)]
@@ -252,6 +253,10 @@ class PartitionLoading:
         row.n_bytes_before = row.n_bytes = found.n_bytes
         if found.finding is not None:
             self._damage.append(found.finding)
+        fatal = fatal_epoch(found, self._latest_epoch)
+        if fatal is not None:
+            self._dies("IllegalArgumentException", row.name, fatal)
+        self._latest_epoch = max(self._latest_epoch, *(epoch for epoch, _ in found.epochs), -1)
         if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
             self._outside(segment, row, found)
         elif found.is_emptied and is_first_pass:

@@ -136,9 +136,9 @@ class ProducerLoading:
                 manager.map_end = found.map_end_offset
                 manager.take()
             return
-        stop = found.finding.position if found.is_emptied and found.finding is not None else found.n_valid_bytes
+        stop = found.n_replayed_bytes if found.is_emptied else found.n_valid_bytes
         ended: list[tuple[int, int, int, int]] = []
-        for batch in segment.batches(0, segment.size_in_bytes if stop is None else stop):
+        for batch in segment.batches(0, stop):
             if not batch.is_v2:
                 continue
             producer_id = batch.field(43, 8)

@@ -12,6 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.repair.startup.forecast import BrokerException
 from kafkalog.state.checkpoints import java_fields, java_number, parse_topic_id, read_leader_epochs
+from kafkalog.state.leader_epochs import LeaderEpochs
 from kafkalog.storage.source import read_file
 
 _OFFLINE = "KafkaStorageException"
@@ -44,6 +45,14 @@ def epochs_exception(directory: Path, broker: str) -> BrokerException | None:
     if epochs is not None and epochs.size and min(int(epochs["epoch"].min()), int(epochs["start_offset"].min())) < 0:
         return _exception("IllegalArgumentException", path, "an epoch or its start offset is negative", broker)
     return None
+
+
+def known_epochs(directory: Path) -> LeaderEpochs:
+    """The leader epochs of a partition; none if a broker cannot read the file."""
+    try:
+        return LeaderEpochs(read_leader_epochs(directory / kf.LEADER_EPOCH_CHECKPOINT))
+    except KafkalogError:
+        return LeaderEpochs()
 
 
 def checkpoint_exception(path: Path, broker: str) -> BrokerException | None:
