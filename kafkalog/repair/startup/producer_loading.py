@@ -55,6 +55,10 @@ class ReplayCheck:
         self._never.update(np.unique(batches.producer_id[~is_control & ~is_transactional]).tolist())
         self.is_plain &= not (is_marker & is_wrong).any() and self._always.isdisjoint(self._never)
 
+    def add_open(self, producer_id: int) -> None:
+        """A transaction of a producer is open: its next batch has to be transactional."""
+        self._always.add(producer_id)
+
 
 class ProducerLoading:
     """The producer snapshots of a partition while it is loaded.
@@ -220,6 +224,11 @@ class ProducerLoading:
         for one in loaded:
             if floor is not None and one.base_offset >= floor and one.position_of(offset) is not None:
                 return
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """A snapshot that is loaded has an open transaction."""
+        self.begun.add(first_offset)
+        self._check.add_open(producer_id)
 
     def delete(self, offset: int) -> None:
         """A snapshot is deleted, if it is there."""
@@ -406,7 +415,7 @@ class _Manager:
         self.producers[producer_id] = _Entry(epoch, coordinator_epoch, timestamp, first, batch)
         if first is not None:
             self.ongoing[first] = producer_id
-            self.files.begun.add(first)
+            self.files.begin(producer_id, first)
 
     def update(self, appended: _Append) -> None:
         """Take what was replayed of a producer."""
