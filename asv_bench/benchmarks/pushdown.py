@@ -56,7 +56,12 @@ def make_log(path: Path) -> str:
 class Pushdown(CpuTimed):
     """One topic, one hour, in ways to ask for it."""
 
-    params = (["filters", "expression", "dataset", "duckdb", "polars", "datafusion"],)
+    params = (
+        [
+            *("filters", "expression", "dataset", "duckdb", "polars", "datafusion"),
+            *("count by duckdb", "count by polars", "count by datafusion"),
+        ],
+    )
     param_names = ("way",)
 
     def setup_cache(self) -> str:
@@ -73,6 +78,7 @@ class Pushdown(CpuTimed):
         log = kafkalog.scan(path)
         during = f"timestamp >= '{first.as_py()}' and timestamp < '{last.as_py()}'"
         sql = f"select \"offset\", key, value from {{}} where topic = 'topic1' and {during}"
+        count = f"select count(*), max(\"offset\") from {{}} where topic = 'topic1' and {during}"
 
         connection = duckdb.connect()
         connection.register("log", log.to_dataset())
@@ -82,31 +88,50 @@ class Pushdown(CpuTimed):
         session.register_dataset("log", log.to_dataset())
         session.register_dataset("answer", pa.dataset.dataset(answer))
 
-        def by_polars(dataset: pa.dataset.Dataset) -> int:
+        def found_by_polars(dataset: pa.dataset.Dataset) -> pl.LazyFrame:
             one, other = pl.lit(first.as_py()), pl.lit(last.as_py())
             frame = pl.scan_pyarrow_dataset(dataset)
-            found = frame.filter(
+            return frame.filter(
                 (pl.col("topic") == "topic1") & (pl.col("timestamp") >= one) & (pl.col("timestamp") < other)
             )
-            return found.select(columns).collect().height
 
-        ways: dict[str, Callable[[], int]] = {
+        def by_polars(dataset: pa.dataset.Dataset) -> int:
+            return found_by_polars(dataset).select(columns).collect().height
+
+        def count_by_polars(dataset: pa.dataset.Dataset) -> tuple[int, ...]:
+            return found_by_polars(dataset).select(pl.len(), pl.col("offset").max()).collect().row(0)
+
+        def count_by_filters() -> tuple[int, ...]:
+            offsets = kafkalog.read_table(log.target, columns=["offset"], filters=filters).column(0)
+            return len(offsets), pc.max(offsets).as_py()
+
+        def count_by_datafusion(table: str) -> tuple[int, ...]:
+            return tuple(column[0].as_py() for column in session.sql(count.format(table)).to_arrow_table().columns)
+
+        ways: dict[str, Callable[[], object]] = {
             "filters": lambda: kafkalog.read_table(log.target, columns=columns, filters=filters).num_rows,
             "expression": lambda: kafkalog.read_table(log.target, columns=columns, filters=wanted).num_rows,
             "dataset": lambda: log.to_dataset().to_table(columns=columns, filter=wanted).num_rows,
             "duckdb": lambda: len(connection.sql(sql.format("log")).to_arrow_table()),
             "polars": lambda: by_polars(log.to_dataset()),
             "datafusion": lambda: session.sql(sql.format("log")).to_arrow_table().num_rows,
+            "count by duckdb": lambda: connection.sql(count.format("log")).fetchall()[0],
+            "count by polars": lambda: count_by_polars(log.to_dataset()),
+            "count by datafusion": lambda: count_by_datafusion("log"),
         }
         # what the engine does with the same records in memory is its own part
-        alone: dict[str, Callable[[], int]] = {
+        alone: dict[str, Callable[[], object]] = {
             "duckdb": lambda: len(connection.sql(sql.format("answer")).to_arrow_table()),
             "polars": lambda: by_polars(pa.dataset.dataset(answer)),
             "datafusion": lambda: session.sql(sql.format("answer")).to_arrow_table().num_rows,
+            "count by duckdb": lambda: connection.sql(count.format("answer")).fetchall()[0],
+            "count by polars": lambda: count_by_polars(pa.dataset.dataset(answer)),
+            "count by datafusion": lambda: count_by_datafusion("answer"),
         }
         self.engine = alone.get(way, lambda: 0)
-        self.ours, self.way = ways["filters"], ways[way]
-        self.scans = kafkalog.scan(path, columns=columns, filters=filters), log
+        is_count = way.startswith("count")
+        self.ours, self.way = count_by_filters if is_count else ways["filters"], ways[way]
+        self.scans = kafkalog.scan(path, columns=["offset"] if is_count else columns, filters=filters), log
         if self.ours() != self.way():
             raise AssertionError(f"{way} finds other records")
 
