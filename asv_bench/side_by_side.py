@@ -21,7 +21,7 @@ from typing import NamedTuple
 import peers
 import pyarrow as pa
 import shapes
-from peers import Side, aiokafka_peer, java, parquet, rust
+from peers import Side, aiokafka_peer, bare, java, parquet, rust
 from peers.ours import streaming, viewing_memory, whole
 
 import kafkalog
@@ -34,9 +34,11 @@ NUMPY, TABLE, FRAME = "read_numpy", "read_table", "read_pandas of Arrow"
 FILE, MEMORY, AIOKAFKA = "Java FileRecords", "Java MemoryRecords", "aiokafka"
 KRABKA, BARNABAS, CRC = "krabka", "barnabas", "crc-fast"
 PARQUET, PARQUET_MAPPED = "Parquet", "Parquet mapped"
+COPY, MAPPING = "bare copy", "bare mapping"
 SIDES = (
     *(READ, CLOSED, MAPPED, IN_MEMORY, STREAM, THREADS, NUMPY, TABLE, FRAME),
     *(FILE, MEMORY, AIOKAFKA, KRABKA, BARNABAS, CRC, PARQUET, PARQUET_MAPPED),
+    *(COPY, MAPPING),
 )
 
 
@@ -63,6 +65,10 @@ AIMS: dict[str, Aim] = {
     "views in memory: krabka": Aim(IN_MEMORY, (KRABKA,), _least(2.3, 1.8, None, 1.8, 3.5, 1.5, 1.0, 2.0)),
     "views in memory: barnabas": Aim(IN_MEMORY, (BARNABAS,), _least(None, None, 1.3)),
     "views in memory: checksums alone": Aim(IN_MEMORY, (CRC,), _least(None, 0.6, 0.75)),
+    "bare copy: FileRecords": Aim(COPY, (FILE,), {}),
+    "closed segment: bare copy": Aim(CLOSED, (COPY,), {}),
+    "bare mapping: MemoryRecords": Aim(MAPPING, (MEMORY,), {}),
+    "mapped views: bare mapping": Aim(MAPPED, (MAPPING,), {}),
     "closed segment: Parquet": Aim(CLOSED, (PARQUET,), _least(1.5, 1.5, 1.5, 1.5, 1.0, 1.0, 1.3, 1.3)),
     "read: Parquet": Aim(READ, (PARQUET,), _least(1.5, 1.5, 1.5, 1.5, 1.0, 1.0, 1.3, 1.3)),
     "mapped views: Parquet mapped": Aim(MAPPED, (PARQUET_MAPPED,), _least(1.7, 1.8, 1.7, 1.8, 1.0, 1.0, 1.3, 1.3)),
@@ -139,6 +145,10 @@ def side_of(name: str, segment: shapes.BenchSegment, processes: ExitStack) -> Si
             return processes.enter_context(rust.RustPeer("barnabas", path))
         case "crc-fast" if is_v2 and is_plain:
             return processes.enter_context(rust.RustPeer("crc", path))
+        case "bare copy" if is_v2 and is_plain:
+            return bare.copying(segment)
+        case "bare mapping" if is_v2 and is_plain:
+            return bare.mapping(segment)
         case "Parquet" | "Parquet mapped":
             return parquet.batches_of(parquet.written_from(segment), memory_map=name == "Parquet mapped")
     return None
@@ -217,6 +227,7 @@ def _sides_in_words(kafka_versions: tuple[str, str] | None) -> list[str]:
         "- closed segment: as `scan` does without options, which maps or reads, whichever takes less time",
         f"- Java ({java_version}; its decoding thread alone): reads or maps, checks CRCs, looks at each record",
         "- Rust, from bytes in memory: krabka borrows records, barnabas has spans and no headers, crc-fast no records",
+        "- bare copy: reads, takes checksums, copies the bytes once; bare mapping: maps, takes checksums; no records",
         f"- aiokafka {_version('aiokafka')}: from bytes in memory, CRCs checked, an object a record",
         f"- Parquet (pyarrow {_version('pyarrow')}): the four columns, same codec, no dictionaries; `iter_batches`",
     ]
