@@ -241,13 +241,13 @@ class SegmentReader:
                         counts.n_bytes_read += n_bytes
                         counts.n_batches += len(window.batches)
                         last_offset = stream.previous
-                        batches, n = window.batches, None
+                        n, whole = None, window.batches
                         if stop is not None:
                             n = rows_up_to(window, source, stop, self._limits.max_batch_bytes)
-                        yield SegmentWindow(
-                            number, segment, source, window, n_bytes, batches if n is None else batches[:n]
-                        )
-                        del window, batches  # its memory can be reused for the next one
+                        if n is not None and n < len(whole):
+                            window = (window if window.records is None else with_bytes(source, window)).first(n)
+                        yield SegmentWindow(number, segment, source, window, n_bytes, whole)
+                        del window, whole  # its memory can be reused for the next one
                         if n is not None:
                             break  # a later segment that begins below the end is read all the same
             except (ReadError, LimitExceededError) as error:

@@ -44,7 +44,8 @@ def test_a_segment_that_begins_below_the_end_is_read_though_the_one_before_reach
 def test_a_segment_ends_at_the_first_batch_behind_which_offsets_are_higher(tmp_path: Path, size: int | None) -> None:
     path = tmp_path / f"{0:020d}.log"
     # 900 was written wrong, as the batch behind it shows; behind 30 and 31 the offsets go back, too late to be noticed
-    path.write_bytes(b"".join(map(batch, [*range(10), 900, *range(11, 32), *range(5, 10), *range(40, 50)])))
+    again = [batch(offset, b"y") for offset in range(5, 10)]
+    path.write_bytes(b"".join([*map(batch, [*range(10), 900, *range(11, 32)]), *again, *map(batch, range(40, 50))]))
     assert offsets_below(path, 30, size) == [*range(10), *range(11, 30)]
 
 
