@@ -31,7 +31,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.log_config import LogConfig
-from kafkalog.state.transaction_outcomes import TransactionOutcomes
+from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.text import counted
 
 

@@ -33,7 +33,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import MOST_EARLIER, Known
 from kafkalog.records.batch_table import Window
-from kafkalog.state.transaction_outcomes import POSITION_BITS, TransactionOutcomes
+from kafkalog.state.outcomes import POSITION_BITS, TransactionOutcomes
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity, removed_error, was_replaced
 from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted

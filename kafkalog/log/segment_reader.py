@@ -25,12 +25,14 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.selection import Selection
+from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.read_committed import ReadCommitted
-from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
+from kafkalog.state.transaction_outcomes import OutcomeLearner
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
+_NOTHING: Final = Reached()
 OF_TRANSACTIONS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
 """Attribute bits of batches that `SegmentReader.committed_windows` has to see with their bytes."""
 MOST_EARLIER: Final = 4
@@ -405,16 +407,16 @@ class SegmentReader:
         return found[mask]
 
     def replay_windows(
-        self, log_position: int, previous_offset: int, *, on_corruption: OnCorruption = "raise"
+        self, reached: Reached = _NOTHING, *, on_corruption: OnCorruption = "raise"
     ) -> Generator[ReplayWindow]:
-        """Windows from a log position (segment number and position) on.
+        """Windows behind what was reached.
 
         Damage is skipped, and passed on with the next window.
         A window is released when the next one is requested. A file that cannot be read counts as damage, unless
         `on_corruption` is "raise".
         """
-        first, position = log_position >> POSITION_BITS, log_position & (1 << POSITION_BITS) - 1
-        previous = previous_offset
+        first, position = divmod(reached.position, 1 << POSITION_BITS)
+        previous, last = reached.last_offset, reached.last_position
         damage: list[Finding] = []
         for number in range(first, len(self._segments)):
             segment = self._segments[number]
@@ -432,7 +434,7 @@ class SegmentReader:
                         on_corruption="skip",
                         report=damage.append,
                         window_bytes=_WINDOW_AHEAD,
-                        follows=number == first,
+                        follows=last % (1 << POSITION_BITS) if begin and last is not None else None,
                         goes_on=on_corruption == "skip",
                     )
                     for window in stream.windows(begin):

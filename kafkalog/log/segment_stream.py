@@ -71,8 +71,8 @@ class SegmentStream:
         Whether windows have the result of their checksums, and no bytes if all are correct (`walk_checked`).
     reader : BatchReader, optional
         Reads the good batches (see `walk_with`).
-    follows : bool
-        Whether `previous` is the last offset of the batch before the position where reading starts.
+    follows : int, optional
+        Position of the batch before the one where reading starts, if it was read, and `previous` is its last offset.
     goes_on : bool
         Whether the reader goes on behind damage. False if it ends there, and this stream looks ahead for it: then its
         findings do not say how many bytes were passed over.
@@ -101,7 +101,7 @@ class SegmentStream:
         first_window_bytes: int | None = None,
         checked: bool = False,
         reader: BatchReader | None = None,
-        follows: bool = False,
+        follows: int | None = None,
         goes_on: bool = True,
         earlier: Sequence[SegmentFile] = (),
     ) -> None:
@@ -113,7 +113,7 @@ class SegmentStream:
         self.previous = segment.base_offset - 1 if previous is None else previous
         self.end_offset: int | None = None
         self.stopped = False
-        self._last_position: int | None = None
+        self._last_position = follows
         self._start = 0
         self._earlier, self._follows, self._goes_on = earlier, follows, goes_on
         self._next_original: tuple[SegmentFile, int] | None = None
@@ -128,7 +128,7 @@ class SegmentStream:
         position: int | None = self._start
         while position is not None:
             # after a jump the previous offset is not known: it is no evidence against the first batch
-            is_known = not position or (self._follows and position == start)
+            is_known = not position or (self._follows is not None and position == start)
             before = self.previous if is_known else None
             try:
                 for window in self._walk(

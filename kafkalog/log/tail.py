@@ -29,8 +29,9 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, valid_crcs
+from kafkalog.state.outcomes import POSITION_BITS, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.state.transaction_outcomes import POSITION_BITS, OutcomeLearner, ReplayWindow, TransactionOutcomes
+from kafkalog.state.transaction_outcomes import OutcomeLearner
 from kafkalog.storage.removals import directory_identity, was_replaced
 from kafkalog.storage.source import file_status
 
@@ -366,23 +367,26 @@ class _Transactions:
     def discard_below(self, offset: int) -> None:
         self._learner.discard_below(offset)
 
-    def _replay_windows(self, log_position: int, previous_offset: int) -> Generator[ReplayWindow]:
-        """Windows from a log position (segment number and position) on, up to the readable end of the last segment."""
-        number, position = log_position >> POSITION_BITS, log_position & (1 << POSITION_BITS) - 1
+    def _replay_windows(self, reached: Reached) -> Generator[ReplayWindow]:
+        """Windows behind what was reached, up to the readable end of the last segment."""
+        number = reached.position >> POSITION_BITS
         lost: list[Finding] = []
+        last_offset = reached.last_offset
         for base in [one for one in self._bases if self._numbers[one] >= number]:
             path, mine = self._path / kf.segment_file_name(base), self._numbers[base]
             is_last = base == self._bases[-1]
             size = file_status(path).st_size
             part = SegmentRange(path.name, size, 0, self._position if is_last else size, base, is_last)
             whole = PartitionRange(str(self._path), None, (part,))
-            for window in whole.open(limits=self._limits).reader.replay_windows(
-                position if mine == number else 0, previous_offset
-            ):
+            if mine == number:
+                before = reached._replace(position=reached.position % (1 << POSITION_BITS))
+            else:
+                before = Reached(last_offset=last_offset)
+            for window in whole.open(limits=self._limits).reader.replay_windows(before):
                 if not len(window.window.batches):
                     lost += window.damage  # damage up to the end of the segment: pass it on with the next window
                     continue
-                previous_offset = int(window.window.batches.last_offset[-1])
+                last_offset = int(window.window.batches.last_offset[-1])
                 start = window.segment_start + (mine << POSITION_BITS)
                 yield window._replace(segment_start=start, damage=(*lost, *window.damage))
                 lost.clear()

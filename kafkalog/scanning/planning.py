@@ -39,8 +39,8 @@ from kafkalog.records.batch_table import Window, valid_crcs
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
 from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.query import check_options, larger, offset_of, smaller
+from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.state.read_committed import IsolationLevel
-from kafkalog.state.transaction_outcomes import TransactionOutcomes
 from kafkalog.storage.source import ByteSource
 
 TASK_BYTES: Final = 2**26

@@ -23,7 +23,7 @@ from kafkalog.spark import types
 from kafkalog.spark.decoded import arrow_schema, decoded_schema
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
 from kafkalog.spark.source_options import SourceOptions
-from kafkalog.state.transaction_outcomes import TransactionOutcomes
+from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.values.decoding import DecodeWarning, Decoding
 
 _LOSSES = (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)

@@ -1,7 +1,8 @@
 """State that a broker keeps about a log in addition to its records.
 
     `transactions`          replays batches to open and ended transactions
-    `transaction_outcomes`  how each transaction of a partition ended, learned from batch headers
+    `outcomes`              what is known of how the transactions of a partition ended
+    `transaction_outcomes`  learns it from batch headers
     `read_committed`        which batches a `read_committed` consumer gets
     `producers`             producer state and its snapshot files
     `leader_epochs`         start and end of each leader epoch, from batches and from the checkpoint

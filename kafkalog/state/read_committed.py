@@ -15,14 +15,8 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.records.batch_table import BatchTable, valid_crcs
-from kafkalog.state.transaction_outcomes import (
-    POSITION_BITS,
-    LearnedOutcomes,
-    OutcomeLearner,
-    ReplayWindow,
-    TransactionOutcomes,
-    unknown_outcome,
-)
+from kafkalog.state.outcomes import POSITION_BITS, LearnedOutcomes, ReplayWindow, TransactionOutcomes
+from kafkalog.state.transaction_outcomes import OutcomeLearner, unknown_outcome
 from kafkalog.state.transactions import Outcome, rows_of_transactions
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]

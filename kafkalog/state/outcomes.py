@@ -1,0 +1,120 @@
+"""What is known of how the transactions of a partition ended, and the windows that tell it.
+
+`TransactionOutcomes` is small enough to send to the readers of parts of a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import Finding, KafkalogError
+from kafkalog.records.batch_table import Window
+from kafkalog.state.transactions import ENDED_DTYPE, OpenTransaction
+
+POSITION_BITS: Final = 32
+"""A log position is the number of a segment, shifted left by this many bits, plus a position in the segment."""
+
+
+class ReplayWindow(NamedTuple):
+    """A window of one of a partition's segments, to be replayed."""
+
+    window: Window
+    segment_start: int
+    """Log position of the first byte of its segment."""
+    damage: Sequence[Finding] = ()
+    """Damage that was skipped right before it. Damage at the end of the log comes with a window without batches."""
+
+
+class Reached(NamedTuple):
+    """How far a partition was replayed."""
+
+    position: int = 0
+    """Log position behind the last batch."""
+    last_offset: int = -1
+    last_position: int | None = None
+    """Last offset and log position of that batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOutcomes:
+    """Outcomes that a `read_committed` reader of a partition, or of a part of it, needs.
+
+    Notes
+    -----
+    Log positions (see `TransactionReplay`) count from the first segment of the partition, or of the part.
+    """
+
+    not_committed: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, ENDED_DTYPE))
+    """ENDED_DTYPE[n]. Transactions that were aborted, or whose outcome is unknown."""
+    causes: dict[int, Finding] = field(default_factory=dict)
+    """Why an outcome is unknown, by the log position where the transaction began."""
+    end: OpenTransaction | None = None
+    """Reading ends where this transaction begins."""
+    findings: tuple[Finding, ...] = ()
+    """Findings to report there."""
+    error: KafkalogError | None = None
+    """Error to raise there."""
+    is_by_offset: bool = False
+    """Whether batches are matched by offset instead of position: for readers that learned the outcomes earlier, since
+    the cleaner may have rewritten segments in the meantime."""
+
+    def or_raise(self) -> TransactionOutcomes:
+        """Return this object, or raise `error` if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def between(self, begin: int, stop: int) -> TransactionOutcomes:
+        """Return the outcomes that concern a part of the partition.
+
+        Parameters
+        ----------
+        begin, stop : int
+            Log positions of its first byte and of the byte after its last. Those in the result count from the segment
+            of `begin`.
+        """
+        if self.is_by_offset:
+            return self
+        mine = self.not_committed[
+            (self.not_committed["end_position"] > begin) & (self.not_committed["start_position"] < stop)
+        ].copy()
+        shift = begin >> POSITION_BITS << POSITION_BITS
+        mine["start_position"] -= shift
+        mine["end_position"] -= shift
+        started = set(mine["start_position"].tolist())
+        causes = {at - shift: cause for at, cause in self.causes.items() if at - shift in started}
+        if self.end is None or self.end.log_position >= stop:
+            return TransactionOutcomes(mine, causes)
+        end = self.end._replace(log_position=self.end.log_position - shift)
+        return TransactionOutcomes(mine, causes, end, self.findings, self.error)
+
+
+@dataclass(slots=True)
+class LearnedOutcomes:
+    """The outcomes known so far, as they are learned and used up; attributes as in `TransactionOutcomes`."""
+
+    not_committed: list[npt.NDArray[np.void]] = field(default_factory=list)
+    causes: dict[int, Finding] = field(default_factory=dict)
+    damaged: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    """Log positions of batches with a wrong checksum, which are left to the decoder to report."""
+    end: OpenTransaction | None = None
+    findings: list[Finding] = field(default_factory=list)
+    error: KafkalogError | None = None
+    is_by_offset: bool = False
+
+    @classmethod
+    def of(cls, known: TransactionOutcomes) -> LearnedOutcomes:
+        """Outcomes that another reader has learned."""
+        not_committed = [known.not_committed] if known.not_committed.size else []
+        return cls(
+            not_committed, dict(known.causes), [], known.end, list(known.findings), known.error, known.is_by_offset
+        )
+
+    def all_not_committed(self) -> npt.NDArray[np.void]:
+        """ENDED_DTYPE[n]: the transactions that were aborted, or whose outcome is unknown."""
+        return np.concatenate([*self.not_committed, np.empty(0, ENDED_DTYPE)])
