@@ -45,10 +45,23 @@ def asked(path: Path, query: dict[str, Any], **way: Any) -> Outcome:
 
 def differences(plain: Outcome, other: Outcome, query: dict[str, Any]) -> list[str]:
     """Fields of an outcome that differ. Damage behind a bound or an error may be met or not."""
-    names = ["rows", "error"]
+    names = ["error"]
     if query["on_corruption"] != "raise" and BOUNDS.isdisjoint(query):
         names.append("findings")
-    return [name for name in names if getattr(plain, name) != getattr(other, name)]
+    found = [name for name in names if getattr(plain, name) != getattr(other, name)]
+    if plain.rows != other.rows and not _has_copies(plain, other):
+        found.append("rows")
+    return found
+
+
+def _has_copies(plain: Outcome, other: Outcome) -> bool:
+    """Whether they have the same records, but not as often: a piece of the log is there twice, with damage in it."""
+    first, second = ({_record(row) for row in one.rows} for one in (plain, other))
+    return first == second and len(first) < max(len(plain.rows), len(other.rows))
+
+
+def _record(row: dict[str, Any]) -> str:
+    return str({name: value for name, value in row.items() if name not in ("segment", "batch_position")})
 
 
 def disagreements(seed: int, number: int, folder: Path) -> list[str]:
