@@ -55,7 +55,8 @@ def marker(batch: BatchHeader, content: bytes, broker: str) -> Marker | None:
         raise _invalid(batch, f"{n_records} records")
     if codec:
         data = _decompressed(data, codec, batch)
-    timestamp, key, value = _Cursor(data, batch).record(is_only=n_records == 1)
+    is_null = broker == "2.8" and not codec  # what it makes of a record that is cut off
+    timestamp, key, value = _Cursor(data, batch).record(is_only=n_records == 1, is_null=is_null)
     if attributes & _TIMESTAMP_TYPE_BIT:
         timestamp = batch.field(35, 8)
     else:
@@ -101,10 +102,12 @@ class _Cursor:
     def __init__(self, data: bytes, batch: BatchHeader) -> None:
         self._data, self._at, self._batch = data, 0, batch
 
-    def record(self, *, is_only: bool) -> tuple[int, bytes | None, bytes | None]:
+    def record(self, *, is_only: bool, is_null: bool) -> tuple[int, bytes | None, bytes | None]:
         """The difference of its timestamp, its key and its value."""
         size = self._varint(5)
         start = self._at
+        if is_null and size > len(self._data) - start:
+            raise LoadFailure("NullPointerException", f"the control batch at {self._batch.position} is cut off")
         if not 0 <= size <= len(self._data) - start:
             raise _invalid(self._batch, f"a record of {size} bytes")
         self._bytes(1)  # its attributes
