@@ -205,4 +205,7 @@ KINDS: tuple[Callable[[np.random.Generator, Path], str], ...] = (
 
 def misplace(rng: np.random.Generator, partition: Path) -> str:
     """Do one of these to a partition; returns what was done, "" if nothing."""
-    return KINDS[int(rng.integers(len(KINDS)))](rng, partition)
+    try:
+        return KINDS[int(rng.integers(len(KINDS)))](rng, partition)
+    except OSError:  # of a link to itself
+        return ""
