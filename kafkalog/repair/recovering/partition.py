@@ -20,7 +20,7 @@ from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.report import Change, Kind, RebuiltFile
 from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
-from kafkalog.repair.recovering.producer_order import ReplayOrder, snapshots_of
+from kafkalog.repair.recovering.producer_order import ReplayOrder
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
 from kafkalog.repair.startup.forecast import LoadFailure
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem
@@ -33,6 +33,9 @@ from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint
 from kafkalog.state.producers import encode_snapshot
 from kafkalog.state.transactions import is_in_order
+
+Snapshots = dict[int, npt.NDArray[np.void] | None]
+"""See `LoadPlan.snapshots`."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ class PartitionRecovery:
     """Names of derived files that were built anew, changed or not."""
     removed_segments: set[int] = field(default_factory=set)
     """Base offsets."""
+    kept_snapshots: set[int] | None = None
+    """Offsets of the producer snapshots that a broker leaves; None if it leaves all."""
     unwritten: Finding | None = None
     """Why an index was not written, if one was not."""
     check: ReplayCheck = field(default_factory=ReplayCheck)
@@ -128,6 +133,7 @@ class PartitionRecovery:
         for name in self.plan.files.names:
             if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
                 self._remove(report, name, "the log is emptied")
+        self.kept_snapshots = set()
         epochs = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
         if epochs.exists():
             # those of segments that are deleted go with them
@@ -311,7 +317,7 @@ class PartitionRecovery:
             A broker does not start.
         """
         recovered = {one.segment.base_offset: one for work in self.works for one in _recovered(work)}
-        there = [name for name in self.plan.files.names if name not in self.plan.files.removed]
+        there = self.plan.snapshots()
         try:
             left = self._producers(report, recovered, there, "check" if self.replays else "skip")
             if self.replays and not self._is_complete(left, recovered, there):
@@ -319,14 +325,15 @@ class PartitionRecovery:
         except NotPlain:
             left = self._producers(report, recovered, there, "exact")
             self._put_replayed(left)
-        for name in there:
+        self.kept_snapshots = {*left.snapshots}
+        for name in self.plan.files.names:
             offset = kf.parse_base_offset(name)
-            is_kept = offset in left.snapshots or name in self.written
+            is_kept = offset in left.snapshots or name in self.written or name in self.plan.files.removed
             if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not is_kept:
                 self._remove(report, name, "a snapshot that a broker does not keep")
 
     def _is_complete(
-        self, producers: ProducerLoading, recovered: dict[int, RecoveredSegment], there: list[str]
+        self, producers: ProducerLoading, recovered: dict[int, RecoveredSegment], there: Snapshots
     ) -> bool:
         """Whether all snapshots that a broker takes were written, from the state that it loads."""
         # what a broker writes before it empties a segment
@@ -338,25 +345,27 @@ class PartitionRecovery:
             is_early = kf.parse_base_offset(Path(one.path).name) in early
             if one.kind == "snapshot" and (one.change == "changed" or (one.change == "new" and is_early)):
                 return False
-        # a broker begins with the newest snapshot; one that is not at a base offset is not read here
-        known = snapshots_of(self.plan.path, there).items()
-        newest = max((at for at, one in known if one is not None and at <= (self.plan.unflushed_from or 0)), default=0)
-        if newest > self.plan.log_start and newest not in self.plan.bases:
+        # a broker begins with the newest snapshot; one that is not at a base offset, or a .swap, is not read here
+        upto = self.plan.unflushed_from or 0
+        newest = max((at for at, one in there.items() if one is not None and at <= upto), default=0)
+        is_read = (
+            newest in self.plan.bases
+            and kf.segment_file_name(newest, kf.PRODUCER_SNAPSHOT_SUFFIX) in self.plan.files.names
+        )
+        if newest > self.plan.log_start and not is_read:
             return False
         first = self.plan.bases[0]
         # the first segment's own snapshot is loaded if the checkpoint says that the log begins before it
-        own = kf.segment_file_name(first, kf.PRODUCER_SNAPSHOT_SUFFIX)
-        begins_with_state = first in recovered and self.plan.log_start < first and own in there
+        begins_with_state = first in recovered and self.plan.log_start < first and first in there
         names = (kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in producers.taken)
         return not begins_with_state and all(name in self.written for name in names)
 
     def _producers(
-        self, report: RecoveredPartition, recovered: dict[int, RecoveredSegment], there: list[str], replay: Replay
+        self, report: RecoveredPartition, recovered: dict[int, RecoveredSegment], there: Snapshots, replay: Replay
     ) -> ProducerLoading:
         """Replay producers in a broker's order."""
         seen = self.check if replay == "check" else None
-        snapshots = snapshots_of(self.plan.path, there)
-        producers = ProducerLoading(snapshots, "4.3", self.now_ms, replay=replay, seen=seen)
+        producers = ProducerLoading(there, "4.3", self.now_ms, replay=replay, seen=seen)
         order = ReplayOrder(self.plan, recovered, self.index_interval_bytes)
         order.run(producers, self.removed_segments, report.log_end_offset)
         return producers
@@ -427,10 +436,10 @@ class PartitionRecovery:
             # an index that was built anew is written under the new name already
             is_made = new.endswith(kf.LOG_SUFFIX) or new in self.written
             offset = kf.parse_base_offset(new)
-            # the broker deletes a snapshot behind the log end once it is renamed
+            # the broker may delete a snapshot once it is renamed
             is_snapshot = new.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)
-            is_behind = is_snapshot and self.plan.is_unclean and (offset or 0) > report.log_end_offset
-            if not is_made and not is_behind and offset not in self.removed_segments:
+            is_gone = is_snapshot and self.kept_snapshots is not None and offset not in self.kept_snapshots
+            if not is_made and not is_gone and offset not in self.removed_segments:
                 self.output.copy(self.plan.path / name, new)
             self.output.remove(name)
 

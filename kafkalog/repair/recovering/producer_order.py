@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
-from kafkalog import format as kf
-from kafkalog.errors import KafkalogError
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.repair.startup.producer_loading import ProducerLoading
 from kafkalog.repair.startup.segment_reading import LoadedSegment
-from kafkalog.state.producers import read_snapshot
 
 
 @dataclass(slots=True)
@@ -66,16 +59,3 @@ class ReplayOrder:
         producers.recover(manager, LoadedSegment(found.segment, "4.3"), found)
         n_bytes = 0 if found.is_emptied else found.n_valid_bytes
         self._loaded[base] = LoadedSegment(found.segment, "4.3", n_bytes, found.offset_entries)
-
-
-def snapshots_of(directory: Path, names: Iterable[str]) -> dict[int, npt.NDArray[np.void] | None]:
-    """The producer snapshots with these names, by offset; None for one that cannot be read."""
-    found: dict[int, npt.NDArray[np.void] | None] = {}
-    for name in names:
-        offset = kf.parse_base_offset(name)
-        if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and offset is not None:
-            try:
-                found[offset] = read_snapshot(directory / name, may_go_on=True).entries
-            except KafkalogError:
-                found[offset] = None
-    return found

@@ -6,7 +6,7 @@ of transaction indexes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, ReadError, Reason, SidecarError
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, ReadError, Reason, SidecarError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.repair.startup.file_names import FileNames, file_names
 from kafkalog.state.checkpoints import read_offset_checkpoint
+from kafkalog.state.producers import read_snapshot
 
 
 @dataclass(slots=True)
@@ -144,6 +145,26 @@ class LoadPlan:
     def bases(self) -> list[int]:
         """Base offsets of the segments."""
         return [segment.base_offset for segment in self.partition.segments]
+
+    def snapshots(
+        self, on_error: Callable[[str, KafkalogError], object] = lambda name, error: None
+    ) -> dict[int, npt.NDArray[np.void] | None]:
+        """PRODUCER_SNAPSHOT_DTYPE[n] of the snapshots that are there once `.swap` files are renamed, by offset.
+
+        None stands for one that cannot be read, which a broker deletes; `on_error` is called with its name.
+        """
+        found: dict[int, npt.NDArray[np.void] | None] = {}
+        for name in self.files.names:
+            new = self.files.renamed.get(name, name)
+            offset = kf.parse_base_offset(new)
+            if not new.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) or offset is None or name in self.files.removed:
+                continue
+            try:
+                found[offset] = read_snapshot(self.path / name, may_go_on=True).entries
+            except KafkalogError as error:
+                on_error(name, error)
+                found[offset] = None
+        return found
 
     @property
     def is_unclean(self) -> bool:

@@ -26,7 +26,6 @@ from kafkalog.repair.startup.segment_reading import LoadedSegment
 from kafkalog.repair.startup.settings import Cluster, expire
 from kafkalog.repair.startup.small_files import epochs_exception, known_epochs, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.source import file_status
 
 
@@ -349,19 +348,13 @@ class PartitionLoading:
 
     @cached_property
     def _snapshots(self) -> dict[int, npt.NDArray[np.void] | None]:
-        """Snapshots by offset; None for one that cannot be read, which a broker deletes."""
-        found: dict[int, npt.NDArray[np.void] | None] = {}
-        for name in self.plan.files.names:
-            offset = kf.parse_base_offset(name)
-            if not name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) or offset is None or name in self.plan.files.removed:
-                continue
-            try:
-                found[offset] = read_snapshot(self.plan.path / name, may_go_on=True).entries
-            except KafkalogError as error:
-                self.findings.add(error.to_finding())
-                self._bad_snapshots[name] = "a snapshot that cannot be read"
-                found[offset] = None
-        return found
+        """See `LoadPlan.snapshots`."""
+
+        def note(name: str, error: KafkalogError) -> None:
+            self.findings.add(error.to_finding())
+            self._bad_snapshots[name] = "a snapshot that cannot be read"
+
+        return self.plan.snapshots(note)
 
     def _check_state(self) -> None:
         """The leader epochs and the topic id."""

@@ -10,7 +10,6 @@ import pytest
 from recoveries import RECOVERY_POINTS, logs, row, small_log_dir
 
 from kafkalog.repair.recovering import partition as recovering
-from kafkalog.repair.recovering.producer_order import snapshots_of
 from kafkalog.repair.recovering.recover import recover
 from kafkalog.state.producers import read_snapshot
 
@@ -53,8 +52,3 @@ def test_lost_indexes_alone_do_not_have_batches_replayed_one_by_one(
     monkeypatch.setattr(recovering.ReplayOrder, "run", noted)
     assert row(recover(log_dir, output=tmp_path / "out"), "p-txn-0").error is None
     assert replays == [False]
-
-
-def test_a_snapshot_that_cannot_be_read_is_none(tmp_path: Path) -> None:
-    (tmp_path / f"{5:020d}.snapshot").write_bytes(b"no snapshot")
-    assert snapshots_of(tmp_path, [f"{5:020d}.snapshot", f"{5:020d}.index"]) == {5: None}

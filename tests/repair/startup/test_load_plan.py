@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from startups import asked, logs
 
 import kafkalog
+from kafkalog import format as kf
+from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
+from kafkalog.state.producers import encode_snapshot
 
 
 def test_damage_is_cut_only_where_a_broker_looks(partition: Path) -> None:
@@ -63,3 +67,32 @@ def test_a_transaction_index_is_read_to_its_end(partition: Path) -> None:
     index = middle.with_suffix(".txnindex")
     index.write_bytes(index.read_bytes() + bytes(34))
     assert asked(partition, clean=True).segments[1].action == "cut"
+
+
+def test_snapshots_are_those_that_are_there_once_swaps_are_renamed(partition: Path) -> None:
+    first, second, third = (log.with_suffix(".snapshot") for log in logs(partition))
+    entries = np.zeros(1, kf.PRODUCER_SNAPSHOT_DTYPE)
+    Path(f"{second}.swap").write_bytes(encode_snapshot(entries))
+    second.write_bytes(encode_snapshot(entries[:0]))
+    third.write_bytes(b"no snapshot")
+    first.unlink(missing_ok=True)
+    bad: list[str] = []
+    found = LoadPlan(partition, RootOffsets()).snapshots(lambda name, error: bad.append(name))
+    assert bad == [third.name]
+    assert found[int(third.stem)] is None
+    assert found[int(second.stem)] is not None
+    assert len(found[int(second.stem)]) == 1  # type: ignore[arg-type]
+
+
+def test_a_negative_log_start_offset_counts_where_there_is_no_segment(partition: Path) -> None:
+    checkpoint = partition.parent / kf.LOG_START_OFFSET_CHECKPOINT
+    name = partition.name.rpartition("-")[0]
+    checkpoint.write_text(f"0\n1\n{name} {partition.name.rpartition('-')[2]} -7\n")
+    assert asked(partition).log_start_offset == 0
+    for log in logs(partition):
+        log.unlink()
+    row = asked(partition)
+    assert (row.log_start_offset, row.log_end_offset) == (-7, -7)
+    assert any("correct the checkpoint" in remark for remark in row.remarks)
+    recovered = kafkalog.recover(partition.parent, dry_run=True).partitions[0]
+    assert recovered.error is not None
