@@ -126,6 +126,7 @@ def recover(
             n_bytes=found.n_bytes,
             is_emptied=True,
             n_replayed_bytes=found.n_valid_bytes,
+            epochs=found.epochs,
             finding=found.finding,
             unnoticed=found.unnoticed,
         )

@@ -20,15 +20,8 @@ from kafkalog.records.readers import batch_reader, header_reader, read_filled, r
 from kafkalog.scanning import execution
 
 COLUMNS = (
-    "offset",
-    "timestamp",
-    "timestamp_type",
-    "key",
-    "value",
-    "headers",
-    "batch_position",
-    "producer_id",
-    "segment",
+    *("offset", "timestamp", "timestamp_type", "key", "value", "headers"),
+    *("batch_position", "producer_id", "segment"),
 )
 _WINDOWS = ("_MIN_WINDOW_BYTES", "_ALONE_BYTES", "_VIEWED_BYTES", "_MAPPED_BYTES")
 

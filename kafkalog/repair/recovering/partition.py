@@ -263,8 +263,7 @@ class PartitionRecovery:
         # see LoadPlan.is_unflushed
         last = found.get(2**63 - 1, last) if last is not None else found.get(max(self.plan.bases, default=0))
         if last is None and self.plan.is_unclean:
-            end = LoadedSegment(self.plan.partition.segments[-1], "4.3").next_offset()
-            report.log_end_offset = max(end, report.log_start_offset)
+            report.log_end_offset = max(known_end(self.plan), report.log_start_offset)
         elif last is not None:
             report.log_end_offset = max(log_end(last, self.index_interval_bytes), report.log_start_offset)
 
@@ -460,6 +459,11 @@ def log_end(last: RecoveredSegment, index_interval_bytes: int) -> int:
         return last.next_offset
     found = recover(last.segment, index_interval_bytes, with_producers=False)  # its index was not kept
     return LoadedSegment(last.segment, "4.3", found.n_valid_bytes, found.offset_entries).next_offset()
+
+
+def known_end(plan: LoadPlan) -> int:
+    """The log end offset that a broker finds without recovering the last segment."""
+    return LoadedSegment(plan.partition.segments[-1], "4.3").next_offset()
 
 
 def final_name(name: str) -> str:

@@ -26,7 +26,7 @@ from kafkalog.operations.rebuilding.target import Target
 from kafkalog.parsing import optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.log_dir import root_files
-from kafkalog.repair.recovering.partition import PartitionRecovery, log_end
+from kafkalog.repair.recovering.partition import PartitionRecovery, known_end, log_end
 from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
 from kafkalog.repair.startup.file_names import partition_directories
 from kafkalog.repair.startup.forecast import LoadFailure
@@ -275,8 +275,13 @@ class RecoveryRun(Target):
 
     def _begins_anew(self, plan: LoadPlan) -> bool:
         """Whether the log has no segment, or ends below its checkpointed start once it is recovered."""
-        if plan.unflushed_from is None:
+        if not plan.is_unclean:
             return not plan.bases and plan.partition.kind != "delete"
+        if plan.unflushed_from is None:
+            try:
+                return known_end(plan) < plan.log_start
+            except LoadFailure:
+                return False
         interval = self._interval
         if interval is None:
             interval = index_interval(plan.partition, None).n_bytes
