@@ -241,7 +241,7 @@ class ListOffsets:
                     search.feed(window)
                 source.release(window.data, window.start)
                 if search is not None and search.is_done:
-                    walk.is_whole = walk.position[-1] == walk.size
+                    walk.is_whole |= walk.position[-1] == walk.size
                     return
         walk.is_whole = True
 

@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, KafkalogError, Reason
-from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, recover, wrong_epoch
+from kafkalog.errors import Finding, Findings, KafkalogError, ReadError, Reason
+from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.report import Change, Kind, RebuiltFile
 from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
+from kafkalog.repair.recovering.epochs import epochs_after, fatal_epoch_problem, wrong_epoch_notes
 from kafkalog.repair.recovering.producer_order import ReplayOrder
 from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
 from kafkalog.repair.startup.forecast import LoadFailure
@@ -60,6 +61,8 @@ class PartitionRecovery:
     """Names of derived files that were built anew, changed or not."""
     removed_segments: set[int] = field(default_factory=set)
     """Base offsets."""
+    behind: dict[int, RecoveredSegment] = field(default_factory=dict)
+    """Segments without an index that lie behind damage, by base offset, once they were read."""
     kept_snapshots: set[int] | None = None
     """Offsets of the producer snapshots that a broker leaves; None if it leaves all."""
     unwritten: Finding | None = None
@@ -103,9 +106,9 @@ class PartitionRecovery:
             self._cut_logs(report)
             if self.plan.is_unclean:
                 self._put_producers(report)
-        except LoadFailure as failure:
+        except (LoadFailure, ReadError) as failure:
             report = self._empty_report()
-            report.problem = self._failed(failure)
+            report.problem = failure.to_finding() if isinstance(failure, ReadError) else self._failed(failure)
             self.output.abandon()
             return report
         if self.plan.is_unclean:
@@ -177,18 +180,11 @@ class PartitionRecovery:
                 return Finding(Reason.INDEX_TRANSACTION, detail, path=path)
         if self.main is not None and self.main.found:
             problem = self._problem_behind(self.main.found[-1].segment)
-        return problem or self._problem_inside()
+        return problem or fatal_epoch_problem(self.plan, self._in_order()) or self._problem_inside()
 
     def _problem_inside(self) -> Finding | None:
         """Why a segment that was read cannot be recovered."""
-        latest = known_epochs(self.plan.path).latest
         for work in self.works:
-            for one in _recovered(work):
-                fatal = fatal_epoch(one, latest)
-                if fatal is not None:
-                    detail = f"{fatal}: a broker that recovers the segment dies of it"
-                    return Finding(Reason.EPOCH_ORDER, detail, path=str(one.segment.path))
-                latest = max(latest, *(epoch for epoch, _ in one.epochs), -1)
             last = work.found[-1] if work.found else None
             for one in work.found:
                 if one.finding is not None and one.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
@@ -218,11 +214,30 @@ class PartitionRecovery:
                 return Finding(reason, f"{one.detail}: a broker dies of it", path=one.path)
         return None
 
+    def _in_order(self) -> list[RecoveredSegment]:
+        """The segments that were recovered, in a broker's order: first those without an index, deleted later or not."""
+        first = {*self.plan.lone, *self.plan.cut_before}
+        found = {one.segment.base_offset: one for work in self.works for one in _recovered(work)}
+        if self.main is not None and self.main.found:
+            last = self.main.found[-1].segment.base_offset
+            for segment in self.plan.partition.segments:
+                if segment.base_offset > last and segment.base_offset in first:
+                    found[segment.base_offset] = self._read_behind(segment)
+        return [found[base] for base in sorted(found, key=lambda base: (base not in first, base))]
+
+    def _read_behind(self, segment: Segment) -> RecoveredSegment:
+        """What recovery finds in a segment that is deleted for damage before it."""
+        if segment.base_offset not in self.behind:
+            found = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False)
+            found.drop_entries()
+            self.behind[segment.base_offset] = found
+        return self.behind[segment.base_offset]
+
     def _problem_behind(self, last: Segment | None) -> Finding | None:
         """Why a segment behind the last one kept cannot be recovered; a broker begins with those without an index."""
         for segment in self.plan.partition.segments:
             if segment.base_offset in self.plan.cut_before and (last is None or segment.base_offset > last.base_offset):
-                found = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False)
+                found = self._read_behind(segment)
                 reasons = (Reason.OFFSET_OUTSIDE_SEGMENT, Reason.OFFSET_ORDER)
                 if found.finding is not None and found.finding.reason in reasons:
                     return found.finding
@@ -400,24 +415,11 @@ class PartitionRecovery:
 
         Source: LogLoader.load, LeaderEpochFileCache, Kafka 4.3.
         """
-        # those without an index are recovered before the others
-        first = (*self.plan.lone, *self.plan.cut_before)
-        found = {one.segment.base_offset: one for work in self.works for one in _recovered(work)}
-        for segment in self.plan.partition.segments:  # one behind damage is deleted, but it was recovered before
-            if segment.base_offset in self.plan.cut_before and segment.base_offset not in found:
-                found[segment.base_offset] = recover(segment, self.index_interval_bytes, with_producers=False)
-        recovered = [found[base] for base in sorted(found, key=lambda base: (base not in first, base))]
-        path = self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
-        epochs = known_epochs(self.plan.path)
-        for epoch, start in (entry for one in recovered for entry in one.epochs):
-            if epoch > epochs.latest:
-                epochs.assign(epoch, start)
-        if (wrong := wrong_epoch(found[base] for base in sorted(found))) is not None:
-            self.findings.append(Finding(Reason.EPOCH_ORDER, wrong, path=str(path), damage=False))
+        recovered, path = self._in_order(), self.plan.path / kf.LEADER_EPOCH_CHECKPOINT
+        self.findings += wrong_epoch_notes(path, recovered)
         # one that would begin at the end has no record: recovery drops it
         end = log_end_offset if self.epochs_below is None else min(log_end_offset, self.epochs_below)
-        epochs.truncate_from_end(end)
-        epochs.truncate_from_start(self.plan.log_start)
+        epochs = epochs_after(self.plan, recovered, end)
         merged = epochs.entries.tolist()
         data = encode_checkpoint(merged)
         old = old_content(path)

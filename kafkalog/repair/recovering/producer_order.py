@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from kafkalog.log.recovery import RecoveredSegment, recover
+from kafkalog.log.segment import Segment
 from kafkalog.repair.startup.load_plan import LoadPlan
 from kafkalog.repair.startup.producer_loading import ProducerLoading
 from kafkalog.repair.startup.segment_reading import LoadedSegment
@@ -22,6 +23,7 @@ class ReplayOrder:
     recovered: Mapping[int, RecoveredSegment]
     """What was found in the segments that are recovered, by base offset."""
     index_interval_bytes: int
+    _segments: dict[int, Segment] = field(default_factory=dict)
     _loaded: dict[int, LoadedSegment] = field(default_factory=dict)
 
     def run(self, producers: ProducerLoading, removed: Collection[int], log_end_offset: int) -> None:
@@ -35,6 +37,8 @@ class ReplayOrder:
             Batches have to be replayed one by one.
         """
         plan, loaded = self.plan, self._loaded
+        self._segments |= {one.base_offset: one for one in plan.partition.segments}
+        self._segments |= {base: one.segment for base, one in self.recovered.items()}
         # those without an index are recovered before the others, when only the segments below are loaded
         for segment in plan.partition.segments:
             base = segment.base_offset
@@ -52,9 +56,7 @@ class ReplayOrder:
     def _recover(self, producers: ProducerLoading, base: int) -> None:
         found = self.recovered.get(base)
         if found is None or producers.is_exact:  # its index was not kept, or damage lies before it
-            segments = self.plan.partition.segments
-            segment = next(one for one in segments if one.base_offset == base) if found is None else found.segment
-            found = recover(segment, self.index_interval_bytes)
+            found = recover(self._segments[base], self.index_interval_bytes)
         manager = producers.begin_recovery([*self._loaded.values()], base, self.plan.log_start)
         producers.recover(manager, LoadedSegment(found.segment, "4.3"), found)
         n_bytes = 0 if found.is_emptied else found.n_valid_bytes

@@ -280,7 +280,7 @@ class RecoveryRun(Target):
         if plan.unflushed_from is None:
             try:
                 return known_end(plan) < plan.log_start
-            except LoadFailure:
+            except (LoadFailure, KafkalogError):  # which is said later
                 return False
         interval = self._interval
         if interval is None:

@@ -58,6 +58,7 @@ class ReplayCheck:
     def add_open(self, producer_id: int) -> None:
         """A transaction of a producer is open: its next batch has to be transactional."""
         self._always.add(producer_id)
+        self.is_plain &= producer_id not in self._never
 
 
 class ProducerLoading:

@@ -88,8 +88,8 @@ class _About:
 
     def reads(self, segment: Segment) -> bool:
         """Whether a segment is recovered."""
-        start = self.unflushed_from
-        return segment.base_offset in self.lone or (start is not None and segment.base_offset >= start)
+        start, base = self.unflushed_from, segment.base_offset
+        return base in self.lone or (start is not None and start <= base < 2**63 - 1)
 
 
 def recover(
@@ -224,7 +224,7 @@ def _about(number: int, plan: LoadPlan, interval: int) -> _About:
     offsets = RootOffsets()
     if key is not None:
         # of this partition alone: a log dir may have thousands
-        offsets = RootOffsets({key: plan.recovery_point}, {key: plan.log_start})
+        offsets = RootOffsets({key: plan.recovery_point}, {key: plan.negative_start or plan.log_start})
     return _About(number, interval, offsets, plan.unflushed_from, frozenset(plan.lone))
 
 

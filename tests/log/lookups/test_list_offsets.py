@@ -337,6 +337,17 @@ def test_headers_are_walked_once_and_again_when_the_file_has_changed(
     assert partition.offset_for_timestamp([300, 451]).tolist() == [199, 200]
 
 
+def test_what_is_known_to_be_whole_stays_so_though_its_tail_is_torn(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    path = one_segment(directory, *(stamped(i, i) for i in range(200)))
+    path.write_bytes(path.read_bytes() + stamped(200, 200)[:20])
+    lists = kafkalog.Partition(directory).list_offsets
+    seen: list[bool] = []
+    for timestamp in (500, 7, 500):
+        lists.search(np.array([timestamp]), lambda visit: seen.append(visit.is_whole))
+    assert seen == [True, True, True]
+
+
 def test_a_later_question_begins_where_it_may(tmp_path: Path) -> None:
     """Windows are remembered; whatever the order of questions and wherever they begin, answers are the same."""
     directory = tmp_path / "t-0"

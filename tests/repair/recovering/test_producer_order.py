@@ -5,13 +5,17 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import builder
 import golden_sets
+import numpy as np
 import pytest
 from recoveries import RECOVERY_POINTS, logs, row, small_log_dir
 
+import kafkalog
+from kafkalog import format as kf
 from kafkalog.repair.recovering import partition as recovering
 from kafkalog.repair.recovering.recover import recover
-from kafkalog.state.producers import read_snapshot
+from kafkalog.state.producers import encode_snapshot, read_snapshot
 
 YEARS_LATER_MS = 1_900_000_000_000
 
@@ -52,3 +56,31 @@ def test_lost_indexes_alone_do_not_have_batches_replayed_one_by_one(
     monkeypatch.setattr(recovering.ReplayOrder, "run", noted)
     assert row(recover(log_dir, output=tmp_path / "out"), "p-txn-0").error is None
     assert replays == [False]
+
+
+def test_a_transaction_that_is_open_in_a_snapshot_has_to_go_on(tmp_path: Path) -> None:
+    partition = tmp_path / "data" / "t-0"
+    partition.mkdir(parents=True)
+    for base, is_transactional in ((0, True), (10, False)):
+        batches = [
+            builder.batch_v2(
+                [builder.record_v2(0, 0, b"k", b"v")],
+                base_offset=base + i,
+                producer_id=1,
+                producer_epoch=0,
+                base_sequence=base + i,
+                transactional=is_transactional,
+            )
+            for i in range(10)
+        ]
+        (partition / f"{base:020d}.log").write_bytes(b"".join(batches))
+        (partition / f"{base:020d}.index").touch()
+        (partition / f"{base:020d}.timeindex").touch()
+    entries = np.zeros(1, kf.PRODUCER_SNAPSHOT_DTYPE)
+    entries[0] = (1, 0, 9, 9, 0, 0, -1, 0)
+    (partition / f"{10:020d}.snapshot").write_bytes(encode_snapshot(entries))
+    (partition.parent / RECOVERY_POINTS).write_text("0\n1\nt 0 10\n")
+    foretold = kafkalog.preflight(partition.parent, clean=False).partitions[0].exceptions
+    assert [one.name for one in foretold] == ["InvalidTxnStateException"]
+    found = row(recover(partition.parent, dry_run=True), "t-0")
+    assert "InvalidTxnStateException" in (found.error or "")

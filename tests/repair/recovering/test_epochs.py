@@ -1,0 +1,81 @@
+"""Which leader epochs recovery leaves, and of which a broker dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builder
+import pytest
+from recoveries import RECOVERY_POINTS, row
+
+import kafkalog
+from kafkalog import format as kf
+from kafkalog.errors import ReadError, Reason
+from kafkalog.log.segment import Segment
+from kafkalog.repair.recovering.recover import recover
+
+
+def batch(offset: int, epoch: int, n: int = 1, *, is_damaged: bool = False) -> bytes:
+    data = builder.batch_v2(
+        [builder.record_v2(i, 0, b"k", b"v" * 50) for i in range(n)], base_offset=offset, leader_epoch=epoch
+    )
+    return data[:-1] + bytes([data[-1] ^ is_damaged])
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    directory = tmp_path / "data" / "t-0"
+    directory.mkdir(parents=True)
+    (directory.parent / RECOVERY_POINTS).write_text("0\n1\nt 0 0\n")
+    return directory
+
+
+def write(directory: Path, base: int, *batches: bytes, has_index: bool = True) -> None:
+    (directory / f"{base:020d}.log").write_bytes(b"".join(batches))
+    if has_index:
+        (directory / f"{base:020d}.index").touch()
+        (directory / f"{base:020d}.timeindex").touch()
+
+
+def test_epochs_of_a_deleted_segment_without_an_index_count_since_it_is_recovered_first(partition: Path) -> None:
+    write(partition, 0, batch(0, 0), batch(1, 1), batch(2, 1, is_damaged=True))
+    write(partition, 10, batch(10, 1), has_index=False)
+    found = row(recover(partition.parent, output=partition.parents[1] / "out"), "t-0")
+    assert [one.action for one in found.segments] == ["cut", "deleted"]
+    # epoch 1 was first seen at offset 10, which is cut off: those before it are not assigned again
+    assert not (partition.parents[1] / "out" / "t-0" / kf.LEADER_EPOCH_CHECKPOINT).exists()
+    (partition / f"{10:020d}.index").touch()
+    recover(partition.parent, output=partition.parents[1] / "other")
+    text = (partition.parents[1] / "other" / "t-0" / kf.LEADER_EPOCH_CHECKPOINT).read_text()
+    assert text == "0\n2\n0 0\n1 1\n"
+
+
+def test_an_epoch_at_a_negative_offset_is_said(partition: Path) -> None:
+    write(partition, 0, batch(0, 0), batch(1, 0), batch(-1, 7, 5))
+    found = row(recover(partition.parent, dry_run=True), "t-0")
+    assert "leader epoch 7 begins at offset -1" in (found.error or "")
+    foretold = kafkalog.preflight(partition.parent, clean=False).partitions[0].exceptions[0]
+    assert (foretold.name, foretold.detail) == ("IllegalArgumentException", "leader epoch 7 begins at offset -1")
+
+
+def test_a_segment_that_cannot_be_read_costs_its_partition_alone(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the recovery point: with the largest one no segment is recovered, but the log end is looked for."""
+    other = partition.parent / "u-0"
+    other.mkdir()
+    for directory in (partition, other):
+        write(directory, 0, batch(0, 0))
+    real = Segment.open
+
+    def failing(segment: Segment) -> object:
+        if segment.path.parent == partition:
+            raise ReadError(Reason.FILE_UNREADABLE, "I/O error", path=segment.path)
+        return real(segment)
+
+    monkeypatch.setattr(Segment, "open", failing)
+    for point in (0, 2**63 - 1):
+        (partition.parent / RECOVERY_POINTS).write_text(f"0\n1\nt 0 {point}\n")
+        report = recover(partition.parent, dry_run=True)
+        assert "I/O error" in (row(report, "t-0").error or "")
+        assert row(report, "u-0").error is None
