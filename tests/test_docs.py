@@ -194,7 +194,7 @@ def test_the_picture_and_the_readme_have_the_figures_of_the_last_results(monkeyp
     assert f"{slow:.1f} to {fast:.1f} times as fast as krabka" in readme
     assert f"{other_slow:.2f} to {other_fast:.1f} times as fast as barnabas" in readme
     slow, fast = ends("closed segment: bare copy")
-    assert f"without any record, take {slow:.2f} to {fast:.2f} of that time" in readme
+    assert f"without any record, take {slow:.2f} to {fast:.2f} of the time of a closed segment" in readme
     missed = sum("miss" in cell for row in ratios.values() for cell in row.values())
     assert f"{missed} of the aims are missed" in readme
 

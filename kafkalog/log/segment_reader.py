@@ -32,7 +32,6 @@ from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource
 
 _WINDOW_AHEAD: Final = 2**20
-_NOTHING: Final = Reached()
 OF_TRANSACTIONS: Final = kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
 """Attribute bits of batches that `SegmentReader.committed_windows` has to see with their bytes."""
 MOST_EARLIER: Final = 4
@@ -406,9 +405,7 @@ class SegmentReader:
             mask &= found["first_offset"] < end
         return found[mask]
 
-    def replay_windows(
-        self, reached: Reached = _NOTHING, *, on_corruption: OnCorruption = "raise"
-    ) -> Generator[ReplayWindow]:
+    def replay_windows(self, reached: Reached, *, on_corruption: OnCorruption = "raise") -> Generator[ReplayWindow]:
         """Windows behind what was reached.
 
         Damage is skipped, and passed on with the next window.

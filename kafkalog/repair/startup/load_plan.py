@@ -104,7 +104,7 @@ class LoadPlan:
         self.negative_start = 0 if self.partition.segments else min(checkpointed, 0)
 
     def start_problem(self) -> Finding | None:
-        """Why nobody wants the log that a broker would begin here; None if there is nothing against it."""
+        """Why the log that a broker would begin here is of no use; None if it is, or if there is one."""
         if not self.negative_start:
             return None
         detail = f"its log start offset is {self.negative_start}, and it has no segment: a broker begins one there"

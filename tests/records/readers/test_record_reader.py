@@ -206,7 +206,10 @@ def test_more_threads_than_pieces_that_can_be_guarded(partition: Path, content: 
         try:
             arguments = descriptor, 0, len(content), -1, DEFAULT_COLUMNS
             window = read_filled(*arguments, **options, limits=DEFAULT_LIMITS, maps=True)
-            return None if window is None or window.records is None else window.records.n_records
+            if window is None or window.records is None:
+                return None
+            assert window.records.offset.tolist() == [*range(window.records.n_records)]
+            return window.records.n_records
         finally:
             os.close(descriptor)
 
