@@ -46,6 +46,7 @@ _NUMBERS = (
     *("2147483647", "2147483648", "-2147483649", "1.5", "0x10", "+5", "1_000", "\u0661\u0662", "", "abc", "\u2028"),
     *("nan", "\x00", "\ud7ff", "\U0001f600", " ", "9" * 5000),
 )
+_MOST_DIGITS = 4300  # Python makes no number of a longer text
 _NAMES = ("x", "", "..", "a/b", "\u00e9", "a b", "0", "p-multi", "a" * 300, "\x00", "__consumer_offsets")
 
 
@@ -213,7 +214,8 @@ def _text_changed(rng: np.random.Generator, data: bytes) -> bytes:
         hit = numbers[int(rng.integers(0, len(numbers)))]
         new = _NUMBERS[int(rng.integers(0, len(_NUMBERS)))]
         if rng.random() < 0.4:
-            new = str(int(hit[0]) + int(rng.choice([-1, 1, 10, -10, 10**6])))
+            by = int(rng.choice([-1, 1, 10, -10, 10**6]))
+            new = str(int(hit[0]) + by) if len(hit[0]) < _MOST_DIGITS else hit[0]
         text = text[: hit.start()] + new + text[hit.end() :]
         return text.encode(errors="surrogatepass")
     lines = text.split("\n")

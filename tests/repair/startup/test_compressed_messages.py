@@ -95,7 +95,24 @@ def test_the_log_ends_at_the_last_segments_base_where_no_message_holds_the_last_
     assert row.log_end_offset == done.log_end_offset == 100
 
 
-def test_of_a_damaged_gzip_stream_what_comes_before_the_damage_counts() -> None:
+def compressed(content: bytes) -> bytes:
+    """A v0 message with this in a gzip stream."""
+    return builder.message(0, None, gzip.compress(content), magic=0, attributes=1)
+
+
+@pytest.mark.parametrize(("codec", "name"), [(1, "InvalidRecordException"), (6, "IllegalArgumentException")])
+def test_the_first_message_inside_may_not_be_compressed(codec: int, name: str) -> None:
+    plain = builder.message(7, None, b"value", magic=0)
+    assert base_offset(compressed(plain * 2), 0) == 7
+    other = bytearray(plain)
+    other[17] |= codec
+    assert base_offset(compressed(plain + bytes(other)), 0) == 7
+    with pytest.raises(LoadFailure) as raised:
+        base_offset(compressed(bytes(other) + plain), 0)
+    assert raised.value.java_name == name
+
+
+def test_of_a_gzip_stream_that_is_cut_what_is_there_counts() -> None:
     """A broker decompresses as it reads: it dies of a message that is too small before it sees that the stream ends."""
     whole = bytes(8) + (5).to_bytes(4, "big") + random.Random(1).randbytes(2000)
     for value, name in (
@@ -105,3 +122,24 @@ def test_of_a_damaged_gzip_stream_what_comes_before_the_damage_counts() -> None:
         with pytest.raises(LoadFailure) as raised:
             base_offset(builder.message(0, None, value, magic=0, attributes=1), 0)
         assert raised.value.java_name == name
+
+
+@pytest.mark.parametrize(("after", "name"), [(1000, "KafkaException"), (9000, "CorruptRecordException")])
+def test_of_a_damaged_gzip_stream_the_parts_of_8_kib_before_the_damage_count(after: int, name: str) -> None:
+    too_small = bytes(8) + (5).to_bytes(4, "big")
+    first = gzip.compress(too_small + random.Random(1).randbytes(after), 0)[:-8]  # one block that is stored
+    damaged = first[:10] + bytes([first[10] & 0xFE]) + first[11:] + b"\x07"  # not the last; a block of no kind
+    with pytest.raises(LoadFailure) as raised:
+        base_offset(builder.message(0, None, damaged, magic=0, attributes=1), 0)
+    assert raised.value.java_name == name
+
+
+@pytest.mark.parametrize("flags", [2, 4, 8, 16])
+def test_the_header_of_a_gzip_stream_may_have_more_fields(flags: int) -> None:
+    """All but a checksum of the header, which is wrong here."""
+    more = {2: b"\0\0", 4: b"\3\0abc", 8: b"name\0", 16: b"comment\0"}[flags]
+    cut = gzip.compress(bytes(8) + (5).to_bytes(4, "big") + random.Random(1).randbytes(2000))[:-900]
+    value = cut[:3] + bytes([flags]) + cut[4:10] + more + cut[10:]
+    with pytest.raises(LoadFailure) as raised:
+        base_offset(builder.message(0, None, value, magic=0, attributes=1), 0)
+    assert raised.value.java_name == ("KafkaException" if flags == 2 else "CorruptRecordException")
