@@ -86,7 +86,7 @@ def _rebuilt(name: str, mib: int, rounds: int, home: Path) -> list[str]:
     say(f"{name}: rebuilding")
     directory = home / name / "t-0"
     directory.mkdir(parents=True)
-    path = str(shutil.copy(shapes.segment(name, mib).path, directory))
+    path = str(shapes.segment(name, mib).copied_to(directory))
     ours = repairs.rebuild(directory)
     limit = repairs.Limit(path, ours().n_records)
     with JavaPeer("recover", path) as peer:
@@ -105,7 +105,7 @@ def _jobs(mib: int, rounds: int, home: Path) -> list[list[str]]:
     segment = shapes.segment("B", mib)
     for number in range(N_SEGMENTS):
         (home / "jobs" / f"t-{number}").mkdir(parents=True)
-        path = str(shutil.copy(segment.path, home / "jobs" / f"t-{number}"))
+        path = str(segment.copied_to(home / "jobs" / f"t-{number}"))
     limit = repairs.Limit(path, 0)
     seconds: dict[tuple[str, int], float] = {}
     for _ in range(rounds):

@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from page_cache import read_from_disk
 
 GENERATION = 1  # of the bytes below; a new one is a new cache
 SEED = 42
@@ -98,9 +99,15 @@ class BenchSegment:
             (directory / log.name).hardlink_to(log)
         return str(directory)
 
+    def copied_to(self, directory: str | Path) -> Path:
+        """A copy of the `.log` file alone, for what writes beside it or into it; read from disk once."""
+        copy = Path(shutil.copy(self.path, directory))
+        read_from_disk(copy)
+        return copy
+
 
 def segment(name: str, mib: int | None = None) -> BenchSegment:
-    """The segment called `SHAPE` or `SHAPE-CODEC`; it is written if the cache does not have it.
+    """The segment called `SHAPE` or `SHAPE-CODEC`: written if the cache does not have it, then read from disk once.
 
     Parameters
     ----------
@@ -132,7 +139,9 @@ def segment(name: str, mib: int | None = None) -> BenchSegment:
                 raise
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-    return BenchSegment(path=str(home / "bench-0" / f"{BASE_NAME}.log"), **json.loads(facts.read_text()))
+    log = home / "bench-0" / f"{BASE_NAME}.log"
+    read_from_disk(log)
+    return BenchSegment(path=str(log), **json.loads(facts.read_text()))
 
 
 def cache_dir() -> Path:
@@ -250,7 +259,6 @@ def _write(home: Path, shape: str, codec: str, target: int) -> dict[str, int | s
             pending.append(encoded)
             done = facts["raw_bytes"] >= target
             if done or len(pending) == 1024:
-                # written at once it lies in the page cache as a file that was read from disk does: in large pieces
                 log.write(b"".join(pending if shape in ("V0", "V1") else _with_crcs(pending)))
                 pending = []
             if done:

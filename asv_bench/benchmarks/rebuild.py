@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -34,8 +33,7 @@ class _Rebuild(CpuTimed):
         self._home = tempfile.TemporaryDirectory(prefix="kafkalog-rebuild-")
         self.directory = Path(self._home.name) / "t-0"
         self.directory.mkdir()
-        # a copy, which both sides read: the system hands out one that was written at once faster than one that grew
-        self.path = shutil.copy(segments[name].path, self.directory)
+        self.path = segments[name].copied_to(self.directory)
 
     def teardown(self, segments: Segments, name: str) -> None:
         self._home.cleanup()
@@ -91,7 +89,7 @@ class TwoJobs(CpuTimed):
         self.root = Path(self._home.name)
         for number in range(4):
             (self.root / f"t-{number}").mkdir()
-            shutil.copy(segments["B"].path, self.root / f"t-{number}")
+            segments["B"].copied_to(self.root / f"t-{number}")
 
     def teardown(self, segments: Segments) -> None:
         self._home.cleanup()

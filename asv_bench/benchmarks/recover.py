@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -37,7 +36,7 @@ class LogDirs(CpuTimed):
         for number in range(N_PARTITIONS):
             directory = self.root / f"t-{number}"
             directory.mkdir(parents=True)
-            self.path = Path(shutil.copy(segments[name].path, directory))
+            self.path = segments[name].copied_to(directory)
 
     def teardown(self, segments: Segments, name: str) -> None:
         self._home.cleanup()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import tempfile
 from pathlib import Path
@@ -44,7 +43,7 @@ class Salvage(CpuTimed):
         directory = Path(self._home.name) / "data" / "t-0"
         directory.mkdir(parents=True)
         self.root = directory.parent
-        self.path = Path(shutil.copy(segments["B"].path, directory))
+        self.path = segments["B"].copied_to(directory)
         if name == "hostile":
             self.path.write_bytes(hostile(HOSTILE_MIB * 2**20))
         elif name == "damaged":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from page_cache import read_from_disk
 from shapes import BenchSegment
 
 from peers import Side, consume, timed
@@ -23,7 +24,10 @@ def version() -> str:
 
 
 def written_from(segment: BenchSegment) -> str:
-    """The path of a Parquet file with the segment's records, compressed with its codec; written once, beside it."""
+    """The path of a Parquet file with the segment's records, compressed with its codec; written once, beside it.
+
+    It is read from disk once, as the segment is.
+    """
     import kafkalog
 
     path = Path(segment.path).parent.parent / "records.parquet"
@@ -38,6 +42,7 @@ def written_from(segment: BenchSegment) -> str:
         ) as writer:
             writer.write_table(reader.read_all())
         staged.rename(path)
+    read_from_disk(path)
     return str(path)
 
 
