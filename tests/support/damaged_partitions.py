@@ -356,7 +356,10 @@ def damaged(seed: int, number: int, root: Path) -> Damaged:
             break
         path = pool[int(rng.integers(0, len(pool)))]
         change: Callable[..., Any] = _refiled if rng.random() < 0.12 else _changed
-        case.what.append(change(rng, path))
+        try:
+            case.what.append(change(rng, path))
+        except IsADirectoryError:
+            continue  # an earlier change made one of the file that this one would have written
     if rng.random() < 0.3:
         for path in target.glob("*.log"):
             if path.is_file() and path.stat().st_size < 2**22:
