@@ -106,9 +106,10 @@ class _Cursor:
         """The difference of its timestamp, its key and its value."""
         size = self._varint(5)
         start = self._at
-        if is_null and size > len(self._data) - start:
+        n_left = len(self._data) - start
+        if is_null and size > n_left and not (is_only and n_left):
             raise LoadFailure("NullPointerException", f"the control batch at {self._batch.position} is cut off")
-        if not 0 <= size <= len(self._data) - start:
+        if not 0 <= size <= n_left:
             raise _invalid(self._batch, f"a record of {size} bytes")
         self._bytes(1)  # its attributes
         timestamp = self._varint(10)

@@ -39,6 +39,9 @@ def test_a_marker_is_read() -> None:
         (builder.batch_v2([builder.record_v2(0, 0, None, b"")], control=True), "NullPointerException", ""),
         (builder.batch_v2([b"\x02\x00"], control=True), "InvalidRecordException", ""),
         (builder.batch_v2([b"\x00"] * 2, control=True), "InvalidRecordException", ""),
+        (builder.batch_v2([b"\x20" + bytes(15)], control=True), "InvalidRecordException", ""),
+        (builder.batch_v2([b"\x20"], control=True), "InvalidRecordException", "NullPointerException"),
+        (builder.batch_v2([b"\x20" + bytes(15), b""], control=True), "InvalidRecordException", "NullPointerException"),
         (builder.batch_v2(payload=b"no gzip", codec=1, records_count=1, control=True), "KafkaException", ""),
     ],
 )
