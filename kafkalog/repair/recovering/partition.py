@@ -173,7 +173,8 @@ class PartitionRecovery:
             detail = f"{exception.detail}: a broker does not start with it; move it away"
             return Finding(Reason.CHECKPOINT_SYNTAX, detail, path=exception.path)
         for segment in self.plan.partition.segments:
-            why = transaction_index_problem(segment) if segment.sidecar_path(kf.INDEX_SUFFIX).exists() else ""
+            has_index = segment.sidecar_path(kf.INDEX_SUFFIX).exists()
+            why = transaction_index_problem(segment, "4.3") if has_index else ""
             if why:
                 detail = f"{why}: a broker does not start with it; move the index away"
                 path = str(segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX))

@@ -246,12 +246,16 @@ class _NamedSegment(Segment):
         return self.path.with_name(name)
 
 
-def transaction_index_problem(segment: Segment) -> str:
+def transaction_index_problem(segment: Segment, broker: str) -> str:
     """Why a broker that loads a segment dies of its transaction index; "" if it does not.
 
-    Of the version a broker reads the first byte alone.
-    Source: TransactionIndex.sanityCheck, TransactionIndex.iterable, AbortedTxn.version, Kafka 4.3.
+    Of the version a broker reads the first byte alone. 2.8 deletes the indexes of a `.swap` before it looks at them.
+    Source: TransactionIndex.sanityCheck, TransactionIndex.iterable, AbortedTxn.version, Kafka 4.3;
+    Log.removeTempFilesAndCollectSwapFiles, Kafka 2.8.
     """
+    name = segment.path.name.removesuffix(kf.SWAP_SUFFIX)
+    if broker == "2.8" and segment.path.with_name(name + kf.SWAP_SUFFIX).exists():
+        return ""
     for entry in _transaction_entries(segment):
         if entry["version"] > _LAST_VERSION:
             return f"an entry of the transaction index has version {entry['version']}"

@@ -204,7 +204,7 @@ class PartitionLoading:
         if not segment.sidecar_path(kf.TIME_INDEX_SUFFIX).exists():
             row.indexes[kf.TIME_INDEX_SUFFIX] = "created empty"
         has_index = segment.sidecar_path(kf.INDEX_SUFFIX).exists()
-        problem = transaction_index_problem(segment) if has_index else ""
+        problem = transaction_index_problem(segment, self.broker) if has_index else ""
         if problem:
             self._dies("KafkaException", segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX).name, problem)
         elif is_lone or why_recovered(segment, self.broker):

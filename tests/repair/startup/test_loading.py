@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import builder
@@ -134,6 +135,19 @@ def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path)
     assert [one.name for one in asked(partition).exceptions] == ["KafkaException"]
     (done,) = kafkalog.recover(partition, dry_run=True).partitions
     assert "version 256" in (done.error or "")
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_2_8_deletes_the_transaction_index_of_a_swap_unread(partition: Path, is_copy: bool) -> None:
+    log = logs(partition)[1]
+    log.with_suffix(".txnindex").write_bytes(b"\1\0" + bytes(32))
+    if is_copy:
+        shutil.copy(log, f"{log}.swap")
+    else:
+        for path in partition.glob(f"{log.stem}.*"):
+            path.rename(f"{path}.swap")
+    names = {broker: [one.name for one in asked(partition, broker=broker).exceptions] for broker in ("4.3", "2.8")}
+    assert names == {"4.3": [] if is_copy else ["KafkaException"], "2.8": []}  # 4.3 deletes what the .swap replaces
 
 
 def test_of_that_version_a_broker_reads_the_first_byte_alone(partition: Path) -> None:
