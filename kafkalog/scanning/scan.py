@@ -250,8 +250,10 @@ class Scan(DecodedScan):
         return pa.Table.from_batches(batches, self.schema)
 
     def tail(self, n: int = 5) -> pa.Table:
-        """The last records of each partition, `n` of each at most."""
+        """The last records of each partition, `n` of each at most; not with a `limit`, which counts the first ones."""
         integer("n", n, 0)
+        if self._query.limit is not None or self._limit is not None:
+            raise ValueError("limit counts from the start and tail from the end: give one")
         if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
             return self._decoded_tail(copy(self._decoding), n)
         found = Findings(self._query.limits.max_findings)

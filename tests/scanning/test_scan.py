@@ -217,3 +217,8 @@ def test_the_last_records_are_those_of_a_message_that_names_a_lower_offset(tmp_p
     log.parent.mkdir()
     log.write_bytes(wrapper(inside, offset=0))
     assert kafkalog.scan(log.parent).tail(3)["offset"].to_pylist() == [7, 8, 9]
+
+
+def test_a_tail_has_no_limit(log_dir: Path) -> None:
+    with pytest.raises(ValueError, match="give one"):
+        kafkalog.scan(log_dir, limit=5).tail(3)
