@@ -285,12 +285,14 @@ class Scan(DecodedScan):
             end = partition.log_end_offset if until is None else min(until, partition.log_end_offset)
         except KafkalogError:
             reach = 2**62  # the end is damaged: read all, and handle the damage as asked
+        first = partition.segments[0].base_offset if partition.segments else begin
+        least = first if self._query.include_deleted else max(partition.log_start_offset, first)
         while True:
-            start = begin if end is None else max(end - reach, begin)
+            start = begin if end is None or end - reach <= max(begin, least) else end - reach
             # not up to `end`: a compressed message of offset 0 ends the log at 1, whatever it holds
             one = self._over(partition, topics=None, partitions=None, start_offset=start, end_offset=until)
             table = one.to_table()
-            if len(table) >= n or start <= max(begin, partition.log_start_offset) or end is None:
+            if len(table) >= n or start == begin:
                 for finding in one.findings:
                     found.add(finding)
                 return table[max(len(table) - n, 0) :]

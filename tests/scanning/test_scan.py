@@ -219,6 +219,17 @@ def test_the_last_records_are_those_of_a_message_that_names_a_lower_offset(tmp_p
     assert kafkalog.scan(log.parent).tail(3)["offset"].to_pylist() == [7, 8, 9]
 
 
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
+def test_a_tail_of_deleted_records_goes_as_far_back_as_it_has_to(log_dir_copy: Path) -> None:
+    partition = log_dir_copy / "p-multi-0"
+    offsets = kafkalog.read_table(partition, columns=["offset"], include_deleted=True)["offset"].to_pylist()
+    checkpoint = log_dir_copy / "log-start-offset-checkpoint"
+    checkpoint.write_text(f"0\n1\np-multi 0 {offsets[-1] + 1000}\n")
+    few = {"include_deleted": True, "filters": [("offset", "<", offsets[3])], "on_corruption": "skip"}
+    assert kafkalog.scan(partition, **few).tail(2)["offset"].to_pylist() == offsets[1:3]
+    assert len(kafkalog.scan(partition, include_deleted=True, on_corruption="skip").tail(9)) == 9
+
+
 def test_a_tail_has_no_limit(log_dir: Path) -> None:
     with pytest.raises(ValueError, match="give one"):
         kafkalog.scan(log_dir, limit=5).tail(3)
