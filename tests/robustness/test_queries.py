@@ -1,0 +1,195 @@
+"""Random queries give what plain Python makes of the records of a whole scan, whichever way they are read.
+
+Sound partitions of real brokers, some with flipped bits. `KAFKALOG_FUZZ_SEED` and `KAFKALOG_QUERIES_N` choose others
+and more of them.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import damaged_partitions
+import numpy as np
+import numpy.typing as npt
+import pytest
+from effort import counted, examples, thinned
+from files import flip
+from ways import COLUMNS, WAYS, outcome, seams
+
+import kafkalog
+
+Row = dict[str, Any]
+Wanted = Callable[[Row], bool]
+
+SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261127"))
+N = int(os.environ.get("KAFKALOG_QUERIES_N") or examples(600))
+N_PARTS = 4
+N_QUERIES = 6
+SIZES = (None, 300, 1500, 6000)
+RANGES = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
+OPERATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "in": lambda value, values: value in values,
+    "not in": lambda value, values: value not in values,
+    "contains": operator.contains,
+    "starts_with": bytes.startswith,
+}
+
+
+def third(offset: int) -> bool:
+    return offset % 3 == 1
+
+
+def even_end(key: npt.NDArray[np.uint8], key_is_null: bool) -> bool:
+    return not key_is_null and key.size > 0 and key[key.size - 1] % 2 == 0
+
+
+FUNCTIONS: tuple[tuple[Any, Wanted], ...] = (
+    (third, lambda row: row["offset"] % 3 == 1),
+    (even_end, lambda row: bool(row["key"]) and row["key"][-1] % 2 == 0),
+)
+
+
+def holds(row: Row, name: str, operation: str, *values: Any) -> bool:
+    value = row[name]
+    if operation in ("is null", "is not null"):
+        return (value is None) == (operation == "is null")
+    return value is not None and OPERATIONS[operation](value, *values)
+
+
+def random_ranges(rng: np.random.Generator, rows: list[Row]) -> tuple[Row, list[Wanted]]:
+    """Bounds from near these records, and what they mean."""
+    some = [rows[int(one)] for one in rng.integers(0, len(rows), 3)] if rows else []
+    near: dict[str, list[int]] = {
+        name: [max(row[name] + int(rng.integers(-1, 2)), 0) for row in some if row[name] is not None] or [0]
+        for name in ("offset", "timestamp")
+    }
+    query, wanted = {}, []
+    for option in RANGES:
+        if rng.random() < 0.3:
+            side, _, name = option.partition("_")
+            bound = (min if side == "start" else max)(near[name])
+            compare = operator.ge if side == "start" else operator.lt
+            query[option] = bound
+            wanted.append(lambda row, n=name, b=bound, c=compare: row[n] is not None and c(row[n], b))
+    return query, wanted
+
+
+def random_conditions(rng: np.random.Generator, rows: list[Row]) -> tuple[Row, list[Wanted]]:
+    """Filters and a function, with values of these records, and what they mean."""
+    some = [rows[int(one)] for one in rng.integers(0, len(rows), 3)] if rows else []
+    keys = [row["key"] for row in some if row["key"] is not None] or [b"k"]
+    values = [row["value"][: int(rng.integers(1, 30))] for row in some if row["value"] is not None] or [b"v"]
+    stamps = [row["timestamp"] for row in some if row["timestamp"] is not None] or [0]
+    offsets = [row["offset"] for row in some] or [0]
+    choices: tuple[tuple[str, tuple[str, ...], Any], ...] = (
+        ("key", ("==", "!=", "<", ">=", "starts_with", "contains"), keys[0]),
+        ("value", ("==", "!=", "starts_with", "contains"), values[0]),
+        ("offset", ("==", "!=", "<", ">="), offsets[0]),
+        ("offset", ("in", "not in"), offsets),
+        ("timestamp", ("==", "<", ">="), stamps[0]),
+        ("batch_position", ("<", ">="), int(rng.integers(0, 20_000))),
+        ("producer_id", ("==", "!=", ">="), int(rng.integers(-1, 5000))),
+    )
+    conditions: list[tuple[Any, ...]] = []
+    for _ in range(int(rng.choice([0, 0, 1, 2]))):
+        if rng.random() < 0.2:
+            conditions.append((str(rng.choice(["key", "value"])), str(rng.choice(["is null", "is not null"]))))
+        else:
+            name, operations, value = choices[int(rng.integers(0, len(choices)))]
+            conditions.append((name, str(rng.choice(operations)), value))
+    query: Row = {"filters": conditions} if conditions else {}
+    wanted: list[Wanted] = [lambda row, c=one: holds(row, *c) for one in conditions]  # type: ignore[misc]
+    if rng.random() < 0.2:
+        query["where"], meaning = FUNCTIONS[int(rng.integers(0, len(FUNCTIONS)))]
+        wanted.append(meaning)
+    return query, wanted
+
+
+def last_of_keys(rows: list[Row]) -> list[Row]:
+    """The last record of each key, unless it has no value."""
+    last = {row["key"]: number for number, row in enumerate(rows) if row["key"] is not None}
+    return [row for number, row in enumerate(rows) if last.get(row["key"]) == number and row["value"] is not None]
+
+
+def answer(rng: np.random.Generator, path: Path, query: Row, rows: list[Row]) -> tuple[Any, Any, str]:
+    """What a query gives, in one of the ways to ask for it, and what it ought to; and that way."""
+    kind = str(rng.choice(["rows", "rows", "count", "head", "tail", "plan", "numpy"]))
+    n = int(rng.integers(1, 12))
+    scan = kafkalog.scan(path, **query)
+    offsets = [row["offset"] for row in rows]
+    if kind == "count":
+        return scan.count_rows(), len(rows), kind
+    if kind == "head":
+        return scan.head(n)["offset"].to_pylist(), offsets[:n], kind
+    if kind == "numpy":
+        return scan.to_numpy().offset.tolist(), offsets, kind
+    if kind in ("tail", "plan") and "limit" not in query:
+        if kind == "tail":
+            return scan.tail(n)["offset"].to_pylist(), offsets[-n:], kind
+        parts = scan.plan(target_bytes=int(rng.choice([3000, 2**20])))
+        return [one for part in parts for one in part.to_table()["offset"].to_pylist()], offsets, kind
+    columns = [name for name in query["columns"] if rng.random() < 0.5] or ["offset"]
+    found = outcome(path, query, columns=columns, batch_size=int(rng.choice([7, 2**16])))
+    return found.rows, [{name: row[name] for name in columns} for row in rows], f"{kind} of {columns}"
+
+
+def wrong_answers(seed: int, number: int, folder: Path) -> list[str]:
+    rng = np.random.default_rng([seed, number, 11])
+    sources = damaged_partitions.sources()
+    source = sources[int(rng.integers(0, len(sources)))]
+    path = folder / "data" / source.name
+    shutil.copytree(source, path)
+    logs = [log for log in sorted(path.glob("*.log")) if log.stat().st_size]
+    for log in logs if rng.random() < 0.3 else []:
+        flip(log, int(rng.integers(0, log.stat().st_size)))
+    if rng.random() < 0.2:
+        (path.parent / "log-start-offset-checkpoint").write_text(f"0\n1\n{path.name[:-2]} {path.name[-1]} 700\n")
+    base = {
+        "columns": list(COLUMNS),
+        "on_corruption": "skip",
+        "internal": True,
+        "include_control": bool(rng.random() < 0.2),
+        "include_deleted": bool(rng.random() < 0.4),
+        "isolation_level": "read_committed" if rng.random() < 0.25 else "read_uncommitted",
+    }
+    whole = outcome(path, base, **WAYS[0]).rows
+    wrong = []
+    for _ in range(N_QUERIES):
+        ranges, in_range = random_ranges(rng, whole)
+        conditions, wanted = random_conditions(rng, whole)
+        query = base | ranges | conditions | WAYS[int(rng.integers(0, len(WAYS)))]
+        rows = [row for row in whole if all(one(row) for one in in_range)]
+        if rng.random() < 0.15 and not base["include_control"]:
+            query["latest"], rows = "key", last_of_keys(rows)
+        rows = [row for row in rows if all(one(row) for one in wanted)]
+        if rng.random() < 0.2:
+            query["limit"] = int(rng.integers(0, 20))
+            rows = rows[: query["limit"]]
+        size = SIZES[int(rng.integers(0, len(SIZES)))]
+        with seams(size):
+            got, ought, kind = answer(rng, path, query, rows)
+        if got != ought:
+            wrong.append(f"{seed}, {number} ({source.name}): {kind} of {query}, {size}")
+    return wrong
+
+
+@pytest.mark.parametrize("part", thinned(range(N_PARTS), N_PARTS))
+@pytest.mark.timeout(max(300, N))
+@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning", "ignore::kafkalog.TransactionWarning")
+def test_queries_mean_what_python_makes_of_the_records(part: int, tmp_path: Path) -> None:
+    wrong = []
+    for number in counted(range(part, N, N_PARTS)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        wrong += wrong_answers(SEED, number, folder)
+        shutil.rmtree(folder)
+    assert wrong == []
