@@ -18,15 +18,16 @@ from kafkalog.errors import Finding, Findings, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, recover, wrong_epoch
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
+from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.repair.startup.compressed_messages import base_offset
 from kafkalog.repair.startup.forecast import BrokerException, LoadFailure, PartitionForecast, SegmentForecast
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem, why_recovered
 from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay
-from kafkalog.repair.startup.segment_reading import LoadedSegment
+from kafkalog.repair.startup.segment_reading import BatchHeader, LoadedSegment
 from kafkalog.repair.startup.settings import Cluster, expire
 from kafkalog.repair.startup.small_files import epochs_exception, known_epochs, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.storage.source import file_status
+from kafkalog.storage.source import ByteSource, file_status
 
 
 @dataclass
@@ -46,8 +47,10 @@ class PartitionLoading:
     """Gets the damage."""
     progress: Callable[[int], object]
     row: PartitionForecast = field(init=False)
-    _split_end: int = 0
-    _split_bases: list[int] = field(default_factory=list)
+    _pieces: dict[int, int] = field(default_factory=dict)
+    """Of segments that are split: base offset and end of each."""
+    _cut_piece: int | None = None
+    """Base offset of the first of them that is cut: a broker deletes all segments behind it."""
     _late_names: list[str] = field(default_factory=list)
     _read: dict[int, RecoveredSegment] = field(default_factory=dict)
     _newest_read: dict[int, int] = field(default_factory=dict)
@@ -78,7 +81,7 @@ class PartitionLoading:
         wrong_start = plan.start_problem()
         if wrong_start is not None:
             row.remarks.append(wrong_start.detail)
-        self._loaded, self._damage, self._split_end, self._split_bases = {}, [], 0, []
+        self._loaded, self._damage, self._pieces, self._cut_piece = {}, [], {}, None
         self._latest_epoch = known_epochs(plan.path).latest
         self._producers = ProducerLoading(self._snapshots, self.broker, self.now_ms, replay=replay)
         row.removed, row.renamed = {**plan.files.removed, **self._bad_snapshots}, dict(plan.files.renamed)
@@ -119,8 +122,8 @@ class PartitionLoading:
         self._recover_unflushed(segments, rows)
         if not rows or self.row.exceptions:
             return
-        if self._split_bases or any(row.action == "split" for row in rows):
-            bases = [row.base_offset for row in rows if row.action not in ("split", "deleted")] + self._split_bases
+        if self._pieces or any(row.action == "split" for row in rows):
+            bases = [*self._pieces, *(row.base_offset for row in rows if row.action not in ("split", "deleted"))]
             self.row.log_start_offset = max(self.plan.log_start, min(bases))
         last = max((number for number, row in enumerate(rows) if row.action not in ("deleted", "split")), default=0)
         end = self._log_end(segments[last], rows[last])
@@ -217,7 +220,7 @@ class PartitionLoading:
         for segment, row in zip(segments, rows, strict=True):
             if not self.plan.is_unflushed(row.base_offset):
                 continue
-            if is_cut:
+            if is_cut or (self._cut_piece is not None and row.base_offset > self._cut_piece):
                 row.action, row.n_bytes, row.indexes = "deleted", 0, {}
                 self._producers.remove([row.base_offset])
                 del self._loaded[row.base_offset]
@@ -225,9 +228,8 @@ class PartitionLoading:
                 self._recover(segment, row, is_first_pass=False)
                 is_cut = row.action in ("cut", "emptied") and row.n_bytes < row.n_bytes_before
                 # what a segment before it was split into lies behind it, too
-                if is_cut and self._split_bases and self._split_bases[-1] > row.base_offset:
-                    self._split_bases = [base for base in self._split_bases if base < row.base_offset]
-                    self._split_end = 0
+                if is_cut:
+                    self._pieces = {base: end for base, end in self._pieces.items() if base < row.base_offset}
 
     def _recovered(self, segment: Segment) -> RecoveredSegment:
         if segment.base_offset not in self._read:
@@ -265,7 +267,7 @@ class PartitionLoading:
         elif found.is_cut:
             row.action, row.n_bytes = "cut", found.n_valid_bytes
         entries = found.offset_entries if self._producers.is_exact else found.offset_entries[:0].copy()
-        if not self._split_end:
+        if not self._pieces:
             self._producers.recover(manager, LoadedSegment(segment, self.broker), found)
         self._loaded[segment.base_offset] = LoadedSegment(segment, self.broker, row.n_bytes, entries)
         found.replay.clear()
@@ -293,12 +295,12 @@ class PartitionLoading:
             detail = f"the batch at {found.finding.position} is in no segment that begins at {segment.base_offset}"
             self._dies("IllegalArgumentException", row.name, detail)
         else:
-            self._split_bases += self._split(segment)
-            row.action, self._split_end = "split", end
+            self._split(segment)
+            row.action = "split"
             self.row.remarks.append(f"{row.name} is split: its last batch ends at {end - 1}")
 
-    def _split(self, segment: Segment) -> list[int]:
-        """Base offsets of the segments that a segment is split into.
+    def _split(self, segment: Segment) -> None:
+        """Find the segments that a segment is split into, and where they are cut next: a broker starts again with them.
 
         Raises
         ------
@@ -309,32 +311,40 @@ class PartitionLoading:
         -----
         Source: LocalLog.splitOverflowedSegment, ByteBufferLogInputStream.nextBatchSize, Kafka 4.3.
         """
-        loaded = LoadedSegment(segment, self.broker)
+        loaded, pieces = LoadedSegment(segment, self.broker), self._pieces
+        cut = set() if self._cut_piece is None else {self._cut_piece}
         base = position = 0
-        bases = []
-        for batch in loaded.batches(0, segment.size_in_bytes):
-            if not position or not 0 <= batch.last_offset - base < 2**31:
-                base = batch.offset
-                if batch.is_compressed_message and (self.broker != "2.8" or batch.head[16] == 0):
-                    base = base_offset(loaded.content(batch), batch.position)
-                if not 0 <= batch.last_offset - base < 2**31:
-                    detail = f"the batch at {batch.position} is in no segment that begins at {base}"
-                    raise LoadFailure("IllegalStateException", detail)
-                bases.append(base)
-            # 2.8 takes a negative one for a message's, and the others for that of a batch
-            if batch.head[16] > (127 if self.broker == "2.8" else 2):
-                detail = f"the batch at {batch.position} has magic {batch.head[16]}, and the segment is split"
-                name = "IllegalArgumentException" if self.broker == "2.8" else "CorruptRecordException"
-                raise LoadFailure(name, detail)
-            position = batch.position + batch.size_in_bytes
+        with segment.open() as source:
+            for batch in loaded.batches(0, segment.size_in_bytes):
+                if not position or not 0 <= batch.last_offset - base < 2**31:
+                    base = batch.offset
+                    if batch.is_compressed_message and (self.broker != "2.8" or batch.head[16] == 0):
+                        base = base_offset(loaded.content(batch), batch.position)
+                    if not 0 <= batch.last_offset - base < 2**31:
+                        detail = f"the batch at {batch.position} is in no segment that begins at {base}"
+                        raise LoadFailure("IllegalStateException", detail)
+                # 2.8 takes a negative one for a message's, and the others for that of a batch
+                if batch.head[16] > (127 if self.broker == "2.8" else 2):
+                    detail = f"the batch at {batch.position} has magic {batch.head[16]}, and the segment is split"
+                    name = "IllegalArgumentException" if self.broker == "2.8" else "CorruptRecordException"
+                    raise LoadFailure(name, detail)
+                pieces.setdefault(base, base)
+                if self.plan.is_unflushed(base) and not _is_intact(source, batch):
+                    cut.add(base)
+                if base not in cut:
+                    pieces[base] = batch.last_offset + 1
+                position = batch.position + batch.size_in_bytes
         if position < segment.size_in_bytes:
             detail = f"the bytes from {position} on are no batch, and the segment is split"
             raise LoadFailure("NoSuchElementException", detail)
-        return bases
+        if cut:
+            self._cut_piece = min(cut)
+            self._pieces = {base: end for base, end in pieces.items() if base <= self._cut_piece}
 
     def _log_end(self, segment: Segment, row: SegmentForecast) -> int:
-        if self._split_end > segment.base_offset:  # its last batch begins the last segment, then
-            return self._split_end
+        last_piece = max(self._pieces, default=-1)
+        if last_piece > segment.base_offset:
+            return self._pieces[last_piece]
         if row.action == "kept" or self._producers.is_exact:
             return self._loaded[segment.base_offset].next_offset()
         return self._recovered(segment).next_offset
@@ -425,3 +435,12 @@ def _modified_ms(segment: Segment) -> int:
 _base_offset = attrgetter("base_offset")
 _READ_FIRST = (kf.PRODUCER_SNAPSHOT_SUFFIX, kf.CLEANED_SUFFIX, kf.SWAP_SUFFIX)
 """A broker takes offsets from the names of these files before it loads segments."""
+
+
+def _is_intact(source: ByteSource, batch: BatchHeader) -> bool:
+    """Whether a batch has the right checksum."""
+    window, _ = intact_batch_at(source, batch.position, batch.size_in_bytes)
+    if window is None:
+        return False
+    source.release(window.data, batch.position)
+    return True

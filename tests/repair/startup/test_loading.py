@@ -84,6 +84,27 @@ def test_a_broker_dies_of_an_offset_below_the_segment_and_splits_at_one_too_high
     assert (row.segments[-1].action, row.log_end_offset) == ("split", 2**40 + 4)
 
 
+def test_what_a_segment_is_split_into_is_recovered_as_well(partition: Path) -> None:
+    last = logs(partition)[-1]
+    data, positions = bytearray(last.read_bytes()), kafkalog.Segment(last).batches.position.tolist()
+    for at, offset in zip(positions[-2:], (2**40, 2**41), strict=True):
+        data[at : at + 8] = offset.to_bytes(8, "big")
+    data[-5] ^= 1
+    last.write_bytes(data)
+    assert asked(partition).log_end_offset == 2**41  # of an empty segment
+
+
+def test_what_a_segment_is_split_into_need_not_be_the_end_of_the_log(partition: Path) -> None:
+    end = asked(partition).log_end_offset
+    first, *_ = logs(partition)
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    start = int(kafkalog.Segment(first).batches.position[1])
+    _with_offset(first, -1, 2**31)  # fits an index that begins where the second batch does
+    first.write_bytes(first.read_bytes()[start:])
+    row = asked(partition)
+    assert (row.segments[0].action, row.log_end_offset) == ("split", end)
+
+
 def test_a_log_begins_where_its_first_segment_is_split(partition: Path) -> None:
     first, *_ = logs(partition)
     (partition.parent / "recovery-point-offset-checkpoint").unlink()
