@@ -19,13 +19,13 @@ def read_from_disk(path: str | Path) -> None:
 
     Where the system cannot do that (tmpfs, macOS), the file is only read.
     """
-    descriptor = os.open(path, os.O_RDWR)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         if hasattr(os, "posix_fadvise"):
             os.fsync(descriptor)  # pages that wait to be written stay where they are
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        chunk, at = bytearray(_CHUNK_BYTES), 0
-        while n := os.preadv(descriptor, [chunk], at):
-            at += n
+        at = 0
+        while chunk := os.pread(descriptor, _CHUNK_BYTES, at):
+            at += len(chunk)
     finally:
         os.close(descriptor)
