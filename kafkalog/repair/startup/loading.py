@@ -220,7 +220,9 @@ class PartitionLoading:
         for segment, row in zip(segments, rows, strict=True):
             if not self.plan.is_unflushed(row.base_offset):
                 continue
-            if is_cut or (self._cut_piece is not None and row.base_offset > self._cut_piece):
+            is_behind = self._cut_piece is not None and row.base_offset > self._cut_piece
+            # what an earlier segment is split into takes the place of a segment of the same name
+            if is_cut or is_behind or row.base_offset in self._pieces:
                 row.action, row.n_bytes, row.indexes = "deleted", 0, {}
                 self._producers.remove([row.base_offset])
                 del self._loaded[row.base_offset]

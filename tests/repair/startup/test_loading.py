@@ -105,6 +105,17 @@ def test_what_a_segment_is_split_into_need_not_be_the_end_of_the_log(partition: 
     assert (row.segments[0].action, row.log_end_offset) == ("split", end)
 
 
+def test_what_a_segment_is_split_into_takes_the_place_of_another(partition: Path) -> None:
+    end = asked(partition).log_end_offset
+    first, second, _ = logs(partition)
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    first.write_bytes(second.read_bytes())
+    _with_offset(first, -1, 2**31 + 1)
+    row = asked(partition)
+    assert [one.action for one in row.segments] == ["split", "deleted", "recovered"]
+    assert row.log_end_offset == end
+
+
 def test_a_log_begins_where_its_first_segment_is_split(partition: Path) -> None:
     first, *_ = logs(partition)
     (partition.parent / "recovery-point-offset-checkpoint").unlink()
