@@ -79,16 +79,11 @@ class RecoverAgainstJava(LogDirs):
     track_ratio_recover_directory.unit = "x"
 
 
-class RecoverAgainstReading(RecoverDirectory):
+class RecoverAgainstReading(LogDirs):
     """CPU seconds of a recovery over those of only reading its bytes, which is what no faster recovery can save.
 
     The bytes are in the page cache. They are read into one buffer of 1 MiB, which stays in a core's cache.
     """
-
-    def time_recover(self, segments: Segments, name: str) -> None:
-        raise NotImplementedError("in RecoverDirectory")
-
-    peakmem_recover = time_recover
 
     def read(self) -> None:
         """Read all segments."""
