@@ -19,7 +19,7 @@ from kafkalog.errors import CorruptionError, Reason
 from kafkalog.format import LOG_OVERHEAD, MESSAGE_V0_OVERHEAD
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.header_walk import intact_batch_at, window_of
+from kafkalog.records.header_walk import intact_headers_at, window_of
 from kafkalog.storage.source import ByteSource
 
 _N_FOLLOWING: Final = 8
@@ -72,9 +72,9 @@ def odd_end(
         return None
     before = int(window.batches.last_offset[-2]) if len(window.batches) > 1 else previous
     batch = window.batches[-1:]
-    follower = None if following is None else _intact(source, position, max_batch_bytes)
+    follower = None if following is None else intact_headers_at(source, position, max_batch_bytes)
     if follower is not None:
-        if _intact(source, int(batch.position[0]), max_batch_bytes) is None:
+        if intact_headers_at(source, int(batch.position[0]), max_batch_bytes) is None:
             return Reason.CRC_MISMATCH
         return Reason.OFFSET_ORDER if _contradicts(batch, follower, before, source, witnesses) else None
     if before is None or batch.first_offset <= before + 1:
@@ -147,14 +147,6 @@ def _offset_at(source: ByteSource, position: int, window: Window) -> int | None:
     offset = int.from_bytes(data.tobytes(), "big", signed=True)
     source.release(data, position)
     return offset
-
-
-def _intact(source: ByteSource, position: int, max_batch_bytes: int) -> BatchTable | None:
-    window, _ = intact_batch_at(source, position, max_batch_bytes)
-    if window is None:
-        return None
-    source.release(window.data, position)
-    return window.batches
 
 
 def odd_end_error(window: Window, reason: Reason, path: Path) -> CorruptionError:

@@ -6,7 +6,7 @@ import numpy as np
 
 from kafkalog.indexes.odd_offsets import offsets_from
 from kafkalog.records.batch_table import BatchTable, Window
-from kafkalog.records.header_walk import intact_batch_at, valid_at
+from kafkalog.records.header_walk import intact_headers_at, valid_at
 from kafkalog.storage.source import ByteSource
 
 
@@ -21,12 +21,9 @@ def rows_up_to(window: Window, source: ByteSource, end_offset: int, max_batch_by
         if not valid_at(source, window, batches[row : row + 1])[0]:
             continue
         behind = int(batches.next_position[row])
-        if min(offsets_from(source, behind, 1), default=end_offset) < end_offset:
-            follower, _ = intact_batch_at(source, behind, max_batch_bytes)
-            if follower is not None:
-                source.release(follower.data, behind)
-                continue
-        return row + 1
+        follows = min(offsets_from(source, behind, 1), default=end_offset) < end_offset
+        if not follows or intact_headers_at(source, behind, max_batch_bytes) is None:
+            return row + 1
     return None
 
 

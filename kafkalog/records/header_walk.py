@@ -281,6 +281,15 @@ def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[
     return None, n_read
 
 
+def intact_headers_at(source: ByteSource, position: int, max_bytes: int) -> BatchTable | None:
+    """The headers of `intact_batch_at`, whose bytes are released."""
+    window, _ = intact_batch_at(source, position, max_bytes)
+    if window is None:
+        return None
+    source.release(window.data, position)
+    return window.batches
+
+
 def batch_at(source: ByteSource, position: int, max_bytes: int, previous_offset: int = -1) -> tuple[Window | None, int]:
     """Return the batch that `walk` finds at a position, if there is one, and the number of bytes read."""
     head = kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD

@@ -6,7 +6,6 @@ and more of them.
 
 from __future__ import annotations
 
-import operator
 import os
 import shutil
 from collections.abc import Callable
@@ -19,12 +18,10 @@ import numpy.typing as npt
 import pytest
 from effort import counted, examples, thinned
 from files import flip
+from filter_twin import Row, holds, in_ranges
 from ways import COLUMNS, WAYS, outcome, seams
 
 import kafkalog
-
-Row = dict[str, Any]
-Wanted = Callable[[Row], bool]
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261127"))
 N = int(os.environ.get("KAFKALOG_QUERIES_N") or examples(600))
@@ -32,16 +29,6 @@ N_PARTS = 4
 N_QUERIES = 6
 SIZES = (None, 300, 1500, 6000)
 RANGES = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
-OPERATIONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">=": operator.ge,
-    "in": lambda value, values: value in values,
-    "not in": lambda value, values: value not in values,
-    "contains": operator.contains,
-    "starts_with": bytes.startswith,
-}
 
 
 def third(offset: int) -> bool:
@@ -52,39 +39,29 @@ def even_end(key: npt.NDArray[np.uint8], key_is_null: bool) -> bool:
     return not key_is_null and key.size > 0 and key[key.size - 1] % 2 == 0
 
 
-FUNCTIONS: tuple[tuple[Any, Wanted], ...] = (
+FUNCTIONS: tuple[tuple[Any, Callable[[Row], bool]], ...] = (
     (third, lambda row: row["offset"] % 3 == 1),
     (even_end, lambda row: bool(row["key"]) and row["key"][-1] % 2 == 0),
 )
 
 
-def holds(row: Row, name: str, operation: str, *values: Any) -> bool:
-    value = row[name]
-    if operation in ("is null", "is not null"):
-        return (value is None) == (operation == "is null")
-    return value is not None and OPERATIONS[operation](value, *values)
-
-
-def random_ranges(rng: np.random.Generator, rows: list[Row]) -> tuple[Row, list[Wanted]]:
-    """Bounds from near these records, and what they mean."""
+def random_ranges(rng: np.random.Generator, rows: list[Row]) -> Row:
+    """Bounds from near these records."""
     some = [rows[int(one)] for one in rng.integers(0, len(rows), 3)] if rows else []
     near: dict[str, list[int]] = {
         name: [max(row[name] + int(rng.integers(-1, 2)), 0) for row in some if row[name] is not None] or [0]
         for name in ("offset", "timestamp")
     }
-    query, wanted = {}, []
+    query = {}
     for option in RANGES:
         if rng.random() < 0.3:
             side, _, name = option.partition("_")
-            bound = (min if side == "start" else max)(near[name])
-            compare = operator.ge if side == "start" else operator.lt
-            query[option] = bound
-            wanted.append(lambda row, n=name, b=bound, c=compare: row[n] is not None and c(row[n], b))
-    return query, wanted
+            query[option] = (min if side == "start" else max)(near[name])
+    return query
 
 
-def random_conditions(rng: np.random.Generator, rows: list[Row]) -> tuple[Row, list[Wanted]]:
-    """Filters and a function, with values of these records, and what they mean."""
+def random_conditions(rng: np.random.Generator, rows: list[Row]) -> Row:
+    """Filters and a function, with values of these records."""
     some = [rows[int(one)] for one in rng.integers(0, len(rows), 3)] if rows else []
     keys = [row["key"] for row in some if row["key"] is not None] or [b"k"]
     values = [row["value"][: int(rng.integers(1, 30))] for row in some if row["value"] is not None] or [b"v"]
@@ -107,11 +84,15 @@ def random_conditions(rng: np.random.Generator, rows: list[Row]) -> tuple[Row, l
             name, operations, value = choices[int(rng.integers(0, len(choices)))]
             conditions.append((name, str(rng.choice(operations)), value))
     query: Row = {"filters": conditions} if conditions else {}
-    wanted: list[Wanted] = [lambda row, c=one: holds(row, *c) for one in conditions]  # type: ignore[misc]
     if rng.random() < 0.2:
-        query["where"], meaning = FUNCTIONS[int(rng.integers(0, len(FUNCTIONS)))]
-        wanted.append(meaning)
-    return query, wanted
+        query["where"], _ = FUNCTIONS[int(rng.integers(0, len(FUNCTIONS)))]
+    return query
+
+
+def is_wanted(row: Row, query: Row) -> bool:
+    """Whether filters and function choose a record."""
+    meanings = [meaning for function, meaning in FUNCTIONS if function is query.get("where")]
+    return holds(row, [query.get("filters", [])]) and all(meaning(row) for meaning in meanings)
 
 
 def last_of_keys(rows: list[Row]) -> list[Row]:
@@ -164,13 +145,12 @@ def wrong_answers(seed: int, number: int, folder: Path) -> list[str]:
     whole = outcome(path, base, **WAYS[0]).rows
     wrong = []
     for _ in range(N_QUERIES):
-        ranges, in_range = random_ranges(rng, whole)
-        conditions, wanted = random_conditions(rng, whole)
-        query = base | ranges | conditions | WAYS[int(rng.integers(0, len(WAYS)))]
-        rows = [row for row in whole if all(one(row) for one in in_range)]
+        ranges = random_ranges(rng, whole)
+        query = base | ranges | random_conditions(rng, whole) | WAYS[int(rng.integers(0, len(WAYS)))]
+        rows = [row for row in whole if in_ranges(row, ranges)]
         if rng.random() < 0.15 and not base["include_control"]:
             query["latest"], rows = "key", last_of_keys(rows)
-        rows = [row for row in rows if all(one(row) for one in wanted)]
+        rows = [row for row in rows if is_wanted(row, query)]
         if rng.random() < 0.2:
             query["limit"] = int(rng.integers(0, 20))
             rows = rows[: query["limit"]]

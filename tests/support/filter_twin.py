@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,18 @@ from kafkalog.interchange.arrow_output import ALL_COLUMNS
 Row = dict[str, Any]
 
 CODECS = kf.CODEC_NAMES[:5]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BINARY = ("key", "value")
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "starts_with": bytes.startswith,
+    "contains": bytes.__contains__,
+}
 
 
 def rows_of(path: Any, columns: Sequence[str] = ALL_COLUMNS, **options: Any) -> list[Row]:
@@ -51,3 +65,44 @@ EXTRACT = {"first": ("i2", first_of_key)}
 
 def with_first(row: Row) -> Row:
     return {**row, "first": row["key"][0] if row["key"] else None}
+
+
+def plain(column: str, value: Any) -> Any:
+    """A filter's value as rows have it; times in microseconds, as exact as datetimes are."""
+    if column == "timestamp":
+        return (value - EPOCH) // timedelta(microseconds=1) if isinstance(value, datetime) else value * 1000
+    return value.encode() if column in BINARY and isinstance(value, str) else value
+
+
+def term_holds(row: Row, term: Sequence[Any]) -> bool:
+    """One condition, by the letter."""
+    column, operation = term[0], term[1]
+    value = term[2] if len(term) == 3 else None
+    if column == "headers":
+        wanted = value.encode() if isinstance(value, str) else value
+        return any(name == wanted for name, _ in row["headers"]) == (operation == "has")
+    if column.startswith("headers."):
+        name = column.partition(".")[2].encode()
+        return any(known_holds("key", one, operation, value) for key, one in row["headers"] if key == name)
+    mine = row[column]
+    return known_holds(column, mine * 1000 if column == "timestamp" and mine is not None else mine, operation, value)
+
+
+def known_holds(column: str, mine: Any, operation: str, value: Any) -> bool:
+    if operation in ("is null", "is not null"):
+        return (mine is None) == (operation == "is null")
+    if operation in ("in", "not in"):
+        return (mine in [None if one is None else plain(column, one) for one in value]) == (operation == "in")
+    return mine is not None and COMPARISONS[operation](mine, plain(column, value))
+
+
+def holds(row: Row, groups: Sequence[Sequence[Sequence[Any]]]) -> bool:
+    return any(all(term_holds(row, term) for term in group) for group in groups)
+
+
+def in_ranges(row: Row, bounds: dict[str, Any]) -> bool:
+    lower = [
+        (column, ">=", bounds[f"start_{column}"]) for column in ("offset", "timestamp") if f"start_{column}" in bounds
+    ]
+    upper = [(column, "<", bounds[f"end_{column}"]) for column in ("offset", "timestamp") if f"end_{column}" in bounds]
+    return holds(row, [[*lower, *upper]])

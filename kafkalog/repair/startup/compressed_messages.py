@@ -99,10 +99,12 @@ def _first_part(value: bytes) -> bytes:
     -----
     Source: GzipCompression.wrapForInput, Kafka 4.3; java.util.zip.GZIPInputStream, Inflater.
     """
-    stream, found, at = zlib.decompressobj(wbits=-zlib.MAX_WBITS), bytearray(), _end_of_gzip_header(value)
+    stream, found, start = zlib.decompressobj(wbits=-zlib.MAX_WBITS), bytearray(), _end_of_gzip_header(value)
     with suppress(zlib.error):
-        while at is not None and at < len(value) and len(found) < DEFAULT_LIMITS.max_decompressed_bytes:
-            part, at = value[at : at + _GZIP_INPUT_BYTES], at + _GZIP_INPUT_BYTES
+        for at in () if start is None else range(start, len(value), _GZIP_INPUT_BYTES):
+            if len(found) >= DEFAULT_LIMITS.max_decompressed_bytes:
+                break
+            part = value[at : at + _GZIP_INPUT_BYTES]
             while part:
                 found += stream.decompress(part, _GZIP_OUTPUT_BYTES)
                 part = stream.unconsumed_tail

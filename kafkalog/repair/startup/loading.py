@@ -18,16 +18,16 @@ from kafkalog.errors import Finding, Findings, KafkalogError, Reason
 from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, recover, wrong_epoch
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.records.header_walk import intact_batch_at
+from kafkalog.records.header_walk import intact_headers_at
 from kafkalog.repair.startup.compressed_messages import base_offset
 from kafkalog.repair.startup.forecast import BrokerException, LoadFailure, PartitionForecast, SegmentForecast
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem, why_recovered
 from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay
-from kafkalog.repair.startup.segment_reading import BatchHeader, LoadedSegment
+from kafkalog.repair.startup.segment_reading import LoadedSegment
 from kafkalog.repair.startup.settings import Cluster, expire
 from kafkalog.repair.startup.small_files import epochs_exception, known_epochs, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
-from kafkalog.storage.source import ByteSource, file_status
+from kafkalog.storage.source import file_status
 
 
 @dataclass
@@ -221,8 +221,9 @@ class PartitionLoading:
             if not self.plan.is_unflushed(row.base_offset):
                 continue
             is_behind = self._cut_piece is not None and row.base_offset > self._cut_piece
-            # what an earlier segment is split into takes the place of a segment of the same name
-            if is_cut or is_behind or row.base_offset in self._pieces:
+            # what another segment is split into takes the place of a segment of the same name
+            is_replaced = row.base_offset in self._pieces
+            if is_cut or ((is_behind or is_replaced) and row.action != "split"):
                 row.action, row.n_bytes, row.indexes = "deleted", 0, {}
                 self._producers.remove([row.base_offset])
                 del self._loaded[row.base_offset]
@@ -331,7 +332,8 @@ class PartitionLoading:
                     name = "IllegalArgumentException" if self.broker == "2.8" else "CorruptRecordException"
                     raise LoadFailure(name, detail)
                 pieces.setdefault(base, base)
-                if self.plan.is_unflushed(base) and not _is_intact(source, batch):
+                place = batch.position, batch.size_in_bytes
+                if self.plan.is_unflushed(base) and intact_headers_at(source, *place) is None:
                     cut.add(base)
                 if base not in cut:
                     pieces[base] = batch.last_offset + 1
@@ -437,12 +439,3 @@ def _modified_ms(segment: Segment) -> int:
 _base_offset = attrgetter("base_offset")
 _READ_FIRST = (kf.PRODUCER_SNAPSHOT_SUFFIX, kf.CLEANED_SUFFIX, kf.SWAP_SUFFIX)
 """A broker takes offsets from the names of these files before it loads segments."""
-
-
-def _is_intact(source: ByteSource, batch: BatchHeader) -> bool:
-    """Whether a batch has the right checksum."""
-    window, _ = intact_batch_at(source, batch.position, batch.size_in_bytes)
-    if window is None:
-        return False
-    source.release(window.data, batch.position)
-    return True

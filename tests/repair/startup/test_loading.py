@@ -105,6 +105,14 @@ def test_what_a_segment_is_split_into_need_not_be_the_end_of_the_log(partition: 
     assert (row.segments[0].action, row.log_end_offset) == ("split", end)
 
 
+def test_a_segment_without_an_index_that_is_split_is_not_replaced_by_itself(partition: Path) -> None:
+    first, *_ = logs(partition)
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    _with_offset(first, -1, 2**40)
+    first.with_suffix(".index").unlink()
+    assert [one.action for one in asked(partition).segments] == ["split", "recovered", "recovered"]
+
+
 def test_what_a_segment_is_split_into_takes_the_place_of_another(partition: Path) -> None:
     end = asked(partition).log_end_offset
     first, second, _ = logs(partition)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import pickle
 import tempfile
 import time
@@ -21,7 +20,20 @@ import pyarrow.parquet as pq
 import pytest
 import strategies
 from effort import examples
-from filter_twin import CODECS, EXTRACT, Row, odd_value, rows_of, with_first
+from filter_twin import (
+    BINARY,
+    CODECS,
+    COMPARISONS,
+    EPOCH,
+    EXTRACT,
+    Row,
+    holds,
+    in_ranges,
+    known_holds,
+    odd_value,
+    rows_of,
+    with_first,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,57 +47,9 @@ from kafkalog.scanning.conditions.filters import OPERATIONS, Filter, Term
 
 pytestmark = pytest.mark.kernels
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BOOLEANS = ("is_transactional", "is_control")
 TEXTS = ("topic", "segment")
-BINARY = ("key", "value")
 INTEGER_TIMES = pa.schema({"timestamp": pa.int64(), "value": pa.binary()})
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "starts_with": bytes.startswith,
-    "contains": bytes.__contains__,
-}
-
-
-# --- the slow, plain way ----------------------------------------------------------------------------------------------
-
-
-def plain(column: str, value: Any) -> Any:
-    """A filter's value as rows have it; times in microseconds, as exact as datetimes are."""
-    if column == "timestamp":
-        return (value - EPOCH) // timedelta(microseconds=1) if isinstance(value, datetime) else value * 1000
-    return value.encode() if column in BINARY and isinstance(value, str) else value
-
-
-def term_holds(row: Row, term: Sequence[Any]) -> bool:
-    """One condition, by the letter."""
-    column, operation = term[0], term[1]
-    value = term[2] if len(term) == 3 else None
-    if column == "headers":
-        wanted = value.encode() if isinstance(value, str) else value
-        return any(name == wanted for name, _ in row["headers"]) == (operation == "has")
-    if column.startswith("headers."):
-        name = column.partition(".")[2].encode()
-        return any(known_holds("key", one, operation, value) for key, one in row["headers"] if key == name)
-    mine = row[column]
-    return known_holds(column, mine * 1000 if column == "timestamp" and mine is not None else mine, operation, value)
-
-
-def known_holds(column: str, mine: Any, operation: str, value: Any) -> bool:
-    if operation in ("is null", "is not null"):
-        return (mine is None) == (operation == "is null")
-    if operation in ("in", "not in"):
-        return (mine in [None if one is None else plain(column, one) for one in value]) == (operation == "in")
-    return mine is not None and COMPARISONS[operation](mine, plain(column, value))
-
-
-def holds(row: Row, groups: Sequence[Sequence[Sequence[Any]]]) -> bool:
-    return any(all(term_holds(row, term) for term in group) for group in groups)
 
 
 # --- filters and logs -------------------------------------------------------------------------------------------------
@@ -192,14 +156,6 @@ def ranges(draw: st.DrawFn, rows: list[Row]) -> dict[str, Any]:
             if column == "offset":  # others are refused
                 found[name + column] = min(max(bound, -(2**63)), 2**63 - (name == "start_"))
     return found
-
-
-def in_ranges(row: Row, bounds: dict[str, Any]) -> bool:
-    lower = [
-        (column, ">=", bounds[f"start_{column}"]) for column in ("offset", "timestamp") if f"start_{column}" in bounds
-    ]
-    upper = [(column, "<", bounds[f"end_{column}"]) for column in ("offset", "timestamp") if f"end_{column}" in bounds]
-    return holds(row, [[*lower, *upper]])
 
 
 # --- functions for where= and extract=, each with its plain twin ------------------------------------------------------
