@@ -49,14 +49,6 @@ if TYPE_CHECKING:
     from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
     from kafkalog.indexes.measures import IndexMeasures
     from kafkalog.indexes.statistics import IndexStatistics
-    from kafkalog.internal.groups import Group, GroupMember, GroupOffset, Groups, groups
-    from kafkalog.internal.history import History, StateRecord, history
-    from kafkalog.internal.list_producers import PartitionProducers
-    from kafkalog.internal.metadata import Metadata, metadata
-    from kafkalog.internal.remote_log import RemoteLog, RemoteSegment, remote_log
-    from kafkalog.internal.schemas import Schema, SchemaReference, Schemas, schemas
-    from kafkalog.internal.share_state import Delivery
-    from kafkalog.internal.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, open_segment
     from kafkalog.log.partition import Partition
@@ -97,6 +89,14 @@ if TYPE_CHECKING:
     from kafkalog.state.leader_epochs import EpochEndOffset
     from kafkalog.state.log_config import LogConfig
     from kafkalog.state.producers import ProducerSnapshot
+    from kafkalog.system_topics.groups import Group, GroupMember, GroupOffset, Groups, groups
+    from kafkalog.system_topics.history import History, StateRecord, history
+    from kafkalog.system_topics.list_producers import PartitionProducers
+    from kafkalog.system_topics.metadata import Metadata, metadata
+    from kafkalog.system_topics.remote_log import RemoteLog, RemoteSegment, remote_log
+    from kafkalog.system_topics.schemas import Schema, SchemaReference, Schemas, schemas
+    from kafkalog.system_topics.share_state import Delivery
+    from kafkalog.system_topics.transactions import OpenTransaction, Transaction, Transactions, transactions
     from kafkalog.values.decoding import DecodeWarning
     from kafkalog.writing.partition_writer import AppendResult, PartitionWriter, Producer
 
@@ -132,14 +132,14 @@ _HOMES = {
     "indexes.index_files": ("OffsetIndex", "TimeIndex", "TransactionIndex"),
     "indexes.measures": ("IndexMeasures",),
     "indexes.statistics": ("IndexStatistics",),
-    "internal.groups": ("Group", "GroupMember", "GroupOffset", "Groups", "groups"),
-    "internal.history": ("History", "StateRecord", "history"),
-    "internal.list_producers": ("PartitionProducers",),
-    "internal.metadata": ("Metadata", "metadata"),
-    "internal.remote_log": ("RemoteLog", "RemoteSegment", "remote_log"),
-    "internal.schemas": ("Schema", "SchemaReference", "Schemas", "schemas"),
-    "internal.share_state": ("Delivery",),
-    "internal.transactions": ("OpenTransaction", "Transaction", "Transactions", "transactions"),
+    "system_topics.groups": ("Group", "GroupMember", "GroupOffset", "Groups", "groups"),
+    "system_topics.history": ("History", "StateRecord", "history"),
+    "system_topics.list_producers": ("PartitionProducers",),
+    "system_topics.metadata": ("Metadata", "metadata"),
+    "system_topics.remote_log": ("RemoteLog", "RemoteSegment", "remote_log"),
+    "system_topics.schemas": ("Schema", "SchemaReference", "Schemas", "schemas"),
+    "system_topics.share_state": ("Delivery",),
+    "system_topics.transactions": ("OpenTransaction", "Transaction", "Transactions", "transactions"),
     "log.log_dir": ("LogDir",),
     "log.open": ("open", "open_buffer", "open_log_dir", "open_partition", "open_segment"),
     "log.partition": ("Partition",),

@@ -1,4 +1,4 @@
-"""The package reads downwards: a package imports only those before it, rooms stay small, and libraries have homes.
+"""The package reads downwards: a package imports only those before it, sizes are printed, and libraries have homes.
 
 The order is one of packages, so a new module needs no entry here. Everything is computed from the source: imports at
 module level, in functions and under `TYPE_CHECKING` alike.
@@ -29,7 +29,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("state", "interchange"),
     ("indexes",),
     ("log",),
-    ("internal",),
+    ("system_topics",),
     ("values",),
     ("scanning", "writing"),
     ("operations",),
@@ -41,16 +41,14 @@ ORDER: tuple[tuple[str, ...], ...] = (
 )
 RANKS = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
-MOST_ROOMS = 12
-"""Modules in a folder, `__init__` not counted."""
-MOST_LINES = 500
-"""Of a module or kernel."""
+LONG_FILE = 600
+"""Lines from which a module or kernel is named in the output of the tests: a hint to divide it, not a limit."""
 
 # packages from which Arrow is in use, and objects below that hand themselves over as Arrow, importing it when asked
 ARROW_IN = {
     "interchange",
     "values",
-    "internal",
+    "system_topics",
     "scanning",
     "writing",
     "operations",
@@ -356,7 +354,7 @@ def _lines(path: Path) -> int:
     return len(path.read_text().splitlines())
 
 
-def test_folders_and_files_stay_small(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sizes_are_printed_and_long_files_named(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = {str(path.relative_to(PACKAGE)): _lines(path) for path in [*modules().values(), *kernels()]}
     rooms = {name: len(files) for name, files in folders().items() if name}
     with capsys.disabled():
@@ -364,8 +362,8 @@ def test_folders_and_files_stay_small(capsys: pytest.CaptureFixture[str]) -> Non
             f"\nkafkalog: {len(rooms) + 1} folders of at most {max(rooms.values())} modules, {len(modules())} modules,"
             f" {floors()} floors, {sum(sizes.values()):,} lines, the largest file {max(sizes.values())}"
         )
-    assert {name: n for name, n in rooms.items() if n > MOST_ROOMS} == {}
-    assert {name for name, n in sizes.items() if n > MOST_LINES} == set()
+        for name in sorted(name for name, n in sizes.items() if n > LONG_FILE):
+            print(f"kafkalog/{name} has {sizes[name]} lines: can it be divided?")
 
 
 def floors() -> int:

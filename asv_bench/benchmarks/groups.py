@@ -11,7 +11,7 @@ from peers import Side, compare, consume, timed
 from peers.searches import checksums
 
 import kafkalog
-from kafkalog.internal.reading import COLUMNS
+from kafkalog.system_topics.reading import COLUMNS
 
 from .common import CpuTimed
 

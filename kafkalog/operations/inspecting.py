@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, KafkalogError, Limits, OnCorruption, ReadError, warn
 from kafkalog.indexes.statistics import IndexStatistics
-from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, partitions_of, removed_from
 from kafkalog.log.open import open as open_path
@@ -24,6 +23,7 @@ from kafkalog.operations.listing import PartitionSummary, clusters_beside, summa
 from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
 from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.state.log_config import LogConfig
+from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
 
 Topics = str | Sequence[str]
 Numbers = int | Sequence[int]

@@ -16,7 +16,6 @@ import pyarrow as pa
 from kafkalog.errors import CorruptionWarning, warn
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.interchange.arrow_streams import ArrowStream
-from kafkalog.internal.schemas import read_schemas
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open_log_dir
 from kafkalog.log.partition import Partition
@@ -29,6 +28,7 @@ from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.query import Query, Target
 from kafkalog.scanning.user_functions import Extract
+from kafkalog.system_topics.schemas import read_schemas
 from kafkalog.values.conditions import ArrowCondition, Conditions, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode

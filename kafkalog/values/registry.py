@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkalog.errors import ReadError, Reason
-from kafkalog.internal.schemas import SchemaReference
+from kafkalog.system_topics.schemas import SchemaReference
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import MOST_SCHEMA_BYTES, schema_text
 from kafkalog.values.schemas import DirectorySchemas, KnownSchemas, Schema, SchemaSource, parse_schema

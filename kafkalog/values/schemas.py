@@ -1,6 +1,6 @@
 """Where schemas come from: a directory, or a mapping.
 
-A registry that answers HTTP is in `kafkalog.values.registry`, its topic `_schemas` in `kafkalog.internal.schemas`.
+A registry that answers HTTP is in `kafkalog.values.registry`, its topic `_schemas` in `kafkalog.system_topics.schemas`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from kafkalog.internal.schemas import MANIFEST, SUFFIXES, SchemaReference
+from kafkalog.system_topics.schemas import MANIFEST, SUFFIXES, SchemaReference
 from kafkalog.values.frames import SchemaKey
 from kafkalog.values.options import schema_text
 

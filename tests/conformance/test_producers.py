@@ -10,9 +10,9 @@ import pytest
 from conformance.history import FLOODED, INTERNAL, History
 
 import kafkalog
-from kafkalog.internal.list_producers import list_producers
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.system_topics.list_producers import list_producers
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

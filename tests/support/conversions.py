@@ -14,8 +14,8 @@ import reference
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.internal.list_producers import list_producers
 from kafkalog.log.partition import Partition
+from kafkalog.system_topics.list_producers import list_producers
 
 Row = tuple[Any, ...]
 COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")

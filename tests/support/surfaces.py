@@ -19,11 +19,11 @@ import pyarrow as pa
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import KafkalogError, Limits
-from kafkalog.internal.list_producers import list_producers
 from kafkalog.log.tail import LogTail
 from kafkalog.operations.trace_lookup import trace_offset, trace_timestamp
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
+from kafkalog.system_topics.list_producers import list_producers
 
 LIMITS = Limits(max_decompressed_bytes=4 * 2**20, max_open_transactions=1000)
 OFFSETS = (0, 1, 17, 100, 333, 10**6, 2**31, 2**63 - 1)

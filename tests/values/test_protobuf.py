@@ -17,7 +17,7 @@ from proto_cases import ProtoCase, canonical, shown
 
 import kafkalog
 from kafkalog import PartitionWriter
-from kafkalog.internal.schemas import SchemaReference
+from kafkalog.system_topics.schemas import SchemaReference
 from kafkalog.values.schemas import Schema
 
 ORDER = """syntax = "proto3"; package shop; import "common/money.proto";

@@ -14,7 +14,7 @@ import pytest
 
 import kafkalog
 from kafkalog import PartitionWriter, ReadError
-from kafkalog.internal.schemas import SchemaReference
+from kafkalog.system_topics.schemas import SchemaReference
 from kafkalog.values.registry import Registry, schema_source
 from kafkalog.values.schemas import DirectorySchemas, Schema
 

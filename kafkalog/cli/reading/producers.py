@@ -14,7 +14,7 @@ from kafkalog.cli.text import counted, duration, iso_milliseconds, table
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from kafkalog.internal.list_producers import PartitionProducers, Producer
+    from kafkalog.system_topics.list_producers import PartitionProducers, Producer
 
 _HELP: Final = HelpText(
     description="""\
@@ -50,8 +50,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """List the producers of each partition."""
-    from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
     from kafkalog.parsing import parse_milliseconds
+    from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
 
     now = parse_milliseconds("now", "now" if args.now is None else args.now)
     timeout = args.transaction_max_timeout_ms

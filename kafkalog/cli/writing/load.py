@@ -77,7 +77,16 @@ _ROLES: Final = ("key", "value", "timestamp", "headers", "offset", "partition", 
 
 _OPTIONS: Final = (
     *("topic", "partitions", "topic_id", "install", "replace", "metadata_log_dir", "dry_run", "stage_in"),
-    *("only_topics", "internal", "format", "naive_timezone", "truncate_timestamps", "keep_offsets", "encoding", "null"),
+    *(
+        "only_topics",
+        "internal",
+        "format",
+        "naive_timezone",
+        "truncate_timestamps",
+        "keep_offsets",
+        "encoding",
+        "null",
+    ),
     *("compression", "compression_level", "batch_size", "max_records_per_batch", "timestamp_type", "leader_epoch"),
     "limits",
 )

@@ -20,10 +20,6 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
-from kafkalog.internal.commits import Commits, CommittedOffsets, read_commits
-from kafkalog.internal.reading import AsOf, StateList, check_known
-from kafkalog.internal.replay import load_topic
-from kafkalog.internal.share_state import Delivery, ShareState, read_share_state
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
@@ -31,6 +27,10 @@ from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.members import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.columns import BinaryColumn
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.system_topics.commits import Commits, CommittedOffsets, read_commits
+from kafkalog.system_topics.reading import AsOf, StateList, check_known
+from kafkalog.system_topics.replay import load_topic
+from kafkalog.system_topics.share_state import Delivery, ShareState, read_share_state
 
 _STABLE: Final = {"consumer": 0, "streams": 1}
 """`MemberState.STABLE`, by the type of group."""

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from kafkalog.format import SHARE_GROUP_STATE
-from kafkalog.internal.reading import AsOf, Report, name_of
-from kafkalog.internal.replay import decoded_records
 from kafkalog.log.log_dir import LogDir
+from kafkalog.system_topics.reading import AsOf, Report, name_of
+from kafkalog.system_topics.replay import decoded_records
 
 _STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
 """By number (`RecordState`)."""

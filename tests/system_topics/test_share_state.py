@@ -10,8 +10,8 @@ from message_bytes import encoded
 
 import kafkalog
 from kafkalog import Delivery, PartitionWriter
-from kafkalog.internal.share_state import _combined
 from kafkalog.protocol.definitions import messages
+from kafkalog.system_topics.share_state import _combined
 
 TOPIC_ID = "RxLbS2aoRLmJ9xc1exUYuQ"
 

@@ -12,7 +12,7 @@ from golden_sets import LOG_DIR, partitions, unpacked
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import NotKafkaError
-from kafkalog.internal.metadata import TABLES
+from kafkalog.system_topics.metadata import TABLES
 
 
 def test_topics_and_their_ids_are_those_of_the_partitions_beside_it() -> None:

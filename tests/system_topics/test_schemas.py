@@ -13,8 +13,8 @@ from effort import counted, fuzz_inputs
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.cli import main
-from kafkalog.internal.reading import KeyedRecord
-from kafkalog.internal.schemas import SchemaReference, _Registry, read_schemas
+from kafkalog.system_topics.reading import KeyedRecord
+from kafkalog.system_topics.schemas import SchemaReference, _Registry, read_schemas
 from kafkalog.values.schemas import DirectorySchemas
 
 AVRO = '{"type":"record","name":"A","fields":[]}'

@@ -7,9 +7,9 @@ import json
 from typing import Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.internal.state_options import AS_OF, add_as_of, print_history
 from kafkalog.cli.options import Distinct, HelpText, add_command, add_limits, add_names, chosen, names
 from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.system_topics.state_options import AS_OF, add_as_of, print_history
 from kafkalog.cli.text import iso_seconds, table
 from kafkalog.format import METADATA_TOPIC
 
@@ -59,7 +59,7 @@ def _tables(text: str) -> list[str]:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the tables."""
-    from kafkalog.internal.metadata import metadata
+    from kafkalog.system_topics.metadata import metadata
 
     if args.history:
         return print_history(args, console, METADATA_TOPIC)

@@ -19,12 +19,12 @@ import numpy.typing as npt
 from kafkalog._kernels.replay import LastRows
 from kafkalog.errors import Finding, Reason
 from kafkalog.format import TopicPartition
-from kafkalog.internal.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_records, read_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import InternalRecord, decode_record
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, ViewColumn, as_views
 from kafkalog.storage.source import Bytes
+from kafkalog.system_topics.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_records, read_topic
 
 _COMMIT: Final = 1
 _AT_ONCE: Final = 2**30

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.internal.state_options import add_as_of, print_history
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, add_transaction_ages, chosen
+from kafkalog.cli.system_topics.state_options import add_as_of, print_history
 from kafkalog.cli.text import counted, duration, iso_seconds, table
 from kafkalog.format import TRANSACTION_STATE
 
 if TYPE_CHECKING:
-    from kafkalog.internal.transactions import OpenTransaction, Transaction
+    from kafkalog.system_topics.transactions import OpenTransaction, Transaction
 
 _HELP: Final = HelpText(
     description="""\
@@ -54,9 +54,9 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the transactions."""
-    from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS
-    from kafkalog.internal.transactions import transactions
     from kafkalog.log.open import open_log_dir
+    from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
+    from kafkalog.system_topics.transactions import transactions
 
     if args.history:
         return print_history(args, console, TRANSACTION_STATE)

@@ -12,7 +12,7 @@ import pytest
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import CorruptionError, Finding
-from kafkalog.internal.list_producers import list_producers
+from kafkalog.system_topics.list_producers import list_producers
 
 START = 1_700_000_000_000
 MINUTE = 60_000

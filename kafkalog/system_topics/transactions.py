@@ -16,14 +16,19 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
-from kafkalog.internal.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, Producer, list_producers
-from kafkalog.internal.reading import AsOf, StateList, check_known, name_of
-from kafkalog.internal.replay import LastRecord, load_topic
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher, parse_milliseconds
 from kafkalog.protocol.framing import InternalRecord
 from kafkalog.protocol.printed import TRANSACTION_STATES
+from kafkalog.system_topics.list_producers import (
+    TRANSACTION_MAX_TIMEOUT_MS,
+    PartitionProducers,
+    Producer,
+    list_producers,
+)
+from kafkalog.system_topics.reading import AsOf, StateList, check_known, name_of
+from kafkalog.system_topics.replay import LastRecord, load_topic
 
 
 @dataclass(frozen=True, slots=True)

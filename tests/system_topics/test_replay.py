@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from kafkalog._kernels.replay import LastRows
-from kafkalog.internal import replay
-from kafkalog.internal.reading import OF_TRANSACTIONS, TopicRecords, listed
-from kafkalog.internal.replay import LastRecords
 from kafkalog.records.columns import BinaryColumn, RecordColumns, ViewColumn, as_views
+from kafkalog.system_topics import replay
+from kafkalog.system_topics.reading import OF_TRANSACTIONS, TopicRecords, listed
+from kafkalog.system_topics.replay import LastRecords
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.internal.state_options import AS_OF, add_as_of, print_history
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, chosen
+from kafkalog.cli.system_topics.state_options import AS_OF, add_as_of, print_history
 from kafkalog.cli.text import counted, iso_seconds, table
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
-    from kafkalog.internal.groups import Group
+    from kafkalog.system_topics.groups import Group
 
 _HELP: Final = HelpText(
     description="""\
@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the groups."""
-    from kafkalog.internal.groups import groups
+    from kafkalog.system_topics.groups import groups
 
     if args.history:
         return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.internal.state_options import AS_OF, add_as_of, print_history
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, chosen
+from kafkalog.cli.system_topics.state_options import AS_OF, add_as_of, print_history
 from kafkalog.cli.text import iso_seconds, table
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.internal.schemas import Schema
+    from kafkalog.system_topics.schemas import Schema
 
 _HELP: Final = HelpText(
     description="""\
@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print the schemas."""
-    from kafkalog.internal.schemas import schemas
+    from kafkalog.system_topics.schemas import schemas
 
     if args.history and args.output is not None:
         raise UsageError("--history prints records, and --output writes schemas: give one of them")

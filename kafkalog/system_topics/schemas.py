@@ -36,11 +36,11 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import SCHEMAS_TOPIC, TopicPartition
-from kafkalog.internal.reading import AsOf, KeyedRecord, StateList, check_known, read_records
-from kafkalog.internal.replay import undecoded
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, check_names, name_matcher
+from kafkalog.system_topics.reading import AsOf, KeyedRecord, StateList, check_known, read_records
+from kafkalog.system_topics.replay import undecoded
 
 if TYPE_CHECKING:
     from kafkalog.storage.staging import StagedDirectory

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import REMOTE_LOG_METADATA, TopicPartition
-from kafkalog.internal.reading import AsOf, StateList, name_of
-from kafkalog.internal.replay import decoded_records
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.protocol.printed import DELETE_STATES, SEGMENT_STATES
+from kafkalog.system_topics.reading import AsOf, StateList, name_of
+from kafkalog.system_topics.replay import decoded_records
 
 
 @dataclass(slots=True)

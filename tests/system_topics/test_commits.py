@@ -10,11 +10,11 @@ from effort import fuzz_inputs
 from message_bytes import encoded, made_up
 
 from kafkalog.format import CONSUMER_OFFSETS
-from kafkalog.internal.commits import read_commits
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.definitions import messages
 from kafkalog.protocol.framing import decode_record
 from kafkalog.records.columns import BinaryColumn
+from kafkalog.system_topics.commits import read_commits
 
 
 def column(parts: list[bytes | None]) -> BinaryColumn:

@@ -10,7 +10,7 @@ from kafkalog.cli.options import chosen, offset, timestamp
 from kafkalog.format import SCHEMAS_TOPIC
 
 AS_OF: Final = ("end_offset", "end_timestamp", "limits")
-"""The options that all functions of `kafkalog.internal` have."""
+"""The options that all functions of `kafkalog.system_topics` have."""
 
 
 def add_as_of(group: Any) -> None:
@@ -33,7 +33,7 @@ def print_history(
     args: argparse.Namespace, console: Console, *topics: str, registry_topic: str = SCHEMAS_TOPIC
 ) -> None:
     """Print every record of topics as JSON lines."""
-    from kafkalog.internal.history import history
+    from kafkalog.system_topics.history import history
 
     prepare_stdout(is_json=True)
     records = history(args.paths, topics, registry_topic=registry_topic, **chosen(args, *AS_OF))

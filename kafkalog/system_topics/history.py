@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
 from kafkalog.format import INTERNAL_TOPICS, SCHEMAS_TOPIC, ControlRecordType
-from kafkalog.internal.reading import AsOf, read_records
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time
@@ -23,6 +22,7 @@ from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import KEYED, decode_record
 from kafkalog.protocol.json_form import json_form
 from kafkalog.protocol.members import with_members
+from kafkalog.system_topics.reading import AsOf, read_records
 
 _SECRETS: Final = ("salt", "storedKey", "serverKey")
 

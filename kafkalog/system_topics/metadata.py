@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, Reason
 from kafkalog.format import METADATA_DIRECTORY, METADATA_TOPIC, TopicPartition
-from kafkalog.internal.reading import AsOf, check_known, name_of
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.system_topics.reading import AsOf, check_known, name_of
 
 Row = dict[str, Any]
 
