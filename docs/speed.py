@@ -1,4 +1,7 @@
-"""Draws `_static/speed.svg`: how fast kafkalog and others read, by `asv_bench/RESULTS.md`. Run it when that changes."""
+"""Draws `_static/speed.svg` and prints the table of `benchmarks.md`, both from `asv_bench/RESULTS.md`.
+
+Run it when the results change, and copy the table.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,20 @@ SIDES = {
     "Parquet": ("Parquet", "#2b8a3e"),
     "Parquet mapped": ("Parquet, memory-mapped", "#8fce9b"),
 }
-BAR, GAP, LEFT, WIDTH, COLUMNS = 11, 14, 74, 330, 2
+SHAPES = {
+    "A": "values of 50 bytes",
+    "B": "values of 200 bytes",
+    "C": "values of 1 KiB, three headers",
+    "M": "values of mixed sizes",
+    "B-lz4": "values of 200 bytes, lz4",
+    "B-zstd": "values of 200 bytes, zstd",
+    "B-snappy": "values of 200 bytes, snappy",
+    "B-gzip": "values of 200 bytes, gzip",
+    "V1": "message format v1",
+    "V1-gzip": "message format v1, gzip",
+}
+"""The benchmark's segments, in words."""
+BAR, GAP, LEFT, WIDTH, COLUMNS = 11, 14, 24, 330, 2
 
 
 def table(title: str) -> dict[str, dict[str, str]]:
@@ -28,10 +44,19 @@ def table(title: str) -> dict[str, dict[str, str]]:
     return {row[0]: {name: cell for name, cell in zip(names[1:], row[1:], strict=True) if cell} for row in rows}
 
 
+def markdown() -> str:
+    """The table of `benchmarks.md`: a row for each segment, a column for each side."""
+    segments = table("Million records a CPU second")
+    lines = [f"| segment | {' | '.join(text for text, _ in SIDES.values())} |", "|---" + "|---:" * len(SIDES) + "|"]
+    for name, row in segments.items():
+        lines.append(f"| {SHAPES[name]} | {' | '.join(row.get(side, '') for side in SIDES)} |")
+    return "\n".join(lines)
+
+
 def drawn() -> str:
     """An SVG with a group of bars for each segment, each group to a scale of its own."""
     segments = table("Million records a CPU second")
-    height_of = BAR * len(SIDES) + 2 * GAP
+    height_of = BAR * len(SIDES) + 3 * GAP
     n_rows = -(-len(segments) // COLUMNS)
     legend = 18 * (-(-len(SIDES) // COLUMNS)) + GAP
     width, height = COLUMNS * (LEFT + WIDTH + 40), n_rows * height_of + legend + GAP
@@ -44,10 +69,10 @@ def drawn() -> str:
         values = {side: float(row[side]) for side in SIDES if side in row}
         left = number % COLUMNS * width // COLUMNS + LEFT
         top = number // COLUMNS * height_of + legend + GAP
-        parts.append(f'<text x="{left - 8}" y="{top + BAR}" text-anchor="end" class="n">{escape(name)}</text>')
+        parts.append(f'<text x="{left}" y="{top + BAR - 2}" class="n">{escape(SHAPES[name])}</text>')
         for place, (side, value) in enumerate(values.items()):
-            y, length = top + place * BAR, value / max(values.values()) * (WIDTH - 40)
-            title = f"{name}, {SIDES[side][0]}: {value} million records a CPU second"
+            y, length = top + GAP + place * BAR, value / max(values.values()) * (WIDTH - 40)
+            title = f"{SHAPES[name]}, {SIDES[side][0]}: {value} million records per CPU second"
             parts.append(
                 f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{BAR - 2}" fill="{SIDES[side][1]}">'
                 f"<title>{escape(title)}</title></rect>"
@@ -56,7 +81,7 @@ def drawn() -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
-            "<title>Million records a CPU second, by segment</title>",
+            "<title>Million records per CPU second, by kind of segment</title>",
             "<style>text{font:12px system-ui,sans-serif;fill:#222}.n{font-weight:600}.v{font-size:9px}</style>",
             '<rect width="100%" height="100%" rx="8" fill="#fff"/>',
             *parts,
@@ -67,3 +92,4 @@ def drawn() -> str:
 
 if __name__ == "__main__":
     (HERE / "_static" / "speed.svg").write_text(drawn(), encoding="utf-8")
+    print(markdown())

@@ -11,6 +11,7 @@ import ast
 import contextlib
 import doctest
 import functools
+import glob
 import importlib
 import io
 import re
@@ -167,36 +168,25 @@ def test_the_picture_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch)
     assert (DOCS / "terminal.svg").read_text() == drawn, "run python docs/terminal.py"
 
 
-def test_the_picture_and_the_readme_have_the_figures_of_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_picture_and_the_table_have_the_figures_of_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS)
     speed = importlib.import_module("speed")
     assert (DOCS / "_static" / "speed.svg").read_text() == speed.drawn(), "run python docs/speed.py"
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    ratios = speed.table("How many times as fast kafkalog is, and the aim")
+    assert speed.markdown() in (DOCS / "benchmarks.md").read_text(), "run python docs/speed.py"
 
-    def ends(row: str) -> tuple[float, float]:
-        values = [float(cell.split()[0]) for cell in ratios[row].values()]
-        return min(values), max(values)
 
-    (slow, fast), (mapped_slow, mapped_fast) = ends("closed segment: Parquet"), ends("mapped views: Parquet mapped")
-    assert f"decodes at {1 / fast:.1f} to {1 / slow:.1f} of the speed" in readme
-    assert f"{1 / mapped_fast:.1f} to {1 / mapped_slow:.1f} memory-mapped" in readme
-    slow, fast = ends("read: aiokafka")
-    assert f"aiokafka decodes at 1/{slow:.1f} to 1/{fast:.1f} of the speed" in readme
-    slow, fast = ends("closed segment: the best of Java")
-    assert f"A closed segment is decoded {slow:.2f} to {fast:.1f} times as fast as by the faster" in readme
-    java = {column: float(cell.split()[0]) for column, cell in ratios["closed segment: the best of Java"].items()}
-    assert f"where values have 1 KiB ({java['C']:.2f}) or are of format v1 ({java['V1']:.2f})" in readme
-    assert {column for column, ratio in java.items() if ratio < 1.1} == {"C", "V1"}
-    slow, fast = ends("mapped views: MemoryRecords")
-    assert f"are {slow:.2f} to {fast:.1f} times as fast" in readme
-    (slow, fast), (other_slow, other_fast) = ends("views in memory: krabka"), ends("views in memory: barnabas")
-    assert f"{slow:.1f} to {fast:.1f} times as fast as krabka" in readme
-    assert f"{other_slow:.2f} to {other_fast:.1f} times as fast as barnabas" in readme
-    slow, fast = ends("closed segment: bare copy")
-    assert f"without any record, take {slow:.2f} to {fast:.2f} of the time of a closed segment" in readme
-    missed = sum("miss" in cell for row in ratios.values() for cell in row.values())
-    assert f"{missed} of the aims are missed" in readme
+def test_the_shell_commands_of_the_readme_run_in_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text().partition("## Ten lines of shell")[2]
+    lines = [line for block in [FENCE.search(text)] if block for line in block[2].splitlines()]
+    assert len(lines) == 10
+    for line in lines:
+        _, *arguments = shlex.split(line, comments=True)
+        arguments = [path for one in arguments for path in (sorted(glob.glob(one)) if "/*" in one else [one])]
+        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")):
+            assert main(arguments) == 0, line
 
 
 def test_every_page_is_reached_from_the_front_page() -> None:
@@ -212,6 +202,6 @@ def test_every_page_is_reached_from_the_front_page() -> None:
 
 
 def test_every_reason_is_explained() -> None:
-    text = (DOCS / "promises.md").read_text().partition("## Reasons\n")[2]
+    text = (DOCS / "errors.md").read_text().partition("## Reasons\n")[2]
     explained = re.findall(r"^\| `([a-z0-9_]+)` \|", text, re.MULTILINE)
     assert sorted(explained) == sorted(reason.value for reason in kafkalog.Reason)

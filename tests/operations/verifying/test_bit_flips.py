@@ -1,4 +1,4 @@
-"""Each bit of 64 batches of real brokers flipped: verify sees all flips but those of the table in docs/promises.md."""
+"""Each bit of 64 batches of real brokers flipped: verify sees all flips but those of the table in docs/testing.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import bit_flips
 import pytest
 
-PROMISES = Path(__file__).parents[3] / "docs" / "promises.md"
+PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
 
 
 def test_there_are_batches_of_all_kinds() -> None:
@@ -43,7 +43,7 @@ def test_the_flips_that_nothing_sees_are_those_of_the_documents(tmp_path: Path) 
         found += Counter({"batches": 1, "bits": n_bits})
         found += unseen
     said = {}
-    for line in PROMISES.read_text().splitlines():
+    for line in PAGE.read_text().splitlines():
         if match := re.fullmatch(r"\| (v\d[^|]*) \| (\d+) \| ([\d,]+) \| (\d+) \| (\d+) \| (\d+) \|", line):
             name, *numbers = match.groups()
             said[name] = [int(number.replace(",", "")) for number in numbers]
