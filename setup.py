@@ -4,14 +4,20 @@ KAFKALOG_DEBUG=1 gives the checked build: every index bounds-checked, every C in
 compiled with -O1 -g. It replaces the release build in place, and the other way round.
 """
 
+import base64
+import hashlib
 import os
 import shlex
 import shutil
 import sysconfig
+import zipfile
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.editable_wheel import editable_wheel
+
+ROOT = Path(__file__).resolve().parent
 
 CHECKED = os.environ.get("KAFKALOG_DEBUG", "") not in ("", "0")
 KERNELS = Path("kafkalog") / "_kernels"
@@ -76,16 +82,47 @@ class BuildKernels(build_ext):
         super().run()
 
 
-# Spark finds data sources by looking for top-level modules called pyspark_*: ours lives with what it is about,
-# and is installed beside the package, not in it
+# Spark finds data sources by the names of top-level modules, pyspark_*: this one is installed next to the package
 DISCOVERY = "pyspark_kafkalog"
+DISCOVERY_SOURCE = f"kafkalog/spark/{DISCOVERY}"
 packages = find_packages(include=["kafkalog", "kafkalog.*"], exclude=[f"kafkalog.spark.{DISCOVERY}*"])
+
+
+class EditableWheel(editable_wheel):
+    """An editable install is the clone on the path, and a copy of the module that Spark looks for.
+
+    Because of `package_dir`, setuptools would install an import hook instead. Spark, mypy and pyright look into
+    folders and ask no hook, and a hook comes after a folder named kafkalog in the current directory.
+    """
+
+    def run(self) -> None:
+        """Build the wheel of setuptools, and replace the hook in it."""
+        super().run()
+        (wheel,) = Path(self.dist_dir).glob("*.editable-*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            kept = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" in name}
+        record = next(name for name in kept if name.endswith("/RECORD"))
+        del kept[record]
+        module = f"{DISCOVERY}/__init__.py"
+        files = {
+            "__editable__.kafkalog.pth": f"{ROOT}\n".encode(),
+            module: (ROOT / "kafkalog" / "spark" / module).read_bytes(),
+            **kept,
+        }
+        rows = []
+        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+                digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                rows.append(f"{name},sha256={digest},{len(data)}\n")
+            archive.writestr(record, "".join([*rows, f"{record},,\n"]))
+
 
 setup(
     packages=[*packages, DISCOVERY],
-    package_dir={DISCOVERY: f"kafkalog/spark/{DISCOVERY}"},
+    package_dir={DISCOVERY: DISCOVERY_SOURCE},
     ext_modules=extensions,
-    cmdclass={"build_ext": BuildKernels},
+    cmdclass={"build_ext": BuildKernels, "editable_wheel": EditableWheel},
     # without both a switch between the two builds silently keeps the old one
     options={"build_ext": {"force": True, "parallel": min(4, os.cpu_count() or 1)}},
 )

@@ -23,16 +23,6 @@ from kafkalog import format as kf
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-PACKAGE = Path(kafkalog.__file__).parent
-
-
-def site(folder: Path) -> Path:
-    """What is on the path of an installation: the package, and beside it the module that Spark looks for."""
-    folder.mkdir()
-    (folder / "kafkalog").symlink_to(PACKAGE)
-    (folder / "pyspark_kafkalog").symlink_to(PACKAGE / "spark" / "pyspark_kafkalog")
-    return folder
-
 
 def spark_home(folder: Path) -> Path:
     """PySpark's own, but for its work directory: that would be in site-packages."""
@@ -49,12 +39,11 @@ def spark_home(folder: Path) -> Path:
 def run_session(script: str, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a driver in a process of its own."""
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "SPARK_HOME": str(spark_home(folder / "home")),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "JAVA_TOOL_OPTIONS": QUICK_JVM,  # of master, workers and executors, too
-        "PYTHONPATH": str(site(folder / "site")),
         "KAFKALOG_TEST_SETTINGS": json.dumps(settings(folder)),
         **variables,
     }
@@ -135,20 +124,3 @@ def test_a_task_that_is_started_twice_writes_its_records_once(tmp_path: Path) ->
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_the_discovery_module_does_no_harm_where_the_package_cannot_be_imported(tmp_path: Path) -> None:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    (folder / "pyspark_kafkalog").symlink_to(PACKAGE / "spark" / "pyspark_kafkalog")
-    (folder / "kafkalog.py").write_text("raise RuntimeError('broken')\n")
-    command = "import pyspark_kafkalog as module; print(hasattr(module, 'DefaultSource'))"
-    done = subprocess.run(
-        [sys.executable, "-c", command],
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "False"
