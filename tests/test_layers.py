@@ -30,6 +30,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("indexes",),
     ("log",),
     ("system_topics",),
+    ("survey",),
     ("values",),
     ("scanning", "writing"),
     ("operations",),

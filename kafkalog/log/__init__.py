@@ -8,6 +8,7 @@
     `segment_reader`    the windows of all segments of a partition, in order
     `range_ends`        where the batches of a range of offsets end
     `segment_stream`    the windows of one segment; damage is raised, or skipped
+    `compaction`        whether missing offsets were compacted away
     `searching`         which batches of a damaged segment are intact, and the log's own
     `segment`           a `.log` with the indexes beside it, and lookups in it
     `lookups`           the first record at or after a timestamp, in a segment and in a partition

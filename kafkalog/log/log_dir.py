@@ -347,7 +347,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         """`starts` and `watermarks` come from the checkpoints of the log dir; None if these were not read."""
         directory = kf.parse_partition_directory(path.name or path.absolute().name)
         key = directory.topic_partition if directory else kf.TopicPartition(str(path), 0)
-        known = None if starts is None or watermarks is None else Known(starts.get(key, 0), watermarks.get(key))
+        known = None if starts is None or watermarks is None else Known(starts.get(key), watermarks.get(key))
         found = PartitionPath(path, segments, known)
         if key in self._found:
             first = self._found[key].path

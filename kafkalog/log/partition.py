@@ -6,7 +6,7 @@ Mirrors the reading half of `UnifiedLog` and `LocalLog`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -19,16 +19,18 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, one_ahead
+from kafkalog.log.compaction import Density, densities, is_compacted
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.range_ends import overlapping
-from kafkalog.log.searching.missing import missing_between, missing_end, start_findings
+from kafkalog.log.searching.missing import gap_finding, missing_end, start_findings
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader
+from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, SegmentWindow
 from kafkalog.read_methods import ReadMethods
+from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
-from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs, read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes
@@ -146,13 +148,6 @@ class Partition(ReadMethods):
         """High watermark from the log dir's checkpoint, which may be stale; None if the checkpoint has none."""
         given = self._given_high_watermark if self._known is None else self._known.high_watermark
         return given if given is not None or self._known else self._checkpoint(kf.HIGH_WATERMARK_CHECKPOINT)
-
-    @cached_property
-    def cleaner_offset(self) -> int | None:
-        """The offset up to which the log cleaner has come, from its checkpoint; None if the checkpoint has none."""
-        if self.topic_partition is None or self.kind is not None:
-            return None
-        return checkpointed_offset(self.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT, self.topic_partition)
 
     @cached_property
     def log_end_offset(self) -> int:
@@ -319,9 +314,31 @@ class Partition(ReadMethods):
         properties = read_properties(self.path / kf.PARTITION_METADATA)
         return None if properties is None else properties.get("topic_id")
 
+    def is_compacted(self, end: int, segments: Sequence[Density] | None = None) -> bool | None:
+        """Whether the log cleaner explains that no segment holds the offsets before `end`; None if unknown.
+
+        `segments` has the densities of all segments, if they are known. See `kafkalog.log.compaction.is_compacted`.
+        """
+        return is_compacted(
+            self.path, self.topic_partition, self.kind, end, lambda: self._densities if segments is None else segments
+        )
+
+    @cached_property
+    def _densities(self) -> Sequence[Density]:
+        # a plan has only some of the segments
+        whole = Partition(self.path, limits=self.limits) if self._known is not None and self._known.is_planned else self
+        reader = SegmentReader(
+            whole.segments, known=None, gap_between=lambda *gap: None, behind_end=lambda end: None, limits=self.limits
+        )
+        windows = reader.windows(
+            Selection(), on_corruption="skip", reader_for=lambda segment: HeaderReader(limits=segment.limits)
+        )
+        return [*densities([segment.base_offset for segment in whole.segments], _released(windows))]
+
     def gap_between(self, start: int, end: int) -> Finding | None:
-        """A finding about offsets that are missing between two segments; None where the log cleaner has been."""
-        return missing_between(str(self.path), start, end, self.cleaner_offset) if self.is_whole else None
+        """The finding about offsets that are missing between two segments; None where they were compacted."""
+        compacted = self.is_compacted(end) if self.is_whole else True
+        return None if compacted else gap_finding(str(self.path), start, end, is_compacted=compacted)
 
     def effective(self, selection: Selection, *, include_deleted: bool = False) -> Selection:
         """The selection, restricted to offsets at or above the log start offset unless `include_deleted`.
@@ -498,3 +515,10 @@ class Partition(ReadMethods):
         if totals is not None:
             totals.merge(total)
         return total.statistics(keep_gaps=True)
+
+
+def _released(windows: Iterable[SegmentWindow]) -> Iterator[tuple[int, BatchTable]]:
+    """Yield the base offset of the segment and the batches of each window, whose memory can then be used again."""
+    for window in windows:
+        window.release()
+        yield window.segment.base_offset, window.batches

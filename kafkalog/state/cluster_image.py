@@ -146,6 +146,11 @@ class ClusterMetadata:
         """
         return {**self.settings.get((BROKER, ""), {}), **self.settings.get((TOPIC, topic), {})}
 
+    def cleanup_policy(self, topic: str) -> str | None:
+        """Return the topic's `cleanup.policy`, or the default that all brokers share; None if neither is set here."""
+        own = self.settings.get((TOPIC, topic), {}).get("cleanup.policy")
+        return self.settings.get((BROKER, ""), {}).get("log.cleanup.policy") if own is None else own
+
     def log_config(self, topic: str) -> LogConfig | None:
         """Return a topic's settings, less values that no broker takes; None if the cluster does not have the topic."""
         if topic not in self.topic_ids:

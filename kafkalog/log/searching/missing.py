@@ -46,24 +46,24 @@ def start_finding(path: str, start: int, end: int, why: str) -> Finding:
         f"the log begins at offset {end}, but offset {start} is in {why}: retention has deleted the offsets between, or"
         " they are in remote storage, or their segments are missing (kafkalog verify says more)"
     )
-    return replace(gap_finding(path, start, end), detail=detail)
+    return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
 
 
-def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None = None) -> Finding:
-    """The finding about offsets that are missing between two segments.
+def gap_finding(path: str, start: int, end: int, *, is_compacted: bool | None) -> Finding:
+    """The finding about offsets that no segment has; damage if nothing was compacted.
 
     Parameters
     ----------
     start, end : int
         The missing offsets; half-open.
-    is_compacted : bool, optional
-        Whether the log cleaner has been at these offsets; None if this is not known.
+    is_compacted : bool or None
+        See `kafkalog.log.compaction.is_compacted`.
     """
-    why = "the log cleaner has not been here, so a segment seems to be missing"
+    why = "nothing here was compacted, so a segment is missing"
     if is_compacted is None:
-        why = "normal in a compacted topic; in others a segment is missing"
-    detail = f"offsets {start}..{end} lie between two segments and in neither: {why}"
-    return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
+        why = "normal in a compacted topic; otherwise a segment is missing"
+    detail = f"no segment holds offsets {start}..{end}: {why}"
+    return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=is_compacted is False)
 
 
 def offsets_finding(reason: Reason, detail: str, path: str, start: int, end: int, *, damage: bool = True) -> Finding:
@@ -81,13 +81,6 @@ def end_finding(path: str, end: int, known_ends: dict[str, int], *, damage: bool
     detail = f"the log ends at offset {end}, and these know of more: {said}"
     stop = max(*behind.values(), end + 1)
     return offsets_finding(Reason.LOG_END_MISSING, detail, path, end, stop, damage=damage)
-
-
-def missing_between(path: str, start: int, end: int, cleaner_offset: int | None) -> Finding | None:
-    """The note about offsets that are missing between two segments; None where the log cleaner has been."""
-    if end <= (cleaner_offset or 0):
-        return None
-    return gap_finding(path, start, end, is_compacted=None if cleaner_offset is None else False)
 
 
 def retired(segment: Segment, error: KafkalogError) -> Finding | None:

@@ -22,7 +22,7 @@ from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.records.batch_table import Window
 from kafkalog.state.checkpoints import parse_topic_id
-from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
@@ -89,9 +89,7 @@ class ConvertedPartitions:
         configs = self._cluster_of(partition)
         if configs is None or partition.topic_partition is None:
             return False
-        topic = configs.settings.get((TOPIC, partition.topic_partition.topic), {}).get("cleanup.policy")
-        policy = configs.settings.get((BROKER, ""), {}).get("log.cleanup.policy", "") if topic is None else topic
-        return "compact" in policy
+        return "compact" in (configs.cleanup_policy(partition.topic_partition.topic) or "")
 
     def _cluster_of(self, partition: Partition) -> ClusterMetadata | None:
         root = partition.path.absolute().parent

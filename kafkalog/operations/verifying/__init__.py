@@ -3,7 +3,6 @@
     `verify`          the function, over log dirs
     `segment`         one segment: batches and indexes in a single walk
     `partition`       checks across segments, and the snapshots and checkpoints
-    `losses`          missing segments and offsets, as other files prove them
     `inner_messages`  checksums of the messages inside compressed ones
     `record_headers`  whether batch headers agree with the records in the batch
     `report`          the result

@@ -26,15 +26,16 @@ from kafkalog.indexes.transaction_check import TransactionIndexCheck
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
-from kafkalog.operations.verifying.losses import check_losses
-from kafkalog.operations.verifying.report import OffsetGap, VerifiedSegment
-from kafkalog.operations.verifying.segment import LogDirState, open_index
+from kafkalog.operations.verifying.report import VerifiedSegment
+from kafkalog.operations.verifying.segment import open_index
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.storage.source import open_source, size_of
+from kafkalog.survey.evidence import LogDirState
+from kafkalog.survey.losses import OffsetGap, survey
 
 _CHECKPOINTS: Final = (
     kf.LOG_START_OFFSET_CHECKPOINT,
@@ -99,7 +100,10 @@ def check_partition(
     if len(partition.segments) == sum(
         name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names
     ):
-        gaps = check_losses(partition, segments, around, names, add)
+        found = survey(partition, segments, around, names)
+        gaps = found.gaps
+        for finding in found.findings:
+            add(finding)
         _check_epochs(partition, segments, around, add)
     _check_producer_snapshots(partition, names, around, add)
     for name in names:

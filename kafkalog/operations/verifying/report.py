@@ -12,41 +12,19 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss, add_loss
 from kafkalog.html import HtmlReport
 from kafkalog.indexes.spacing import Spacing
+from kafkalog.survey.evidence import SegmentContents
+from kafkalog.survey.losses import OffsetGap
 from kafkalog.text import counted
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetGap:
-    """A range of offsets between two existing segments that neither of them holds."""
-
-    start: int
-    end: int
-    """The range; `end` is exclusive."""
-    is_compacted: bool
-    """Whether the log cleaner explains the gap: its checkpoint is past it, or, without a checkpoint, segments of the
-    partition have gaps inside.
-    """
-
-
 @dataclass(slots=True)
-class VerifiedSegment:
+class VerifiedSegment(SegmentContents):
     """The result of checking one segment."""
 
-    path: str
-    """Path of the `.log`."""
-    base_offset: int
-    last_offset: int
-    """If there is no batch, `last_offset` is `base_offset - 1`."""
-    size_in_bytes: int
-    n_batches: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    """Issues of the `.log` and its indexes."""
     n_more_findings: int = 0
     """Number of findings beyond `Limits.max_findings`, which are counted but not kept."""
     has_aborted: bool = False
     """Whether there is an abort marker, or a control batch whose type cannot be read."""
-    has_gaps: bool = False
-    """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
     spacing: Spacing | None = None
     """Distances between the entries of the offset index, in bytes of the `.log`; None if not measured."""
     epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))

@@ -9,7 +9,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -29,7 +29,7 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
-from kafkalog.log.partition import Partition
+from kafkalog.log.compaction import have_gaps
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
@@ -41,33 +41,13 @@ from kafkalog.records.decode import decode_all
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import falling_epoch
-from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.source import ByteSource, size_of
+from kafkalog.survey.evidence import LogDirState
 
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.05
 _EPOCHS: Final = 10_000  # the most changes of the leader epoch kept, as a damaged log may have one in each batch
 _TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirState:
-    """State of the log dir that holds a partition: in use, cleanly shut down, or neither."""
-
-    is_live: bool = False
-    """A broker holds the log dir's lock."""
-    was_closed: bool = False
-    """A broker has shut it down cleanly and trimmed its preallocated files."""
-
-    @classmethod
-    def of(cls, partition: Partition) -> LogDirState:
-        """Inspect the directory above a partition."""
-        root = partition.path.absolute().parent
-        is_live = is_locked(root)
-        topic = partition.topic_partition.topic if partition.topic_partition else None
-        # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
-        is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
-        return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
 
 
 class SegmentCheck:
@@ -165,7 +145,7 @@ class SegmentCheck:
                     check.feed(batches)
             epochs.feed(batches)
             largest = max(largest, int(batches.max_timestamp.max()))
-            result.has_gaps |= _have_gaps(batches, result.last_offset if int(batches.position[0]) == end else None)
+            result.has_gaps |= have_gaps(batches, result.last_offset if int(batches.position[0]) == end else None)
             result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
             result.n_batches += len(batches)
             is_far = segment.has_base_offset and batches.last_offset[-1] - segment.base_offset > kf.MAX_RELATIVE_OFFSET
@@ -237,15 +217,6 @@ class SegmentCheck:
 
 
 _EVERYTHING: Final = Selection(include_control=True)
-
-
-def _have_gaps(batches: BatchTable, previous: int | None) -> bool:
-    """Whether offsets are missing; `previous` is the last offset before these batches, None if not known."""
-    is_v2 = batches.magic >= 2
-    before = np.concatenate([[batches.base_offset[0] - 1 if previous is None else previous], batches.last_offset[:-1]])
-    follows = batches.position == np.concatenate([batches.position[:1], batches.next_position[:-1]])
-    lacks = is_v2 & (batches.records_count <= batches.last_offset - batches.base_offset)
-    return bool((lacks | (follows & (batches.base_offset > before + 1))).any())
 
 
 def _too_far(segment: Segment, batches: BatchTable) -> Finding:

@@ -31,10 +31,11 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.report import Verification, VerifiedPartition, VerifiedSegment
-from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck
+from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.removals import removed_directory, was_replaced
+from kafkalog.survey.evidence import LogDirState
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1

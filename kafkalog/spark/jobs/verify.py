@@ -21,7 +21,7 @@ from kafkalog.errors import Finding, Limits
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.report import VerifiedPartition, VerifiedSegment
-from kafkalog.operations.verifying.segment import LogDirState, SegmentCheck
+from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.verify import partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.jobs.finished_tasks import FinishedTasks, key_of
@@ -35,6 +35,7 @@ from kafkalog.spark.jobs.tables import (
     run_now,
 )
 from kafkalog.spark.jobs.two_passes import two_passes
+from kafkalog.survey.evidence import LogDirState
 
 _GAP: Final = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("is_compacted", pa.bool_())])
 _LOST: Final = pa.struct(

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from files import broker_on
 
 import kafkalog
-from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, missing_between, missing_end
+from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, missing_end
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 
 KEY = kafkalog.TopicPartition("t", 0)
-
-
-@pytest.mark.parametrize(("cleaned", "said"), [(None, "normal in a compacted topic"), (3, "seems to be missing")])
-def test_a_gap_is_told_where_the_cleaner_has_not_been(cleaned: int | None, said: str) -> None:
-    finding = missing_between("t-0", 5, 8, cleaned)
-    assert finding is not None
-    assert said in finding.detail
-    assert (finding.base_offset, finding.last_offset, finding.n_records, finding.damage) == (5, 7, 3, False)
-    assert missing_between("t-0", 5, 8, 8) is None
 
 
 def test_the_end_that_checkpoints_know_of_is_told_unless_a_broker_runs(tmp_path: Path) -> None:

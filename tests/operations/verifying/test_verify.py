@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import Reason
-from kafkalog.operations.verifying.segment import LogDirState
 from kafkalog.operations.verifying.verify import iter_verify
 from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.survey.evidence import LogDirState
 
 HEALTHY = [(name, "clean") for name in golden_sets.SETS]
 CRASHED = [("k44", "unclean"), ("k28", "unclean")]
@@ -351,7 +351,6 @@ def test_segments_that_a_running_broker_has_merged_do_not_overlap(
     first, second, *_ = (segment.path for segment in opened["p-compact", 0].segments)
     first.write_bytes(first.read_bytes() + second.read_bytes())
     second.rename(second.with_name(f"{second.name}.deleted"))
-    for module in ("segment", "partition"):
-        monkeypatch.setattr(f"kafkalog.operations.verifying.{module}.LogDirState.of", lambda one: LogDirState(is_live))
+    monkeypatch.setattr(LogDirState, "of", lambda one: LogDirState(is_live))
     found = [one.reason for one in kafkalog.verify(opened, topics="p-compact").all_findings() if one.damage]
     assert (Reason.OFFSET_ORDER in found) == (not is_live)

@@ -59,7 +59,7 @@ def test_holes_beyond_the_most_are_counted(tmp_path: Path) -> None:
     assert os.path.getsize(tmp_path / "out" / "t-0.quarantine") == partition.total("n_bytes_lost")
 
 
-def test_offsets_that_no_segment_has_are_noted(tmp_path: Path) -> None:
+def test_offsets_that_no_segment_has_are_lost(tmp_path: Path) -> None:
     partition = tmp_path / "logs" / "orders-0"
     (tmp_path / "logs").mkdir()
     with kafkalog.PartitionWriter(partition, config=kafkalog.LogConfig(segment_bytes=2**12), batch_size=1024) as writer:
@@ -69,7 +69,8 @@ def test_offsets_that_no_segment_has_are_noted(tmp_path: Path) -> None:
         path.unlink()
     report = kafkalog.salvage(tmp_path / "logs", output=tmp_path / "saved")
     gap = [(one.reason, one.base_offset, one.last_offset, one.damage) for one in report.findings.rows]
-    assert gap == [(Reason.OFFSET_GAP, bases[1], bases[2] - 1, False)]
+    assert gap == [(Reason.OFFSET_GAP, bases[1], bases[2] - 1, True)]
+    assert not report.ok
 
 
 def test_a_dry_run_names_what_it_would_write(tmp_path: Path) -> None:

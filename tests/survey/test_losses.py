@@ -214,20 +214,28 @@ def said_by_scan(path: Path) -> list[tuple[str, int | None, int | None, bool]]:
     return [(one.reason.value, one.base_offset, one.last_offset, one.damage) for one in scan.findings]
 
 
-def test_a_gap_between_segments_is_a_note_of_every_reader(
-    partition: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.filterwarnings("ignore::kafkalog.errors.CorruptionWarning")
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_every_command_judges_a_gap_between_segments_alike(
+    root: Path, partition: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_compacted: bool
 ) -> None:
     _, second, third, *_ = bases(partition)
     remove(partition, second)
-    assert damage(partition) == []
-    assert notes(partition) == [("offset_gap", second, third - 1)]
-    assert said_by_scan(partition) == [("offset_gap", second, third - 1, False)]
-    report = kafkalog.convert(partition, tmp_path / "converted")
-    assert [one.reason.value for one in report.findings.rows] == ["offset_gap"]
+    if is_compacted:
+        (root / "cleaner-offset-checkpoint").write_bytes(encode_offset_checkpoint({KEY: third}))
+    expected = [] if is_compacted else [("offset_gap", second, third - 1)]
+    assert damage(partition) == expected
+    assert notes(partition) == []
+    assert said_by_scan(partition) == [(*one, True) for one in expected]
+    for report in (
+        kafkalog.convert(partition, tmp_path / "converted", on_corruption="skip"),
+        kafkalog.salvage(partition, dry_run=True),
+    ):
+        assert [(one.reason.value, one.base_offset, one.last_offset) for one in report.findings.rows] == expected
     for command in (["ls"], ["cat", "--json"], ["export", "-o", str(tmp_path / "out.parquet")], ["verify"]):
-        assert main([command[0], str(partition), *command[1:]]) == 0
+        assert main([command[0], str(partition), *command[1:]]) == (0 if is_compacted else 1), command
         told = capsys.readouterr()
-        assert f"offsets {second}..{third}" in told.err + told.out, command
+        assert (f"offsets {second}..{third}" in told.err + told.out) == (not is_compacted), command
 
 
 def test_a_missing_last_segment_is_a_note_of_every_reader_where_checkpoints_prove_it(

@@ -1,0 +1,147 @@
+"""Decides whether offsets that no segment holds were compacted away, or whether a segment was lost.
+
+A segment normally begins where the previous one ends. The log cleaner leaves gaps, too, and a lost segment looks the
+same. One function, `is_compacted`, answers for every command. It needs the files next to the partition, and how dense
+the offsets of its segments are.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.state.checkpoints import read_offset_checkpoint
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.storage.file_locks import is_locked
+
+_COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
+"""Topics that a broker creates with `cleanup.policy=compact`."""
+
+
+class Density(NamedTuple):
+    """How dense the offsets of a segment are."""
+
+    base_offset: int
+    last_offset: int
+    """`base_offset - 1` if there is no batch."""
+    has_gaps: bool
+    """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
+
+
+def have_gaps(batches: BatchTable, previous: int | None) -> bool:
+    """Whether offsets are missing; `previous` is the last offset before these batches, None if not known."""
+    is_v2 = batches.magic >= 2
+    before = np.concatenate([[batches.base_offset[0] - 1 if previous is None else previous], batches.last_offset[:-1]])
+    follows = batches.position == np.concatenate([batches.position[:1], batches.next_position[:-1]])
+    lacks = is_v2 & (batches.records_count <= batches.last_offset - batches.base_offset)
+    return bool((lacks | (follows & (batches.base_offset > before + 1))).any())
+
+
+def densities(bases: Iterable[int], tables: Iterable[tuple[int, BatchTable]]) -> Iterator[Density]:
+    """Yield the density of each segment, from the batch tables of all of them in order, each with a base offset."""
+    found = {base: Density(base, base - 1, False) for base in bases}
+    ends: dict[int, int] = {}
+    for base, batches in tables:
+        row = found[base]
+        previous = row.last_offset if int(batches.position[0]) == ends.get(base, 0) else None
+        has_gaps = row.has_gaps or have_gaps(batches, previous)
+        found[base] = Density(base, int(batches.last_offset[-1]), has_gaps)
+        ends[base] = batches.end_position
+    yield from found.values()
+
+
+def is_compacted(
+    path: Path,
+    key: kf.TopicPartition | None,
+    kind: str | None,
+    end: int,
+    segments: Callable[[], Iterable[Density]],
+) -> bool | None:
+    """Whether the log cleaner explains that no segment holds the offsets before `end`.
+
+    Parameters
+    ----------
+    path : Path
+        The partition directory.
+    key, kind : TopicPartition or None, str or None
+        From the name of the directory.
+    end : int
+        The base offset of the segment after the gap.
+    segments : callable
+        Returns the densities of all segments of the directory, in order. Called only if cheaper evidence does not
+        decide.
+
+    Returns
+    -------
+    bool or None
+        True: the cleaner has been there, or the topic is compacted. False: nothing was compacted, so a segment is
+        missing. None: the files do not tell.
+
+    Notes
+    -----
+    A broker's cleaner stores how far it has come. A follower copies the gaps of a compacted leader, so gaps inside
+    segments show compaction even if its own cleaner has never run. While a broker runs, its cleaner replaces segments
+    before it stores how far it is.
+    """
+    if key is not None and key.topic in _COMPACTED:
+        return True
+    is_lost = None if is_locked(path.absolute().parent) else False
+    if key is not None and key.topic == kf.METADATA_TOPIC:
+        return is_lost
+    cleaned, is_known = _cleaned_to(path, key) if kind is None else (None, False)
+    if cleaned is not None and end <= cleaned:
+        return True
+    policy = _policy(path, key)
+    if policy is not None:
+        return True if "compact" in policy else is_lost
+    rows = [*segments()]
+    if any(before.last_offset >= after.base_offset for before, after in pairwise(rows)):
+        return None  # damage, or segments of another partition: their gaps are not the cleaner's
+    if any(row.has_gaps for row in rows if row.base_offset >= (cleaned or 0)):
+        return True
+    if is_known:
+        return is_lost
+    # the cleaner never touches the last segment, so only the others show that nothing was compacted; it empties some
+    is_emptied = any(row.last_offset < row.base_offset for row in rows[:-1])
+    is_dense = any(row.last_offset > row.base_offset for row in rows[:-1])
+    return is_lost if is_dense and not is_emptied else None
+
+
+def _cleaned_to(path: Path, key: kf.TopicPartition | None) -> tuple[int | None, bool]:
+    """Return how far the cleaner has come, and whether the log dir has the checkpoint that stores it."""
+    if key is None:
+        return None, False
+    try:
+        offsets = read_offset_checkpoint(path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT)
+    except KafkalogError:
+        return None, False
+    return (None, False) if offsets is None else (offsets.get(key), True)
+
+
+def _policy(path: Path, key: kf.TopicPartition | None) -> str | None:
+    """Return the topic's `cleanup.policy` in the metadata log next to the partition; None if it has none."""
+    directory = path.absolute().parent / kf.METADATA_DIRECTORY
+    try:
+        stamps = [(entry.name, entry.stat().st_mtime_ns) for entry in os.scandir(directory)] if key else []
+    except OSError:
+        return None
+    return None if key is None or not stamps else _policies(directory.parent, *stamps).get(key.topic)
+
+
+@functools.lru_cache(maxsize=4)
+def _policies(root: Path, *stamps: object) -> dict[str, str]:
+    # `stamps` are only part of the cache's key, so that a changed log is read again
+    metadata = read_cluster_metadata(root)
+    if metadata is None or metadata.findings:
+        return {}  # an incomplete metadata log may lack the last change of a topic
+    topics = {topic: metadata.cleanup_policy(topic) for topic in metadata.topic_ids}
+    return {topic: policy for topic, policy in topics.items() if policy is not None}

@@ -1,0 +1,213 @@
+"""What the files next to a partition's `.log` files say of its log: indexes, snapshots, checkpoints, the log dir.
+
+These files are not used as evidence while a broker runs: it updates checkpoints after the log, and deletes files one by
+one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.log.compaction import Density
+from kafkalog.log.partition import Partition
+from kafkalog.log.searching.missing import END_CHECKPOINTS
+from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
+from kafkalog.state.cluster_image import TOPIC
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.storage.file_locks import is_locked
+
+_INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
+    kf.INDEX_SUFFIX: OffsetIndex,
+    kf.TIME_INDEX_SUFFIX: TimeIndex,
+    kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
+}
+_REMOTE_METADATA: Final = "__remote_log_metadata-"
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirState:
+    """State of the log dir that holds a partition: in use, cleanly shut down, or neither."""
+
+    is_live: bool = False
+    """A broker holds the log dir's lock."""
+    was_closed: bool = False
+    """A broker has shut it down cleanly and trimmed its preallocated files."""
+
+    @classmethod
+    def of(cls, partition: Partition) -> LogDirState:
+        """Inspect the directory above a partition."""
+        root = partition.path.absolute().parent
+        is_live = is_locked(root)
+        topic = partition.topic_partition.topic if partition.topic_partition else None
+        # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
+        is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
+        return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
+
+
+@dataclass(slots=True)
+class SegmentContents:
+    """What a segment contains, as a walk over its batches found it."""
+
+    path: str
+    """Path of the `.log`."""
+    base_offset: int
+    last_offset: int
+    """If there is no batch, `last_offset` is `base_offset - 1`."""
+    size_in_bytes: int
+    n_batches: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    """Issues of the `.log` and its indexes."""
+    has_gaps: bool = False
+    """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
+
+    @property
+    def density(self) -> Density:
+        """How dense the offsets are."""
+        return Density(self.base_offset, self.last_offset, self.has_gaps)
+
+    @property
+    def hides_end(self) -> bool:
+        """Whether damage may have held offsets after the last batch; it has a finding already."""
+        end = self.last_offset + 1
+        of_log = (one for one in self.findings if one.damage and one.path == self.path)
+        return any(one.n_records is None or (one.last_offset or end) >= end for one in of_log)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the other files of a partition and of its log dir say. A number is None where no file has it."""
+
+    names: Sequence[str]
+    """Names of all files in the directory."""
+    state: LogDirState
+    orphans: dict[int, list[str]]
+    """Indexes that have entries but no `.log`, by base offset: a healthy broker leaves no such file."""
+    leftovers: list[str]
+    """Indexes without a `.log` as a healthy broker may leave them."""
+    snapshots: list[int]
+    """Offsets of the producer snapshots."""
+    log_start: int | None
+    """Log start offset of the log dir's checkpoint."""
+    epochs_start: int | None
+    """Start offset of the first leader epoch."""
+    ends: dict[str, int]
+    """Offsets that the log once reached, by the file that has them."""
+
+    @classmethod
+    def of(
+        cls, partition: Partition, segments: Sequence[SegmentContents], state: LogDirState, names: Sequence[str]
+    ) -> Evidence:
+        """Read the files.
+
+        Parameters
+        ----------
+        partition : Partition
+            Lists all segments of its directory.
+        segments : sequence of SegmentContents
+            Of each segment, in order.
+        names : sequence of str
+            Names of all files in the directory.
+        """
+        if state.is_live:
+            return cls(names, state, {}, [], [], None, None, {})
+        root, key = partition.path.absolute().parent, partition.topic_partition
+        checkpointed = {
+            name: offset
+            for name in (kf.LOG_START_OFFSET_CHECKPOINT, *END_CHECKPOINTS)
+            if key is not None and (offset := checkpointed_offset(root / name, key)) is not None
+        }
+        log_start = checkpointed.pop(kf.LOG_START_OFFSET_CHECKPOINT, None)
+        snapshots = _offsets(names, kf.PRODUCER_SNAPSHOT_SUFFIX)
+        try:
+            epochs = read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)
+        except KafkalogError:
+            epochs = None  # the check of the checkpoints reports it
+        first = None if epochs is None or not epochs.size else int(epochs["start_offset"][0])
+        orphans, leftovers = ({}, []) if partition.kind == "delete" else _orphans(partition, segments, names, log_start)
+        ends = checkpointed | {snapshot_name(offset): offset for offset in snapshots}
+        return cls(names, state, orphans, leftovers, snapshots, log_start, first, ends)
+
+    def has(self, *suffixes: str) -> bool:
+        """Whether a file has one of these suffixes."""
+        return any(name.endswith(suffixes) for name in self.names)
+
+
+def is_tiered(partition: Partition) -> bool:
+    """Whether segments may be in remote storage: the topic's settings say so, or its broker has metadata of such."""
+    root = partition.path.absolute().parent
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return True  # a log dir that cannot be listed, or is gone by now, proves nothing
+    if any(name.startswith(_REMOTE_METADATA) for name in names):
+        return True
+    metadata = read_cluster_metadata(root)
+    topic = partition.topic_partition.topic if partition.topic_partition else ""
+    settings = {} if metadata is None else metadata.settings.get((TOPIC, topic), {})
+    return settings.get("remote.storage.enable") == "true"
+
+
+def last_indexed(segment: SegmentContents) -> tuple[str, int]:
+    """Return the name of a segment's offset index, and the offset of its last entry; -1 for none."""
+    name = kf.sidecar_name(segment.path, kf.INDEX_SUFFIX)
+    try:
+        offsets = OffsetIndex.open(name, segment.base_offset).offset
+    except KafkalogError:
+        return os.path.basename(name), -1  # the check of the index reports it
+    return os.path.basename(name), int(offsets[-1]) if offsets.size else -1
+
+
+def snapshot_name(offset: int) -> str:
+    """Return the file name of the producer snapshot at an offset."""
+    return kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
+
+
+def _orphans(
+    partition: Partition, segments: Sequence[SegmentContents], names: Sequence[str], log_start: int | None
+) -> tuple[dict[int, list[str]], list[str]]:
+    """Return the indexes without a `.log`: those that prove a loss, by base offset, and the others.
+
+    Deletion renames the `.log` before the indexes, and the log cleaner merges several segments into one before it
+    deletes them.
+    """
+    logs = {os.path.basename(segment.path) for segment in segments}
+    is_cleaning = any(name.endswith((kf.SWAP_SUFFIX, kf.CLEANED_SUFFIX)) for name in names)
+    lost: dict[int, list[str]] = {}
+    leftovers = []
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        base = kf.parse_base_offset(name)
+        log = stem + kf.LOG_SUFFIX
+        if suffix not in _INDEXES or base is None or log in logs:
+            continue
+        is_covered = any(one.base_offset < base <= one.last_offset for one in segments)
+        is_below_start = bool(segments) and base < partition.log_start_offset and base < (log_start or 0)
+        is_usual = is_cleaning or is_covered or is_below_start or log + kf.DELETED_SUFFIX in names
+        if not is_usual and _has_entries(partition.path / name, base):
+            lost.setdefault(base, []).append(name)
+        else:
+            leftovers.append(name)
+    return dict(sorted(lost.items())), leftovers
+
+
+def _has_entries(path: Path, base_offset: int) -> bool:
+    """Whether an index has entries; a broker preallocates it with zeros, which do not count.
+
+    An index that cannot be read counts as one with entries.
+    """
+    try:
+        return len(_INDEXES[path.suffix].open(path, base_offset)) > 0
+    except KafkalogError:
+        return True
+
+
+def _offsets(names: Iterable[str], suffix: str) -> list[int]:
+    found = (kf.parse_base_offset(name) for name in names if name.endswith(suffix))
+    return [offset for offset in found if offset is not None]

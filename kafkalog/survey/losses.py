@@ -1,0 +1,257 @@
+"""Finds what a partition lost: offsets that other files prove, or that a gap between segments shows, and damage.
+
+"Lost" means: records that existed, by the best evidence, and that are not in the result. An index, a producer snapshot
+or a checkpoint that reaches past the log proves a loss. A gap between segments is one unless it was compacted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from kafkalog import format as kf
+from kafkalog.errors import Certainty, Finding, Reason
+from kafkalog.log.partition import Partition
+from kafkalog.log.searching.missing import end_finding, gap_finding, offsets_finding, start_finding
+from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, is_tiered, last_indexed, snapshot_name
+
+_SHOWN: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A range of offsets whose records existed, by the best evidence, and are not in the result."""
+
+    path: str
+    """The `.log`, or the partition directory if no `.log` has them."""
+    first_offset: int | None
+    end_offset: int | None
+    """The offsets, as far as known; `end_offset` is excluded."""
+    n_records: int | None
+    """Records lost; None if unknown."""
+    certainty: Certainty | None
+    """Where `n_records` comes from; see `Finding`."""
+    n_bytes: int
+    """Bytes of the `.log` that are not in the result; 0 if no file has them."""
+    reason: Reason
+
+    @classmethod
+    def of(cls, finding: Finding) -> Lost | None:
+        """Return the loss that a finding of damage describes; None if no record is lost."""
+        if not finding.damage or finding.path is None or finding.n_records == 0:
+            return None
+        if finding.n_records is None and ".log" not in os.path.basename(finding.path):
+            return None  # another file is damaged, not the log
+        end = None if finding.last_offset is None else finding.last_offset + 1
+        n_bytes = finding.length or 0
+        return cls(
+            finding.path, finding.base_offset, end, finding.n_records, finding.certainty, n_bytes, finding.reason
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {**asdict(self), "reason": self.reason.value}
+
+
+def losses_of(findings: Iterable[Finding]) -> list[Lost]:
+    """Return the losses that findings describe, by offset. Losses that touch or overlap become one."""
+    found = sorted(
+        (lost for one in findings if (lost := Lost.of(one)) is not None),
+        key=lambda lost: (lost.first_offset is None, lost.first_offset or 0, lost.end_offset or 0),
+    )
+    joined: list[Lost] = []
+    for one in found:
+        end = joined[-1].end_offset if joined else None
+        if end is None or one.first_offset is None or one.first_offset > end:
+            joined.append(one)
+        else:
+            joined[-1] = _join(joined[-1], one, end)
+    return joined
+
+
+def _join(before: Lost, after: Lost, reached: int) -> Lost:
+    """Return one loss for two that touch or overlap; `reached` is the end of the first."""
+    end = None if after.end_offset is None else max(reached, after.end_offset)
+    certainty = max(before.certainty, after.certainty, key=_CERTAINTIES.index)
+    n_records = None
+    if before.n_records is not None and after.n_records is not None:
+        n_records = before.n_records + after.n_records
+        if end is not None and before.first_offset is not None:
+            n_records = min(n_records, end - before.first_offset)
+    n_bytes = before.n_bytes + after.n_bytes
+    return replace(before, end_offset=end, n_records=n_records, certainty=certainty, n_bytes=n_bytes)
+
+
+_CERTAINTIES: Final = (None, "exact", "header", "at_most")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetGap:
+    """A range of offsets between two existing segments that neither of them holds."""
+
+    start: int
+    end: int
+    """The range; `end` is exclusive."""
+    is_compacted: bool | None
+    """Whether the log cleaner explains the gap; None if the files do not tell. See `kafkalog.log.compaction`."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """The facts about what a partition lost."""
+
+    evidence: Evidence
+    gaps: list[OffsetGap] = field(default_factory=list)
+    """All gaps between segments; those that the cleaner explains give no finding."""
+    findings: list[Finding] = field(default_factory=list)
+    """Missing segments and offsets. What is damaged inside a segment is in its contents."""
+
+
+def survey(
+    partition: Partition, segments: Sequence[SegmentContents], state: LogDirState, names: Sequence[str]
+) -> Survey:
+    """Find missing segments and missing offsets.
+
+    Parameters
+    ----------
+    partition : Partition
+        Lists all segments of its directory.
+    segments : sequence of SegmentContents
+        What each segment contains, in order.
+    names : sequence of str
+        Names of all files in the directory.
+    """
+    evidence = Evidence.of(partition, segments, state, names)
+    found = Survey(evidence)
+    found.findings += [_leftover(partition, name) for name in evidence.leftovers]
+    found.gaps += _gaps(partition, segments)
+    # a gap after a damaged segment may be that damage, which has a finding already
+    damaged = {one.last_offset + 1 for one in segments if any(finding.path == one.path for finding in one.findings)}
+    bases = {segment.base_offset for segment in segments}
+    for gap in found.gaps:
+        found.findings += _about_gap(partition, gap, segments, evidence, bases, is_damaged=gap.start in damaged)
+    if state.is_live or partition.kind is not None or any(segment.error for segment in partition.segments):
+        return found
+    if segments:
+        found.findings += _about_start(partition, segments[0].base_offset, evidence)
+        found.findings += _about_end(partition, segments[-1], evidence)
+    else:
+        found.findings.append(_about_nothing(partition, evidence))
+    return found
+
+
+def _gaps(partition: Partition, segments: Sequence[SegmentContents]) -> Iterator[OffsetGap]:
+    rows = [segment.density for segment in segments]
+    for before, after in itertools.pairwise(rows):
+        start, end = before.last_offset + 1, after.base_offset
+        if start < end:
+            yield OffsetGap(start, end, partition.is_compacted(end, rows))
+
+
+def _about_gap(
+    partition: Partition,
+    gap: OffsetGap,
+    segments: Sequence[SegmentContents],
+    evidence: Evidence,
+    bases: set[int],
+    *,
+    is_damaged: bool,
+) -> Iterator[Finding]:
+    path = str(partition.path)
+    if not evidence.state.is_live and (proof := _proof_of_end(gap, segments)):
+        detail = f"offsets {gap.start}..{gap.end} are gone: the end of a .log is missing, as {proof} proves"
+        yield offsets_finding(Reason.LOG_END_MISSING, detail, path, gap.start, gap.end)
+        return
+    proofs = [name for base, found in evidence.orphans.items() if gap.start <= base < gap.end for name in found]
+    if not gap.is_compacted:
+        inside = (offset for offset in evidence.snapshots if gap.start <= offset < gap.end and offset not in bases)
+        proofs += map(snapshot_name, inside)
+    if proofs:
+        yield _missing_segment(partition, gap.start, gap.end, proofs)
+    elif not is_damaged and not gap.is_compacted:
+        yield gap_finding(path, gap.start, gap.end, is_compacted=gap.is_compacted)
+
+
+def _proof_of_end(gap: OffsetGap, segments: Sequence[SegmentContents]) -> str:
+    """Name of the offset index that reaches into a gap, past the end of its `.log`; "" if there is none."""
+    if any(one.base_offset <= gap.start <= one.last_offset for one in segments):
+        return ""
+    before = next(one for one in reversed(segments) if one.last_offset + 1 == gap.start)
+    name, last = ("", -1) if before.hides_end else last_indexed(before)
+    return name if gap.start <= last < gap.end else ""
+
+
+def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterator[Finding]:
+    """Report offsets before the first segment that other files know of.
+
+    The checkpoint has log start offsets above the base offset of the first segment only. As the log start offset rises,
+    epochs and producer snapshots below it are dropped. After a clean shutdown none of them is older than the log. After
+    a crash they may be: retention may have deleted segments since. Without any of them a first segment that is gone
+    leaves no trace.
+    """
+    known = {name: base for base, found in evidence.orphans.items() for name in found}
+    is_proved = any(base < first for base in known.values())
+    if not evidence.has(kf.LOG_SUFFIX + kf.DELETED_SUFFIX):
+        known |= {snapshot_name(offset): offset for offset in evidence.snapshots}
+        known[kf.LOG_START_OFFSET_CHECKPOINT] = first if evidence.log_start is None else evidence.log_start
+        known[kf.LEADER_EPOCH_CHECKPOINT] = first if evidence.epochs_start is None else evidence.epochs_start
+    known = {name: offset for name, offset in known.items() if offset < first}
+    if not known:
+        return
+    begin = min(known.values())
+    if is_proved or (evidence.state.was_closed and not is_tiered(partition)):
+        yield _missing_segment(partition, begin, first, [*known])
+    else:
+        yield start_finding(str(partition.path), begin, first, ", ".join(known))
+
+
+def _about_end(partition: Partition, last: SegmentContents, evidence: Evidence) -> Iterator[Finding]:
+    """Report offsets after the last segment that other files know of."""
+    end = last.last_offset + 1
+    known = {name: offset for name, offset in evidence.ends.items() if offset > end}
+    for base, names in evidence.orphans.items():
+        if base > end:
+            known |= dict.fromkeys(names, base)
+        elif base == end and not known:
+            # PartitionWriter moves indexes into place before the .log: if it was killed in between, nothing is lost
+            yield from (_leftover(partition, name) for name in names)
+    # if the last segment is damaged, the log may seem to end where the damage begins; that has a finding already
+    if known and not last.hides_end:
+        missing = end_finding(str(partition.path), end, known, damage=True)
+        if missing is not None:
+            yield missing
+
+
+def _about_nothing(partition: Partition, evidence: Evidence) -> Finding:
+    """Report a directory without a segment.
+
+    A broker creates the first segment before any other file, so any other file proves that a segment was lost.
+    """
+    orphans = evidence.orphans
+    proofs = [name for found in orphans.values() for name in found]
+    proofs += [name for name, offset in evidence.ends.items() if offset > 0]
+    proofs += [name for name in (kf.PARTITION_METADATA,) if name in evidence.names]
+    proofs += [kf.LEADER_EPOCH_CHECKPOINT] if evidence.epochs_start is not None else []
+    is_deleting = evidence.has(kf.DELETED_SUFFIX, kf.SWAP_SUFFIX)
+    if not proofs or (is_deleting and not orphans):
+        detail = "there is no .log: a broker makes an empty one when it starts"
+        return Finding(Reason.SEGMENT_MISSING, detail, path=str(partition.path), damage=False)
+    start = max(partition.log_start_offset, 0)
+    end = max([start, *evidence.ends.values(), *(base + 1 for base in orphans)])
+    return _missing_segment(partition, start, end, proofs)
+
+
+def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequence[str]) -> Finding:
+    shown = ", ".join(proofs[:_SHOWN]) + (f" and {len(proofs) - _SHOWN} more" if len(proofs) > _SHOWN else "")
+    why, path = f"are gone: a .log is missing, as {shown} proves", str(partition.path)
+    if end <= start:
+        return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start)
+    return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start}..{end} {why}", path, start, end)
+
+
+def _leftover(partition: Partition, name: str) -> Finding:
+    detail = "an index without a .log: a broker deletes it when it starts"
+    return Finding(Reason.UNKNOWN_FILE, detail, path=str(partition.path / name), damage=False)
