@@ -1,4 +1,4 @@
-"""Records to batches, with every codec, beside Kafka's own builder: a table in Markdown.
+"""Records to batches, with every codec, compared with Kafka's own builder: a table in Markdown.
 
     python asv_bench/encode_side_by_side.py > asv_bench/ENCODINGS.md
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 best = peers.compare({"kafkalog": encoding(slices, codec), "builder": peer}, chosen.rounds)
             speeds = [f"{segment.size_in_bytes / best[side] / 1e6:.0f}" for side in ("kafkalog", "builder")]
             rows.append([name, codec, *speeds, f"{best['builder'] / best['kafkalog']:.2f}"])
-    print("# Encoding beside Kafka's builder\n")
+    print("# Encoding, compared with Kafka's builder\n")
     print("    python asv_bench/encode_side_by_side.py", *(sys.argv[1:] if arguments is None else arguments))
     print(f"\n- {_cpu_model()}, {platform.system()}, Python {platform.python_version()}, kafka-clients 4.3.1")
     print("- 64 MiB of records in memory, into the batches that they came from, about 16 KiB each; one thread")

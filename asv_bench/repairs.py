@@ -1,4 +1,4 @@
-"""Rebuilding, looking up and dumping, beside Kafka's own code and beside what no program can go below: Markdown tables.
+"""Rebuilding, looking up and dumping, compared with Kafka's own code and with a lower bound: Markdown tables.
 
     python asv_bench/repairs.py > asv_bench/REPAIRS.md
 

@@ -100,7 +100,7 @@ class BenchSegment:
         return str(directory)
 
     def copied_to(self, directory: str | Path) -> Path:
-        """A copy of the `.log` file alone, for what writes beside it or into it; read from disk once."""
+        """A copy of the `.log` file alone, for what writes next to it or into it; read from disk once."""
         copy = Path(shutil.copy(self.path, directory))
         read_from_disk(copy)
         return copy

@@ -1,4 +1,4 @@
-"""kafkalog beside other readers of the same records: how many times as fast it is, and whether that is what we aim at.
+"""Compares kafkalog with other readers of the same records: how many times as fast it is, and the target of each ratio.
 
     python asv_bench/side_by_side.py > asv_bench/RESULTS.md
 
@@ -178,7 +178,7 @@ def _report(
     kafka_versions: tuple[str, str] | None,
 ) -> list[str]:
     lines = [
-        "# kafkalog beside other readers of the same records",
+        "# kafkalog and other readers of the same records",
         "",
         f"    python asv_bench/side_by_side.py {options}".rstrip(),
         "",

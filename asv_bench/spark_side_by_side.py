@@ -1,4 +1,4 @@
-"""Spark on a log dir beside Spark on Parquet and Spark's own Kafka source, and beside what Spark can take at all.
+"""Spark on a log dir next to Spark on Parquet and Spark's own Kafka source, and next to what Spark can take at all.
 
     python asv_bench/spark_side_by_side.py > asv_bench/SPARK.md
 

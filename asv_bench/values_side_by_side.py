@@ -1,4 +1,4 @@
-"""Typed values beside other decoders of the same bytes: a table in Markdown.
+"""Typed values, compared with other decoders of the same bytes: a table in Markdown.
 
     python asv_bench/values_side_by_side.py > asv_bench/VALUES.md
 
@@ -61,7 +61,7 @@ def main() -> int:
         [kind, name, f"{seconds / N * 1e9:.0f}", f"{seconds / best[kind, 'all fields']:.2f}"]
         for (kind, name), seconds in best.items()
     ]
-    print("# Typed values beside other decoders\n\n    python asv_bench/values_side_by_side.py\n")
+    print("# Typed values, compared with other decoders\n\n    python asv_bench/values_side_by_side.py\n")
     print(f"- {_cpu_model()}, {platform.system()}, Python {platform.python_version()}; one thread")
     print(f"- {N:,} values of {FIELDS} fields (JSON: {FIELDS - 1}) in memory, to Arrow; see `benchmarks/values.py`")
     print(f"- the least CPU time of {ROUNDS} rounds in which all sides take turns\n")

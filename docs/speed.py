@@ -1,15 +1,18 @@
-"""Draws `_static/speed.svg` and prints the table of `benchmarks.md`, both from `asv_bench/RESULTS.md`.
+"""Draws the pictures of `benchmarks.md`, and prints its table, from the results in `asv_bench`.
 
-Run it when the results change, and copy the table.
+`_static/speed.svg` and the table show `RESULTS.md`, `_static/to_a_table.svg` shows `TO_A_TABLE.md`. Run it when they
+change, and copy the table.
 """
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "asv_bench" / "RESULTS.md"
+TO_A_TABLE = RESULTS.with_name("TO_A_TABLE.md")
 SIDES = {
     "closed segment": ("kafkalog", "#2f6fdb"),
     "mapped views": ("kafkalog, memory-mapped views", "#82aaf0"),
@@ -90,6 +93,33 @@ def drawn() -> str:
     )
 
 
+def ways_drawn() -> str:
+    """An SVG with a bar for each way to turn a topic into a table."""
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+) \|$", TO_A_TABLE.read_text(encoding="utf-8"), re.MULTILINE)
+    longest = max(float(seconds) for _, seconds in rows)
+    width, height, line, left, length = 760, len(rows) * 24 + 2 * GAP, 24, 330, 370
+    parts = []
+    for number, (name, seconds) in enumerate(rows):
+        y, color = number * line + GAP, "#2f6fdb" if name.startswith("kafkalog") else "#b0b0b0"
+        bar = float(seconds) / longest * length
+        parts += [
+            f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(name)}</text>',
+            f'<rect x="{left}" y="{y}" width="{max(bar, 1):.1f}" height="17" fill="{color}"/>',
+            f'<text x="{left + bar + 5:.1f}" y="{y + 13}">{seconds} s</text>',
+        ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
+            "<title>Seconds from a topic of 1 GiB to a table</title>",
+            "<style>text{font:12px system-ui,sans-serif;fill:#222}</style>",
+            '<rect width="100%" height="100%" rx="8" fill="#fff"/>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
 if __name__ == "__main__":
+    (HERE / "_static" / "to_a_table.svg").write_text(ways_drawn(), encoding="utf-8")
     (HERE / "_static" / "speed.svg").write_text(drawn(), encoding="utf-8")
     print(markdown())

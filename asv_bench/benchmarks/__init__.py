@@ -11,7 +11,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-# asv finds nothing beside this package by itself
+# asv finds nothing next to this package by itself
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 # asv takes ASV_PYTHONPATH for itself: processes that a benchmark starts would import what is installed, another tree

@@ -10,7 +10,7 @@ from .common import RECORD_COLUMNS, CpuTimed, Segments, make_segments
 
 
 class Convert(CpuTimed):
-    """`read_table` and `read_pandas` beside the conversion pyarrow alone would make."""
+    """`read_table` and `read_pandas` next to the conversion pyarrow alone would make."""
 
     params = (["A", "B", "C"],)
     param_names = ("segment",)

@@ -1,4 +1,4 @@
-"""`kafkalog dump` alone, and beside Kafka's own DumpLogSegments."""
+"""`kafkalog dump` alone, and next to Kafka's own DumpLogSegments."""
 
 from __future__ import annotations
 

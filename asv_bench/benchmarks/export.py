@@ -1,4 +1,4 @@
-"""Exports: how fast and in how much memory, beside pyarrow that writes the same records from memory.
+"""Exports: how fast and in how much memory, next to pyarrow that writes the same records from memory.
 
 The rival has the records as one table in memory already, and neither reads nor checks anything; its settings are
 pyarrow's own, but for the codec.

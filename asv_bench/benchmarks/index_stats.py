@@ -1,4 +1,4 @@
-"""Index statistics: what measuring the indexes there are, and others, costs beside the walk over the headers."""
+"""Index statistics: what measuring the indexes there are, and others, costs next to the walk over the headers."""
 
 from __future__ import annotations
 

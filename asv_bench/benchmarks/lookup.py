@@ -1,4 +1,4 @@
-"""Lookups of many offsets or timestamps in one call, through a segment's indexes, and beside Kafka's `OffsetIndex`."""
+"""Lookups of many offsets or timestamps in one call, through a segment's indexes, and next to Kafka's `OffsetIndex`."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class StreamingMemory:
 
 
 class WholeMemory:
-    """MiB that a whole result takes at its peak beside its own; the bound is 64."""
+    """MiB that a whole result takes at its peak next to its own; the bound is 64."""
 
     params = (["A", "B", "C", "B-zstd"], ["numpy", "table"])
     param_names = ("segment", "result")

@@ -1,4 +1,4 @@
-"""Datasets: what a query of an engine costs beside the same filters in a scan, by CPU seconds and by bytes read.
+"""Datasets: what a query of an engine costs next to the same filters in a scan, by CPU seconds and by bytes read.
 
 One topic of four, one hour of 48; the least CPU seconds of 15 or 25 rounds in turns over those of our own filters, on
 an Intel Xeon. The engine's own part is the same query over the found records in memory. The bytes read are the same.

@@ -84,7 +84,7 @@ class Pruned(CpuTimed):
 
 
 class Ranges:
-    """What a range of times costs beside the same range of offsets, and headers alone beside reading the file."""
+    """What a range of times costs next to the same range of offsets, and headers alone next to reading the file."""
 
     params = (["A", "B", "C"],)
     param_names = ("segment",)

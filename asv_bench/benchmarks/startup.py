@@ -10,7 +10,7 @@ import time
 
 
 class Startup:
-    """Wall seconds of whole processes, beside one that does nothing."""
+    """Wall seconds of whole processes, next to one that does nothing."""
 
     timer = time.perf_counter
     number = 1

@@ -11,7 +11,7 @@ from .common import CpuTimed, Segments, drain, make_segments
 
 
 class Threads(CpuTimed):
-    """`to_reader` with one thread beside two."""
+    """`to_reader` with one thread next to two."""
 
     timer = time.perf_counter
     params = (["A", "B", "C", "B-zstd"], [1, 2])

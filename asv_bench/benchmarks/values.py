@@ -1,4 +1,4 @@
-"""Typed values: Avro, Protobuf and JSON to Arrow, beside loops of fastavro and protobuf, and Arrow's JSON reader."""
+"""Typed values: Avro, Protobuf and JSON to Arrow, next to loops of fastavro and protobuf, and Arrow's JSON reader."""
 
 from __future__ import annotations
 

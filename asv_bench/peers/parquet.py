@@ -24,7 +24,7 @@ def version() -> str:
 
 
 def written_from(segment: BenchSegment) -> str:
-    """The path of a Parquet file with the segment's records, compressed with its codec; written once, beside it.
+    """The path of a Parquet file with the segment's records, compressed with its codec; written once, next to it.
 
     It is read from disk once, as the segment is.
     """

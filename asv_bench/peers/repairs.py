@@ -1,4 +1,4 @@
-"""Rebuilding indexes as a side, beside the least that it has to do: read the bytes and check CRCs."""
+"""Rebuilding indexes as a side, next to the least that it has to do: read the bytes and check CRCs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches that keep few records, beside the least that any of them has to do: read the bytes and check CRCs.
+"""Searches that keep few records, next to the least that any of them has to do: read the bytes and check CRCs.
 
 Every side makes one pass over a segment with one thread; what it finds is compared with the other sides that search for
 the same.
