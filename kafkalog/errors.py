@@ -235,7 +235,7 @@ class OutputExistsError(KafkalogError, FileExistsError):
         return error
 
     def advise(self, what: str) -> None:
-        """Say what to do about it, in place of what was said before."""
+        """Replace the advice in the message."""
         self.__notes__ = [what]
 
 
@@ -423,7 +423,7 @@ class Findings:
         """Keep a finding, or only count it once the limit is reached."""
         self.n_damage += finding.damage
         add_loss(self.losses, finding)
-        # a file may be damaged in millions of places: what is kept must not grow with it
+        # a file may be damaged in millions of places: memory must not grow with their number
         if len(self.rows) < self.limit:
             self.rows.append(finding)
         else:

@@ -95,9 +95,9 @@ def decode_message(name: str, version: int, data: bytes, *, start: int = 0, whol
     name : str
         Of the message, such as ``OffsetCommitValue``.
     start : int
-        Where the message begins in it, behind the version.
+        Position of the message in it, after the version.
     whole : bool
-        Whether bytes behind the message are an error.
+        Whether bytes after the message are an error.
 
     Returns
     -------
@@ -110,12 +110,12 @@ def decode_message(name: str, version: int, data: bytes, *, start: int = 0, whol
     UnknownVersionError
         The version is not in the definitions.
     MessageError
-        The bytes are not such a message, or go on behind it.
+        The bytes are not such a message, or more bytes follow it.
     """
     reader = Reader(data, start)
     fields: dict[str, Any] = _decoder(name, version)(reader)
     if whole and reader.rest():
-        raise MessageError(f"{reader.rest()} bytes behind the end of {name}")
+        raise MessageError(f"{reader.rest()} bytes after the end of {name}")
     return fields
 
 
@@ -161,7 +161,7 @@ def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
                     name, part = tagged[tag]
                     values[name] = part(content)
                     if content.rest():
-                        raise MessageError(f"{content.rest()} bytes behind the end of {name}")
+                        raise MessageError(f"{content.rest()} bytes after the end of {name}")
                     reader.n_items = content.n_items
         return values
 

@@ -1,6 +1,6 @@
 """The definitions of the messages in Kafka's internal topics and control records.
 
-`definitions.json` holds them as Kafka 4.3.1 publishes them (`*.json` beside its coordinators' and controllers' code),
+`definitions.json` holds them as Kafka 4.3.1 publishes them (`*.json` next to its coordinators' and controllers' code),
 without their texts. They also describe every older version of these messages.
 
 `preview.json` holds those of 2.8.2's metadata topic. The preview of KRaft in 2.8 gave the same numbers to records with

@@ -11,7 +11,7 @@ topic                       key                            value
 ==========================  =============================  ===========================================
 
 In the last two, frame version, type and version are unsigned varints. Mirrors `CoordinatorRecordSerde`, which passes
-over bytes behind a message, and `AbstractApiMessageSerde`, which does not.
+over bytes after a message, and `AbstractApiMessageSerde`, which does not.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def decode_preview(value: bytes | None) -> InternalRecord:
     Raises
     ------
     MessageError
-        As in `decode_record`, in 2.8's words where it has some. It passes over bytes behind a message.
+        As in `decode_record`, with 2.8's wording where it differs. It ignores bytes after a message.
     """
     if value is None:
         raise MessageError("has no value")

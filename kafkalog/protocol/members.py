@@ -24,7 +24,7 @@ def decode_member(name: str, data: bytes) -> dict[str, Any]:
     name : str
         `SUBSCRIPTION` or `ASSIGNMENT`.
     data : bytes
-        A version newer than the definitions is read as the newest known one, and what is behind it is passed over, as
+        A version newer than the definitions is read as the newest known one, and the bytes after it are ignored, as
         clients do.
 
     Raises

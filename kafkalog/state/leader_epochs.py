@@ -103,7 +103,7 @@ class LeaderEpochs:
         return self._entries[-1][0] if self._entries else UNDEFINED
 
     def truncate_from_end(self, offset: int) -> None:
-        """Remove epochs that begin at or behind an offset."""
+        """Remove epochs that begin at or after an offset."""
         while self._entries and self._entries[-1][1] >= offset:
             self._entries.pop()
 
@@ -182,7 +182,7 @@ def falling_epoch(batches: BatchTable, last: int, path: str) -> Finding | None:
         row = int(rows[at])
         return Finding(
             Reason.EPOCH_ORDER,
-            f"leader epoch {epoch[at]} behind {before[at]}: one of the two is wrong, and no checksum covers it",
+            f"leader epoch {epoch[at]} after {before[at]}: one of the two is wrong, and no checksum covers it",
             path=path,
             position=int(batches.position[row]),
             base_offset=int(batches.base_offset[row]),

@@ -328,8 +328,8 @@ def _number(name: str, rules: Mapping[str, Any], value: object) -> int:
     number = _whole(name, value)
     least, most, also = rules["at_least"], rules["at_most"], rules["also"]
     if not least <= number <= most and number != also:
-        beside = "" if also is None else f", or {also}"
-        raise ValueError(f"{name}={number}: it must be {least} to {most}{beside}")
+        other = "" if also is None else f", or {also}"
+        raise ValueError(f"{name}={number}: it must be {least} to {most}{other}")
     return number
 
 

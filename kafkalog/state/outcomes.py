@@ -34,7 +34,7 @@ class Reached(NamedTuple):
     """How far a partition was replayed."""
 
     position: int = 0
-    """Log position behind the last batch."""
+    """Log position after the last batch."""
     last_offset: int = -1
     last_position: int | None = None
     """Last offset and log position of that batch."""

@@ -52,7 +52,7 @@ def read_snapshot(path: str | os.PathLike[str], *, may_go_on: bool = False) -> P
     Parameters
     ----------
     may_go_on : bool
-        Whether there may be bytes behind the entries: a broker does not look at them.
+        Whether bytes may follow the entries: a broker does not read them.
 
     Raises
     ------
@@ -383,7 +383,7 @@ class ProducerState:
         if coordinator_epoch is not None:
             marked = last_marker >= first
             of["coordinator_epoch"][each[marked]] = coordinator_epoch[rows[last_marker[marked]]]
-        # with a new epoch sequences start anew: a broker forgets the batches of the old one
+        # sequences start at 0 in a new epoch: a broker forgets the batches of the old one
         self._forget_batches(each[last_change >= first])
         told = (last_data >= first) & (last_data >= last_change)
         row, each = rows[last_data[told]], each[told]

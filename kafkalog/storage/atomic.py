@@ -71,7 +71,7 @@ def is_same(descriptor: int, path: Path) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, or a directory with its content; what is absent or cannot be removed is ignored."""
+    """Remove a file, or a directory with its content; ignore it if it is absent or cannot be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,4 +1,4 @@
-"""Read a file from a disk with bad sectors: what cannot be read is zeros, and is remembered."""
+"""Read a file from a disk with bad sectors: unreadable bytes become zeros, and their ranges are kept."""
 
 from __future__ import annotations
 

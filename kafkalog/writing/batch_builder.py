@@ -293,7 +293,7 @@ def _numbered(piece: RecordColumns, next_offset: int, row: int) -> RecordColumns
     n_left = LAST_OFFSET + 1 - next_offset
     if piece.n_records > n_left:
         bad = row + n_left
-        detail = f"row {bad} would come behind offset {LAST_OFFSET}, the last one that a record can have"
+        detail = f"row {bad} would exceed offset {LAST_OFFSET}, the largest that a record can have"
         raise UnwritableError(Reason.OFFSET_ORDER, detail, row=bad)
     offsets = np.arange(piece.n_records, dtype=np.int64) + next_offset
     return RecordColumns(piece.n_records, {**piece, "offset": offsets})

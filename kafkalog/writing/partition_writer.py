@@ -185,7 +185,7 @@ class PartitionWriter:
         self._producer_snapshot, self._leader_epochs = producer_snapshot, list(leader_epochs or ())
 
         self._process = os.getpid()
-        # renames happen beside the directory itself, not beside a link to it
+        # renames happen next to the directory itself, not next to a link to it
         self.path = Path(os.path.realpath(path))
         self.topic_partition = check_partition_name(self.path)
         self._builder = BatchBuilder(

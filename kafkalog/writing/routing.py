@@ -300,7 +300,7 @@ class RoutedPartition:
             detail = f"{self.key}: offset {offsets[0]} is to be written, and the log goes on at {before + 1}"
             raise UnwritableError(Reason.OFFSET_ORDER, detail)
         earlier = int(offsets[at - 1]) if at else before
-        detail = f"{self.key}: offset {offsets[at]} comes behind {earlier}: offsets have to rise"
+        detail = f"{self.key}: offset {offsets[at]} after {earlier}: offsets must increase"
         error = UnwritableError(Reason.OFFSET_ORDER, detail)
         error.add_note(self._hint)
         raise error

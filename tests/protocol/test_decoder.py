@@ -46,7 +46,7 @@ def test_null_structs_and_those_that_are_there() -> None:
         ("OffsetCommitKey", 0, b"\0\x05ab", "ends early: 5 bytes wanted at 2 of 4"),
         ("OffsetCommitKey", 0, b"\xff\xff", "group has a length of -1"),
         ("OffsetCommitKey", 0, b"\0\x01\xff\0\0\0\0\0\0", "group is not UTF-8"),
-        ("GroupMetadataKey", 0, b"\0\x01a!", "1 bytes behind the end of GroupMetadataKey"),
+        ("GroupMetadataKey", 0, b"\0\x01a!", "1 bytes after the end of GroupMetadataKey"),
         ("TransactionLogValue", 1, bytes(15) + b"\xff\xff\xff\xff\x0f", "claims 4294967294 items in 0 bytes"),
         ("TransactionLogValue", 1, bytes(15) + b"\x80\x80\x80\x80\x80\x01", "overlong"),
         ("TopicRecord", 0, b"\x02a" + bytes(16) + b"\x01\0\x05a", "ends early"),

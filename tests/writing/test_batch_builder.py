@@ -210,7 +210,7 @@ def test_the_last_offset_is_written_and_none_behind_it(path: Path) -> None:
         ({"value": [b"a", b"b"], "offset": [5, 2**63 - 1]}, 1, "row 1 is 2\\^63 - 1, the largest there is"),
         ({"value": [b"a", b"b"], "offset": pa.array([5, 2**63], pa.uint64())}, 1, "row 1 is beyond 2\\^63 - 1"),
         (numbers, 1, "row 1 is beyond 2\\^63 - 2"),
-        ({"value": [b"a"] * 4}, 2, f"row 2 would come behind offset {LAST}"),
+        ({"value": [b"a"] * 4}, 2, f"row 2 would exceed offset {LAST}"),
     ):
         with (
             pytest.raises(UnwritableError, match=what) as caught,

@@ -114,7 +114,7 @@ def test_offsets_rise_over_what_waits_and_what_is_written(tmp_path: Path) -> Non
         held.give(records([3, 5]))
         if between:
             held.flush()
-        with pytest.raises(UnwritableError, match="t-0: offset 5 comes behind 5: offsets have to rise") as caught:
+        with pytest.raises(UnwritableError, match="t-0: offset 5 after 5: offsets must increase") as caught:
             held.give(records([5, 6]))
         assert caught.value.reason is Reason.OFFSET_ORDER
         assert caught.value.__notes__ == ["sort them"]
@@ -136,7 +136,7 @@ def test_records_with_and_without_offsets_follow_one_another(tmp_path: Path) -> 
         held = waiting(tmp_path, writer)
         for routed in (records(None, 2), records([4, 9]), records(None, 2)):
             held.give(routed)
-        with pytest.raises(UnwritableError, match="offset 11 comes behind 11"):
+        with pytest.raises(UnwritableError, match="offset 11 after 11"):
             held.give(records([11]))
         held.flush()
     assert kafkalog.read_table(tmp_path / "t-0").column("offset").to_pylist() == [0, 1, 4, 9, 10, 11]
@@ -153,7 +153,7 @@ def test_what_is_to_be_sorted_waits_for_the_end(tmp_path: Path) -> None:
     held = waiting(tmp_path, sorts=True)
     held.give(records([3, 1]))
     held.give(records([1]))
-    with pytest.raises(UnwritableError, match="offset 1 comes behind 1"):
+    with pytest.raises(UnwritableError, match="offset 1 after 1"):
         held.flush()
 
 

@@ -4,7 +4,7 @@ The tree is read from the form in which Arrow serialises an expression, which is
 fields in order as metadata of a schema, literals and options as columns. The text of an expression is ambiguous, and
 Substrait cannot express much of what engines ask for.
 
-A filter may match more records than its expression, never fewer. What is not understood matches every record.
+A filter may match more records than its expression, never fewer. A part that is not understood matches every record.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
     start: int | None = (ctypes.c_void_p * 3).from_address(pointer(capsule, b"arrow_schema"))[2]
     if start is None:
         return
-    # how long all of it is shows only at its end: what lies behind is not touched
+    # its length is known only at its end: nothing after it is read
     memory = memoryview((ctypes.c_char * 2**31).from_address(start)).cast("B")
     (n_texts,), at, texts = _INT32.unpack_from(memory), 4, []
     for _ in range(2 * n_texts):

@@ -3,7 +3,7 @@
 Keys and offsets are collected, and of each key the largest offset is kept. Where they outgrow the memory that they may
 take, they are divided by a hash of the key into files of a temporary directory, so that all of a key is in one file;
 then each file is done by itself, and divided again if it is too large. Keys are compared as bytes: the hash decides
-nothing but the file. What is left are sorted offsets, which a second pass over the records looks up.
+nothing but the file. The result is sorted offsets, which a second pass over the records looks up.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _new_directory() -> tuple[Path, int | None]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         descriptor = os.open(path, _OPEN)
-        # before the lock another process may have taken it for one that is left
+        # before the lock, another process may have found it abandoned
         if try_lock(descriptor) and is_same(descriptor, path):
             return path, descriptor
         os.close(descriptor)
@@ -202,6 +202,6 @@ def _bytes_of(keys: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uin
 
 
 def _between(run: npt.NDArray[np.int64] | Path, low: int, high: int) -> npt.NDArray[np.int64]:
-    """The offsets of a run from `low` to `high`. A file is mapped anew, so that what was looked at leaves memory."""
+    """The offsets of a run from `low` to `high`. A file is mapped again, so that pages that were read leave memory."""
     offsets = np.memmap(run, np.int64, "r") if isinstance(run, Path) else run
     return np.array(offsets[np.searchsorted(offsets, low) : np.searchsorted(offsets, high, side="right")])
