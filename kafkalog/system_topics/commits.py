@@ -23,7 +23,8 @@ from kafkalog.storage.source import Bytes
 
 _PARTITION_BITS: Final = 32
 _PARTITION_MASK: Final = 2**32 - 1
-_UNKNOWN: Final = -1
+OUT_OF_RANGE: Final = (None, "past_end", "before_start")
+"""How a committed offset lies outside of its log, by the number that `range_number` returns."""
 _BATCH_ROWS: Final = 2**16 - 1  # a text has less than 32 KiB: so many have less than the 2 GiB of an Arrow array
 
 Mask = npt.NDArray[np.bool_]
@@ -89,17 +90,22 @@ class _Texts:
         return pa.Array.from_buffers(pa.large_string(), n, [None, *map(pa.py_buffer, (self._offsets, self._data))])
 
 
+def range_number(offset: Any, start: Any, end: Any) -> Numbers:
+    """Return 0 for offsets within a log, 1 for those past its end, 2 for those before its start."""
+    return np.select([offset > end, offset < start], [1, 2], 0)
+
+
 class CommittedOffsets:
     """Committed offsets of groups, sorted by group, topic and partition.
 
     Parameters
     ----------
     commits : Commits
-    end_of : callable
-        Returns the log end offset of a partition; None if it is not known.
+    bounds_of : callable
+        Returns the log start and log end offsets of a partition; None if they are not known.
     """
 
-    def __init__(self, commits: Commits, end_of: Callable[[TopicPartition], int | None]) -> None:
+    def __init__(self, commits: Commits, bounds_of: Callable[[TopicPartition], tuple[int, int] | None]) -> None:
         group, self._groups = _numbered(commits.group)
         topic, self._topics = _numbered(commits.topic)
         order = np.lexsort((commits.partition, topic, group))
@@ -111,12 +117,13 @@ class CommittedOffsets:
         pairs = self._topic.astype(np.int64) << _PARTITION_BITS | (self._partition.astype(np.int64) & _PARTITION_MASK)
         known, pair_of = np.unique(pairs, return_inverse=True)
         wheres = zip((known >> _PARTITION_BITS).tolist(), known.astype(np.int32).tolist(), strict=True)
-        found = [end_of(TopicPartition(names[number], partition)) for number, partition in wheres]
-        ends = np.array([_UNKNOWN if end is None else end for end in found], np.int64)
-        self._end = ends[pair_of] if ends.size else ends
-        # a group may stand beyond a log that lost its end
-        behind = np.maximum(self._end - self._offset, 0)
-        self._lag = np.where((self._end >= 0) & (self._offset >= 0), behind, _UNKNOWN)
+        found = [bounds_of(TopicPartition(names[number], partition)) for number, partition in wheres]
+        bounds = np.array([one or (0, 0) for one in found], np.int64).reshape(-1, 2)[pair_of]
+        self._has_end = np.array([one is not None for one in found], np.bool_)[pair_of]
+        self._has_lag = self._has_end & (self._offset >= 0)
+        self._end = bounds[:, 1]
+        self._lag = self._end - self._offset
+        self._range = np.where(self._has_lag, range_number(self._offset, bounds[:, 0], self._end), 0)
         self._bounds = np.searchsorted(group[order], np.arange(len(self._groups) + 1))
 
     def groups(self) -> Iterator[tuple[str, slice]]:
@@ -126,12 +133,11 @@ class CommittedOffsets:
 
     def lag_of(self, rows: slice) -> int | None:
         """Sum of the lags that are known; None if none is."""
-        lags = self._lag[rows]
-        known = lags[lags >= 0]
+        known = self._lag[rows][self._has_lag[rows]]
         return int(known.sum()) if known.size else None
 
     def rows(self, rows: slice) -> Iterator[tuple[Any, ...]]:
-        """Topic, partition, offset, leader epoch, metadata, time, log end offset and lag of each."""
+        """Topic, partition, offset, leader epoch, metadata, time, log end offset, lag and `out_of_range` of each."""
         return zip(*(column[rows] for column in self._lists), strict=True)
 
     @cached_property
@@ -140,14 +146,17 @@ class CommittedOffsets:
         topics = [names[number] for number in self._topic.tolist()]
         metadata = [texts[number] for number in self._metadata.indices.to_pylist()]
         numbers = [column.tolist() for column in (self._partition, self._offset, self._leader_epoch)]
-        unknown = [[None if number < 0 else number for number in column.tolist()] for column in (self._end, self._lag)]
-        return [topics, *numbers, metadata, self._time.tolist(), *unknown]
+        ends, lags = (
+            np.where(is_known, column, None).tolist()
+            for column, is_known in ((self._end, self._has_end), (self._lag, self._has_lag))
+        )
+        ranges = [OUT_OF_RANGE[number] for number in self._range.tolist()]
+        return [topics, *numbers, metadata, self._time.tolist(), ends, lags, ranges]
 
     def to_arrow(self, rows: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Some rows; columns of the schema that are none of these are left to the caller."""
         for start in range(0, rows.size, _BATCH_ROWS):
             some = rows[start : start + _BATCH_ROWS]
-            unknown = {"log_end_offset": self._end[some], "lag": self._lag[some]}
             columns = {
                 "topic": self._topics.take(pa.array(self._topic[some])),
                 "partition": self._partition[some],
@@ -155,7 +164,9 @@ class CommittedOffsets:
                 "leader_epoch": self._leader_epoch[some],
                 "metadata": self._metadata.take(pa.array(some)).dictionary_decode(),
                 "commit_timestamp": self._time[some],
-                **{name: pa.array(column, mask=column < 0) for name, column in unknown.items()},
+                "log_end_offset": pa.array(self._end[some], mask=~self._has_end[some]),
+                "lag": pa.array(self._lag[some], mask=~self._has_lag[some]),
+                "out_of_range": pa.array(OUT_OF_RANGE, pa.string()).take(pa.array(self._range[some])),
             }
             fields = [schema.field(name) for name in columns]
             arrays = [pa.array(column).cast(field.type) for column, field in zip(columns.values(), fields, strict=True)]

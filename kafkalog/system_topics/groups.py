@@ -27,7 +27,7 @@ from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.members import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kafkalog.records.columns import BinaryColumn
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.system_topics.commits import Commits, CommittedOffsets, read_commits
+from kafkalog.system_topics.commits import OUT_OF_RANGE, Commits, CommittedOffsets, range_number, read_commits
 from kafkalog.system_topics.reading import AsOf, StateList, check_known
 from kafkalog.system_topics.replay import load_topic
 from kafkalog.system_topics.share_state import Delivery, ShareState, read_share_state
@@ -53,7 +53,13 @@ class GroupOffset:
     """In ms."""
     log_end_offset: int | None = None
     lag: int | None = None
-    """None if the partition is not in this log dir."""
+    """Negative for an offset past the end of the log, as Kafka's tool shows it. None if the partition is not in this
+    log dir.
+    """
+    out_of_range: str | None = None
+    """``past_end`` if the log ends before the offset, ``before_start`` if the log starts after it: the group's
+    consumers are reset as `auto.offset.reset` says. None otherwise.
+    """
     deliveries: list[Delivery] = field(default_factory=list)
     """Of a share group: records at and behind `offset` that were delivered, and in which state they are."""
 
@@ -210,6 +216,7 @@ _SCHEMA: Final = pa.schema(
         "commit_timestamp": pa.timestamp("ms", tz="UTC"),
         "log_end_offset": pa.int64(),
         "lag": pa.int64(),
+        "out_of_range": pa.string(),
         "deliveries": pa.list_(
             pa.struct(
                 {
@@ -336,9 +343,9 @@ class _Loader:
 
     def finished(self) -> Iterable[Group]:
         """The groups, with their lags."""
-        end_of = cache(self._log_end)
+        bounds_of = cache(self._bounds)
         if self._commits is not None:
-            committed = CommittedOffsets(self._commits, end_of)
+            committed = CommittedOffsets(self._commits, bounds_of)
             for name, rows in committed.groups():
                 group = self._group(name)
                 if group.offsets:
@@ -355,17 +362,21 @@ class _Loader:
             if _unread(group) is None:
                 group.offsets.sort(key=attrgetter("topic", "partition"))
                 for one in group.offsets:
-                    one.log_end_offset = end_of(TopicPartition(one.topic, one.partition))
-                    if one.log_end_offset is not None and one.offset >= 0:
-                        # a group may stand beyond a log that lost its end
-                        one.lag = max(one.log_end_offset - one.offset, 0)
+                    bounds = bounds_of(TopicPartition(one.topic, one.partition))
+                    if bounds is not None:
+                        one.log_end_offset = bounds[1]
+                    if bounds is not None and one.offset >= 0:
+                        one.lag = bounds[1] - one.offset
+                        one.out_of_range = OUT_OF_RANGE[int(range_number(one.offset, *bounds))]
             yield group
 
-    def _log_end(self, where: TopicPartition) -> int | None:
+    def _bounds(self, where: TopicPartition) -> tuple[int, int] | None:
+        """The log start and log end offsets of a partition; None if they are not known."""
         if where not in self.log_dir:
             return None
         try:
-            return self.log_dir[where].log_end_offset
+            partition = self.log_dir[where]
+            return partition.log_start_offset, partition.log_end_offset
         except KafkalogError as error:
             self.findings.append(error.to_finding())
             return None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kafkalog._kernels.replay import LastRows
 from kafkalog.errors import Finding, Reason
-from kafkalog.format import TopicPartition
+from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
 from kafkalog.log.log_dir import LogDir
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import InternalRecord, decode_record
@@ -27,6 +27,8 @@ from kafkalog.storage.source import Bytes
 from kafkalog.system_topics.reading import OF_TRANSACTIONS, AsOf, Report, TopicRecords, listed, read_records, read_topic
 
 _COMMIT: Final = 1
+_INLINE_BYTES: Final = 12
+"""Byte strings up to this size are in their view."""
 _AT_ONCE: Final = 2**30
 Mask = npt.NDArray[np.bool_]
 Take = Callable[[BinaryColumn, BinaryColumn], Mask]
@@ -177,7 +179,8 @@ def load_topic(
     if topic not in log_dir.topics:
         return
     last = LastRecords()
-    last.feed(read_topic(log_dir, topic, as_of, report, views=True))
+    parts = read_topic(log_dir, topic, as_of, report, views=True)
+    last.feed(map(_with_current_keys, parts) if topic == CONSUMER_OFFSETS else parts)
     for key, record in last.records(take):
         if record.value is None:
             continue
@@ -187,6 +190,42 @@ def load_topic(
             report(undecoded(log_dir, TopicPartition(topic, record.partition), record.offset, error))
         else:
             yield decoded, record
+
+
+def _with_current_keys(part: TopicRecords) -> TopicRecords:
+    """Give commits under the old version of the key (0) the current one (1), which has the same fields.
+
+    So they replace each other. Source: GroupCoordinatorShard.convertLegacyOffsetCommitKey, Kafka 4.3.
+    """
+    keys = part.columns["key"]
+    assert isinstance(keys, (BinaryColumn, ViewColumn))
+    views = as_views(keys).views.reshape(-1, 16)
+    # a size, then the first bytes of the key: its version, int16
+    is_old = (np.ascontiguousarray(views[:, :4]).view("<i4").ravel() > 1) & ~views[:, 4:6].any(axis=1)
+    if keys.validity is not None:
+        is_old &= keys.validity
+    if "is_control" in part.columns:
+        is_old &= ~np.asarray(part.columns["is_control"])
+    rows = np.flatnonzero(is_old)
+    if not rows.size:
+        return part
+    current: Column
+    if isinstance(keys, BinaryColumn):
+        data = keys.data.copy()
+        data[keys.offsets[rows] + 1] = 1
+        current = BinaryColumn(keys.offsets, data, keys.validity)
+    else:
+        # one new buffer for all rows, as the kernel takes few; no broker of this decade writes such keys
+        views, copied = views.copy(), bytearray()
+        views[rows, 5] = 1
+        numbers = views.view("<i4")
+        for row, (size, _, buffer, position) in enumerate(numbers.tolist()):
+            if size > _INLINE_BYTES:
+                numbers[row, 2:] = 0, len(copied)
+                copied += views[row, 4:8].tobytes() + keys.buffers[buffer][position + 4 : position + size].tobytes()
+        current = ViewColumn(views.ravel(), (np.frombuffer(copied, np.uint8),), keys.validity)
+    columns = RecordColumns(part.columns.n_records, {**part.columns, "key": current})
+    return TopicRecords(part.partition, columns)
 
 
 def decoded_records(log_dir: LogDir, topic: str, as_of: AsOf, report: Report) -> Iterator[InternalRecord]:

@@ -16,7 +16,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.system_topics.reading import AsOf, Report, name_of
 from kafkalog.system_topics.replay import decoded_records
 
-_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
 """By number (`RecordState`)."""
 
 
@@ -28,7 +28,7 @@ class Delivery:
     last_offset: int
     """Both ends included."""
     state: str
-    """``available``, ``acquired``, ``acknowledged`` or ``archived``."""
+    """``available``, ``acquired``, ``acknowledged``, ``archiving`` or ``archived``."""
     delivery_count: int
     """How often they were delivered."""
 
@@ -94,8 +94,8 @@ def _combined(deliveries: Iterable[Delivery], start: int) -> list[Delivery]:
                 active.append(waiting.pop())
             active = [one for one in active if one.last_offset >= begin]
             if active:
-                # as PersisterStateBatchCombiner decides
-                best = max(active, key=lambda one: (one.delivery_count, _RANKS.get(one.state, -1)))
+                # PersisterStateBatchCombiner compares the numbers of states; unknown ones are higher than known ones
+                best = max(active, key=lambda one: (one.delivery_count, _RANKS.get(one.state, len(_RANKS))))
                 pieces.append(Delivery(begin, end - 1, best.state, best.delivery_count))
     joined: list[Delivery] = []
     for one in pieces:

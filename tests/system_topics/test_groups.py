@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builder import batch_v2, record_v2
+from builder import batch_v2, control_batch, record_v2
 from golden_sets import unpacked
 from message_bytes import encoded
 
@@ -167,7 +167,7 @@ def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_t
         value = struct.pack(">hqih", 3, offset, 1, len(metadata.encode())) + metadata.encode() + bytes(8)
         keys.append(key)
         values.append(value)
-        lag = max(40 - offset, 0) if (topic, number) == ("t", 1) else None
+        lag = 40 - offset if (topic, number) == ("t", 1) else None
         expected[name, topic, number] = offset, metadata, lag
     # its text is long, so it is decoded alone
     odd = record("OffsetCommit", {"group": "a", "topic": "o" * 200, "partition": 0}, offset=9, metadata="x" * 200)
@@ -194,6 +194,79 @@ def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_t
     assert [group.lag for group in same] == lags
     with pytest.raises(AttributeError, match="no attribute 'offset'"):
         same[0].offset  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("topic", ["orders", "o" * 200], ids=["in columns", "alone"])
+@pytest.mark.parametrize(
+    ("committed", "lag", "out_of_range"), [(25, -15, "past_end"), (10, 0, None), (4, 6, None), (3, 7, "before_start")]
+)
+def test_a_commit_outside_of_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], committed: int, lag: int, out_of_range: str | None, topic: str
+) -> None:
+    with PartitionWriter(tmp_path / f"{topic}-0") as log:
+        log.append({"value": [b"v"] * 10})
+    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\n{topic} 0 4\n")
+    key, value = record(
+        "OffsetCommit", {"group": "g", "topic": topic, "partition": 0}, offset=committed, metadata="x" * len(topic)
+    )
+    with PartitionWriter(tmp_path / "__consumer_offsets-0") as writer:
+        writer.append({"key": [key], "value": [value]})
+    found = kafkalog.groups(tmp_path)
+    (row,) = found.to_arrow().to_pylist()
+    (one,) = found[0].offsets
+    assert (found[0].lag, one.lag, one.out_of_range) == (lag, lag, out_of_range)
+    assert (row["lag"], row["out_of_range"]) == (lag, out_of_range)
+    assert main(["groups", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["offsets"][0]["out_of_range"] == out_of_range
+    assert main(["groups", str(tmp_path)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.split()[4] == str(lag)
+    assert ("of the log" in last) == (out_of_range is not None)
+
+
+def commit(version: int, partition: int, offset: int | None, topic: str = "orders") -> tuple[bytes, bytes | None]:
+    """A commit under a version of the key; a tombstone without an offset."""
+    name = topic.encode()
+    key = struct.pack(">hh1sh", version, 1, b"g", len(name)) + name + struct.pack(">i", partition)
+    return key, None if offset is None else struct.pack(">hqhq", 0, offset, 0, 1000)
+
+
+@pytest.mark.parametrize("topic", ["o", "orders"], ids=["a short key", "a long key"])
+def test_commits_under_the_old_and_the_new_key_replace_each_other(tmp_path: Path, topic: str) -> None:
+    written = [(0, 0, 5), (1, 0, 9), (1, 1, 7), (0, 1, 8), (0, 2, 7), (1, 2, None), (1, 3, 7), (0, 3, None), (0, 4, 3)]
+    for name, sizes in {"a part": [len(written)], "parts": [1] * len(written)}.items():
+        left = [commit(*one, topic) for one in written]
+        (tmp_path / name).mkdir()
+        with PartitionWriter(tmp_path / name / "__consumer_offsets-0") as writer:
+            for size in sizes:
+                keys, values = zip(*left[:size], strict=True)
+                writer.append({"key": [*keys], "value": [*values]})
+                del left[:size]
+        (group,) = kafkalog.groups(tmp_path / name)
+        assert [(one.topic, one.partition, one.offset) for one in group.offsets] == [
+            (topic, 0, 9),
+            (topic, 1, 8),
+            (topic, 4, 3),
+        ]
+
+
+def test_a_commit_under_the_old_key_in_a_transaction_counts_once_it_ends(tmp_path: Path) -> None:
+    for is_commit, expected in ((True, 9), (False, 5)):
+        directory = tmp_path / str(is_commit) / "__consumer_offsets-0"
+        directory.mkdir(parents=True)
+        (old, new) = commit(0, 0, 9), commit(1, 0, 5)
+        first = batch_v2([record_v2(0, 0, key=new[0], value=new[1])])
+        opened = batch_v2(
+            [record_v2(0, 0, key=old[0], value=old[1])],
+            base_offset=1,
+            transactional=True,
+            producer_id=4,
+            producer_epoch=0,
+        )
+        marker = control_batch(int(is_commit), base_offset=2, producer_id=4, producer_epoch=0)
+        (directory / f"{0:020d}.log").write_bytes(first + opened + marker)
+        (group,) = kafkalog.groups(tmp_path / str(is_commit))
+        assert [one.offset for one in group.offsets] == [expected]
 
 
 def test_groups_up_to_an_offset_in_the_middle_of_a_batch(tmp_path: Path) -> None:

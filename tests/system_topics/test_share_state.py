@@ -45,13 +45,14 @@ def test_updates_add_to_the_snapshot_before_them(tmp_path: Path) -> None:
         tmp_path,
         record("ShareSnapshot", 5, (5, 9, 2, 1)),
         record("ShareUpdate", 10, (10, 14, 0, 1)),
-        record("ShareUpdate", -1, (15, 19, 2, 2), (20, 20, 4, 5)),
+        record("ShareUpdate", -1, (15, 19, 2, 2), (20, 20, 4, 5), (21, 21, 3, 5)),
     )
     assert (one.topic, one.partition, one.offset) == (TOPIC_ID, 3, 10), "the last update leaves the start as it was"
     assert one.deliveries == [
         Delivery(10, 14, "available", 1),
         Delivery(15, 19, "acknowledged", 2),
         Delivery(20, 20, "archived", 5),
+        Delivery(21, 21, "archiving", 5),
     ]
 
 
@@ -64,7 +65,7 @@ def test_a_snapshot_replaces_and_a_tombstone_removes(tmp_path: Path) -> None:
 
 def test_overlaps_against_a_map_of_each_offset() -> None:
     rng = random.Random(18)
-    ranks = ["available", "acquired", "acknowledged", "archived"]
+    ranks = ["available", "acquired", "acknowledged", "archiving", "archived"]
     for _ in range(300):
         start = rng.randint(-1, 15)
         given = []

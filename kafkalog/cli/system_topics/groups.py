@@ -67,16 +67,22 @@ def run(args: argparse.Namespace, console: Console) -> None:
     return None
 
 
+_OUT_OF_RANGE: Final = {"past_end": "past the end of the log", "before_start": "before the start of the log"}
+
+
 def _text(group: Group, *, with_members: bool) -> Iterator[str]:
     lag = "" if group.lag is None else f", lag {group.lag}"
     epoch = "" if group.epoch < 0 else f", {'generation' if group.type == 'classic' else 'epoch'} {group.epoch}"
     yield f"{group.name}: {group.type}, {group.state}{epoch}, {counted(len(group.members), 'member')}{lag}"
     if group.offsets:
-        rows = [["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "COMMITTED", "METADATA"]]
+        rows = [["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "COMMITTED", "METADATA", ""]]
         for one in group.offsets:
-            numbers = [_number(value) for value in (one.offset, one.log_end_offset, one.lag)]
-            rows.append([one.topic, str(one.partition), *numbers, iso_seconds(one.commit_timestamp), one.metadata])
-        yield from (f"  {line}" for line in table(rows, [False, True, True, True, True, False, False]))
+            lag = "-" if one.lag is None else str(one.lag)
+            numbers = [*map(_number, (one.offset, one.log_end_offset)), lag]
+            note = "" if one.out_of_range is None else _OUT_OF_RANGE[one.out_of_range]
+            time = iso_seconds(one.commit_timestamp)
+            rows.append([one.topic, str(one.partition), *numbers, time, one.metadata, note])
+        yield from (f"  {line}" for line in table(rows, [False, True, True, True, True, False, False, False]))
     for one in group.offsets:
         for part in one.deliveries if with_members else ():
             span = f"offsets {part.first_offset}..{part.last_offset + 1}"
