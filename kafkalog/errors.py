@@ -92,6 +92,7 @@ class Reason(StrEnum):
     FUNCTION_ERROR = "function_error"
     VALUE_UNDECODED = "value_undecoded"
     INTERNAL_RECORD = "internal_record"
+    METADATA_INCOMPLETE = "metadata_incomplete"
     PARTITION_TWICE = "partition_twice"
     PARTITION_REMOVED = "partition_removed"
     LINK_OUTSIDE = "link_outside"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -93,7 +94,9 @@ class ClusterMetadata:
     end_offset, timestamp : int
         The offset behind the last record, and the time up to which this goes, in ms; -1 for none.
     findings : list of Finding
-        Errors in the metadata log.
+        Errors in the metadata log, `gaps` among them.
+    gaps : list of Finding
+        Why the state is not complete: records that are missing from the metadata log, or cannot be read.
     """
 
     def __init__(self) -> None:
@@ -111,6 +114,8 @@ class ClusterMetadata:
         self.end_offset = 0
         self.timestamp = -1
         self.findings: list[Finding] = []
+        self.gaps: list[Finding] = []
+        self.unknown_ids: list[str] = []
         self._names: dict[str, str] = {}
         self._partitions: dict[str, dict[int, AssignedPartition]] = {}
         self._pending: list[tuple[str, Fields]] | None = None
@@ -123,12 +128,18 @@ class ClusterMetadata:
         """Return the partitions of a topic by number, sorted."""
         return dict(sorted(self._partitions.get(self.topic_ids.get(topic, ""), {}).items()))
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether this is all that the cluster has; if not, a topic that is not here may exist."""
+        return self.end_offset > 0 and not self.gaps
+
     def why_stray(self, key: kf.TopicPartition, topic_id: str, node_id: int | None) -> str | None:
         """Return why a broker sets a partition's directory apart when it starts; None if it does not.
 
+        None also where the state is not complete: a broker then has the missing records from the controllers.
         Source: LogManager.isStrayKraftReplica, Kafka 4.3.
         """
-        if key.topic == kf.METADATA_TOPIC:
+        if key.topic == kf.METADATA_TOPIC or not self.is_complete:
             return None
         known, assigned = self.topic_ids.get(key.topic), self.partition(key)
         if known is None:
@@ -204,6 +215,15 @@ class ClusterMetadata:
         if apply is not None:
             apply(self, fields)
 
+    def _is_known(self, what: str, number: Any, known: Container[Any]) -> bool:
+        """Whether an earlier record has an id; if not, a broker fails to replay the record, and one before it is
+        missing.
+        """
+        if number in known:
+            return True
+        self.unknown_ids.append(f"{what} {number}")
+        return False
+
     def _config(self, fields: Fields) -> None:
         resource = fields["resourceType"], fields["resourceName"]
         if fields["value"] is None:
@@ -217,7 +237,9 @@ class ClusterMetadata:
         self.topic_ids[fields["name"]] = topic_id
 
     def _remove_topic(self, fields: Fields) -> None:
-        name = self._names.pop(fields["topicId"], "")
+        if not self._is_known("topic id", fields["topicId"], self._names):
+            return
+        name = self._names.pop(fields["topicId"])
         self.settings.pop((TOPIC, name), None)
         self._partitions.pop(fields["topicId"], None)
         # a topic that was deleted and made again has the name already under its new id
@@ -225,6 +247,8 @@ class ClusterMetadata:
             del self.topic_ids[name]
 
     def _partition(self, fields: Fields) -> None:
+        if not self._is_known("topic id", fields["topicId"], self._names):
+            return
         lists = {ours: list(fields[theirs] or ()) for ours, theirs in _LISTS.items()}
         self._partitions.setdefault(fields["topicId"], {})[fields["partitionId"]] = AssignedPartition(
             leader=fields["leader"],
@@ -235,9 +259,12 @@ class ClusterMetadata:
         )
 
     def _partition_change(self, fields: Fields) -> None:
-        known = self._partitions.get(fields["topicId"], {}).get(fields["partitionId"])
-        if known is None:
+        if not self._is_known("topic id", fields["topicId"], self._names):
             return
+        partitions = self._partitions.get(fields["topicId"], {})
+        if not self._is_known(f"{self._names[fields['topicId']]!r}, partition", fields["partitionId"], partitions):
+            return
+        known = partitions[fields["partitionId"]]
         for ours, theirs in _LISTS.items():
             if fields[theirs] is not None:
                 setattr(known, ours, fields[theirs])
@@ -250,6 +277,8 @@ class ClusterMetadata:
         known.partition_epoch += 1
 
     def _clear_elr(self, fields: Fields) -> None:
+        if fields["topicName"] and not self._is_known("topic", fields["topicName"], self.topic_ids):
+            return
         names = [fields["topicName"]] if fields["topicName"] else list(self.topic_ids)
         for name in names:
             for partition in self.partitions(name).values():
@@ -262,13 +291,17 @@ class ClusterMetadata:
         self.brokers.pop(fields["brokerId"], None)
 
     def _fence(self, fields: Fields) -> None:
-        self.brokers.get(fields["id"], {})["fenced"] = True
+        if self._is_known("broker", fields["id"], self.brokers):
+            self.brokers[fields["id"]]["fenced"] = True
 
     def _unfence(self, fields: Fields) -> None:
-        self.brokers.get(fields["id"], {})["fenced"] = False
+        if self._is_known("broker", fields["id"], self.brokers):
+            self.brokers[fields["id"]]["fenced"] = False
 
     def _change_broker(self, fields: Fields) -> None:
-        broker = self.brokers.get(fields["brokerId"], {})
+        if not self._is_known("broker", fields["brokerId"], self.brokers):
+            return
+        broker = self.brokers[fields["brokerId"]]
         # 0 means no change, here and below: 1 sets, -1 clears
         if fields["fenced"]:
             broker["fenced"] = fields["fenced"] > 0
@@ -293,7 +326,8 @@ class ClusterMetadata:
         self.acls[fields["id"]] = dict(fields)
 
     def _remove_acl(self, fields: Fields) -> None:
-        self.acls.pop(fields["id"], None)
+        if self._is_known("ACL", fields["id"], self.acls):
+            del self.acls[fields["id"]]
 
     def _quota(self, fields: Fields) -> None:
         # pairs in any order are the same entity

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    Finding,
+    KafkalogError,
+    Limits,
+    Reason,
+    TruncatedTailError,
+)
 from kafkalog.protocol.decoder import MessageError, decode_message
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
@@ -37,7 +45,7 @@ def read_cluster_metadata(
 
     If a snapshot is damaged, the one before it is taken. If a `.log` is damaged, the error is added to the findings,
     and the rest of that file is not read. A record that cannot be decoded, as one of a newer Kafka's version, is a
-    finding too.
+    finding too. Records that are missing are `gaps` of the result: this is the one place that finds them.
 
     Parameters
     ----------
@@ -67,20 +75,91 @@ def read_cluster_metadata(
             break
     if metadata is None:
         metadata = ClusterMetadata()
+        metadata.findings = findings
         begin = kf.parse_base_offset(logs[0]) if logs else 0
         if begin and end != _End(None, None):
             raise ValueError(f"{directory} has no snapshot from before then, and its log begins at offset {begin}")
     metadata.findings = findings
+    _replay(metadata, directory, logs, end, limits)
+    return metadata
+
+
+def _replay(metadata: ClusterMetadata, directory: Path, logs: list[str], end: _End, limits: Limits) -> None:
+    """Apply the records of the log that follow the snapshot, and report those that are missing.
+
+    Segments are only deleted from the front, once a snapshot covers them, and the log is not compacted: so any offset
+    that is missing was a record.
+    """
     start = metadata.end_offset
+    following: int | None = None  # the offset that the next record has
+    is_past_end = False
     for path in (directory / name for name in logs):
+        base = kf.parse_base_offset(path.name) or 0
+        if following is None:
+            following = base
+            if base > start:
+                detail = f"the log starts at offset {base}, and no snapshot covers offsets {start} to {base - 1}"
+                _missing(metadata, path, detail, start, base - 1)
         try:
             for record in _records(path, limits):
+                is_counted = end.is_behind(record)
+                is_missing = record.offset > following and not is_past_end
+                if is_missing and (end.offset is None or following < end.offset):
+                    _hole(metadata, path, following, record.offset, start)
+                following = max(following, record.offset + 1)
+                is_past_end |= not is_counted
                 # the snapshot holds what lies before its offset, and segments may begin earlier
-                if record.offset >= start and end.is_behind(record):
+                if record.offset >= start and is_counted:
                     _apply(metadata, record, path, limits)
         except KafkalogError as error:
-            findings.append(error.to_finding(damage=False))
-    return metadata
+            if not os.path.lexists(path):
+                continue  # a running broker deleted it, after it wrote a snapshot
+            metadata.findings.append(error.to_finding(damage=False))
+            # a later segment shows which offsets are missing; of the last one nothing does
+            is_torn = isinstance(error, TruncatedTailError)
+            if path.name == logs[-1] and not is_torn and not is_past_end:
+                detail = f"the records from offset {following} on cannot be read ({error.reason.value})"
+                _missing(metadata, path, detail, following, None)
+
+
+def _hole(metadata: ClusterMetadata, path: Path, first: int, following: int, start: int) -> None:
+    """Report offsets that no record has."""
+    detail = f"no record has the offsets {first} to {following - 1}"
+    if following > start:
+        _missing(metadata, path, detail, first, following - 1)
+    else:
+        detail = f"{detail}; the snapshot at offset {start} has what they set"
+        metadata.findings.append(
+            Finding(
+                Reason.METADATA_INCOMPLETE,
+                detail,
+                str(path),
+                base_offset=first,
+                last_offset=following - 1,
+                n_records=following - first,
+                certainty="at_most",
+            )
+        )
+
+
+def _missing(
+    metadata: ClusterMetadata, path: Path, detail: str, first: int, last: int | None, *, n_records: int | None = None
+) -> None:
+    """Report records without which the state is not complete."""
+    if n_records is None and last is not None:
+        n_records = last - first + 1
+    finding = Finding(
+        Reason.METADATA_INCOMPLETE,
+        f"{detail}: brokers, topics and settings from missing records are unknown; copy this directory from another"
+        " controller",
+        str(path),
+        base_offset=first,
+        last_offset=last,
+        n_records=n_records,
+        certainty="at_most" if n_records else None,
+    )
+    metadata.findings.append(finding)
+    metadata.gaps.append(finding)
 
 
 class _Record(NamedTuple):
@@ -114,13 +193,17 @@ def _snapshot(path: Path, offset: int, end: _End, findings: list[Finding], limit
         return None
     metadata = ClusterMetadata()
     metadata.findings = findings
+    control_type = None
     try:
         for record in _records(path, limits):
+            control_type = record.control_type
             _apply(metadata, record, path, limits)
             if record.control_type == kf.ControlRecordType.SNAPSHOT_HEADER:
                 metadata.timestamp = _last_timestamp(record.value or b"")
                 if end.timestamp is not None and metadata.timestamp >= end.timestamp:
                     return None
+        if control_type != kf.ControlRecordType.SNAPSHOT_FOOTER:
+            raise CorruptionError(Reason.METADATA_INCOMPLETE, "the snapshot ends without its footer", path=path)
     except KafkalogError as error:
         findings.append(error.to_finding(damage=False))
         return None
@@ -151,6 +234,13 @@ def _apply(metadata: ClusterMetadata, record: _Record, path: Path, limits: Limit
             metadata.findings.append(
                 Finding(Reason.INTERNAL_RECORD, str(error), str(path), base_offset=record.offset, damage=False)
             )
+    # after a gap, unknown ids are its consequence
+    if metadata.unknown_ids and metadata.is_complete:
+        detail = (
+            f"the record at offset {record.offset} is about {metadata.unknown_ids[0]}, which no record before it has"
+        )
+        _missing(metadata, path, detail, record.offset, record.offset, n_records=0)
+    metadata.unknown_ids.clear()
 
 
 def _records(path: Path, limits: Limits) -> Iterator[_Record]:

@@ -147,8 +147,8 @@ class CommittedOffsets:
         metadata = [texts[number] for number in self._metadata.indices.to_pylist()]
         numbers = [column.tolist() for column in (self._partition, self._offset, self._leader_epoch)]
         ends, lags = (
-            np.where(is_known, column, None).tolist()
-            for column, is_known in ((self._end, self._has_end), (self._lag, self._has_lag))
+            [number if is_known else None for number, is_known in zip(column.tolist(), known.tolist(), strict=True)]
+            for column, known in ((self._end, self._has_end), (self._lag, self._has_lag))
         )
         ranges = [OUT_OF_RANGE[number] for number in self._range.tolist()]
         return [topics, *numbers, metadata, self._time.tolist(), ends, lags, ranges]

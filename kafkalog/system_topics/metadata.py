@@ -58,8 +58,12 @@ class Metadata:
         Offset behind the last record that counts.
     timestamp : int
         Of that record, in ms; -1 for none.
+    is_complete : bool
+        False if records are missing from the metadata log: then topics, brokers and settings may be missing here.
+    gaps : list of Finding
+        Which records are missing.
     findings : list of Finding
-        Damage, and records that could not be decoded.
+        Damage, `gaps` included, and records that could not be decoded.
 
     Notes
     -----
@@ -69,6 +73,7 @@ class Metadata:
     def __init__(self, path: Path, image: ClusterMetadata, topics: Callable[[str], bool]) -> None:
         self.path, self.findings = path, list(image.findings)
         self.end_offset, self.timestamp = image.end_offset, image.timestamp
+        self.is_complete, self.gaps = not image.gaps, list(image.gaps)
         self._image, self._wanted = image, topics
 
     @property
@@ -188,7 +193,13 @@ class Metadata:
 
     def as_dict(self) -> Row:
         """Return everything, for JSON."""
-        front = {"path": str(self.path), "end_offset": self.end_offset, "timestamp": self.timestamp}
+        front = {
+            "path": str(self.path),
+            "end_offset": self.end_offset,
+            "timestamp": self.timestamp,
+            "is_complete": self.is_complete,
+            "gaps": [finding.as_dict() for finding in self.gaps],
+        }
         return {**front, **{name: getattr(self, name) for name in TABLES}}
 
     def to_arrow(self, table: str = "partitions") -> pa.Table:
@@ -329,8 +340,8 @@ def metadata(
         )
         if image is not None:
             findings += image.findings
-            # controllers may be behind each other: the one that has most records counts
-            if found is None or image.end_offset > found[1].end_offset:
+            # controllers may be behind each other: of complete states, the one that has most records counts
+            if found is None or _rank(image) > _rank(found[1]):
                 found = root, image
     if found is None:
         where = ", ".join(map(str, log_dir.paths))
@@ -339,6 +350,10 @@ def metadata(
     result.findings = findings
     check_known("topic", topics, sorted(found[1].topic_ids), as_of, findings)
     return result
+
+
+def _rank(image: ClusterMetadata) -> tuple[bool, int]:
+    return image.is_complete, image.end_offset
 
 
 def _shown(settings: Mapping[str, str]) -> dict[str, str]:

@@ -13,9 +13,11 @@ from effort import counted, fuzz_inputs
 from message_bytes import encoded, made_up, uvarint
 
 import kafkalog
+from kafkalog.errors import Reason
 from kafkalog.protocol.definitions import messages
 from kafkalog.state.cluster_image import ClusterMetadata
 
+ID, OTHER_ID = "RxLbS2aoRLmJ9xc1exUYuQ", "SxLbS2aoRLmJ9xc1exUYuQ"
 NAMES = {message.name for message in messages().values() if message.topic == "__cluster_metadata"}
 
 
@@ -31,7 +33,7 @@ def record(kind: str, **given: Any) -> bytes:
 
 def log_of(tmp_path: Path, *values: bytes) -> Path:
     directory = tmp_path / "__cluster_metadata-0"
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     records = [record_v2(delta, delta, value=value) for delta, value in enumerate(values)]
     (directory / f"{0:020d}.log").write_bytes(
         batch_v2(records, base_timestamp=1000, max_timestamp=1000 + len(values) - 1)
@@ -147,7 +149,6 @@ def test_partitions_brokers_and_topics_change(tmp_path: Path) -> None:
         ),
         record("PartitionChange", partitionId=0, topicId=topic, isr=[2], leader=2, leaderRecoveryState=1),
         record("PartitionChange", partitionId=0, topicId=topic, isr=[2, 1]),
-        record("PartitionChange", partitionId=9, topicId=topic, leader=2),
         record("ClearElr", topicName=""),
         record("Config", resourceType=2, resourceName="u", name="a", value="b"),
         record("RemoveTopic", topicId=other),
@@ -162,6 +163,38 @@ def test_partitions_brokers_and_topics_change(tmp_path: Path) -> None:
     assert [row["topic"] for row in found.topics] == ["t"]
     assert found.configs == []
     assert found.topic_id("t") == topic
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("PartitionChange", {"partitionId": 9, "topicId": ID}),
+        ("PartitionChange", {"partitionId": 0, "topicId": OTHER_ID}),
+        ("Partition", {"partitionId": 0, "topicId": OTHER_ID, "replicas": [1], "isr": [1]}),
+        ("RemoveTopic", {"topicId": OTHER_ID}),
+        ("ClearElr", {"topicName": "u"}),
+        ("FenceBroker", {"id": 2}),
+        ("UnfenceBroker", {"id": 2}),
+        ("BrokerRegistrationChange", {"brokerId": 2}),
+        ("RemoveAccessControlEntry", {"id": OTHER_ID}),
+    ],
+)
+def test_a_record_about_an_id_that_no_record_before_it_has(tmp_path: Path, kind: str, fields: dict[str, Any]) -> None:
+    first = (
+        record("RegisterBroker", brokerId=1, incarnationId=ID),
+        record("Topic", name="t", topicId=ID),
+        record("Partition", partitionId=0, topicId=ID, replicas=[1], isr=[1]),
+        record("AccessControlEntry", id=ID),
+    )
+    found = kafkalog.metadata(log_of(tmp_path, *first, record(kind, **fields), record(kind, **fields)))
+    assert [(one.reason, one.base_offset, one.damage) for one in found.findings] == [
+        (Reason.METADATA_INCOMPLETE, 4, True)
+    ]
+    assert not found.is_complete
+    known = {"topicId": ID, "partitionId": 0, "topicName": "t", "id": 1, "brokerId": 1}
+    known = {name: known.get(name, value) for name, value in fields.items()}
+    known |= {"id": ID} if kind == "RemoveAccessControlEntry" else {}
+    assert kafkalog.metadata(log_of(tmp_path / "known", *first, record(kind, **known))).is_complete
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
 
-from builder import ZSTD, batch_v2, record_v2
+import pytest
+from builder import ZSTD, batch_positions, batch_v2, control_batch, record_v2
+from golden_sets import unpacked
 
+import kafkalog
+from kafkalog import PartitionWriter, TopicPartition
+from kafkalog.cli import main
+from kafkalog.errors import Reason
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
 
@@ -44,3 +52,171 @@ def test_a_record_of_a_newer_version_is_a_finding_and_the_others_count(tmp_path:
     assert "type 127 is not known" in unknown_type.detail
     assert finding.reason == "internal_record"
     assert finding.detail == "TopicRecord has version 9; known are 0 to 0"
+
+
+TOPIC_ID = bytes([7] * 16)
+NAME_ID = "BwcHBwcHBwcHBwcHBwcHBw"
+
+
+def partition_record(number: int, topic_id: bytes = TOPIC_ID) -> bytes:
+    """`PartitionRecord`, version 0, with replica 1."""
+    fields = number.to_bytes(4, "big") + topic_id + b"\x02" + (1).to_bytes(4, "big") + b"\x02" + (1).to_bytes(4, "big")
+    return b"\x01\x03\x00" + fields + b"\x01\x01" + (1).to_bytes(4, "big") + bytes(8) + b"\x00"
+
+
+def snapshot(offset: int, *values: bytes, with_footer: bool = True) -> tuple[str, bytes]:
+    """Name and content of a snapshot that ends before an offset."""
+    header = control_batch(3, key=b"\0\0\0\3", value=bytes(10) + b"\0")
+    footer = control_batch(4, key=b"\0\0\0\4", value=b"\0\0\0", base_offset=len(values) + 1)
+    body = batch_v2([record_v2(n, value=value) for n, value in enumerate(values)], base_offset=1) if values else b""
+    return f"{offset:020d}-0000000001.checkpoint", header + body + footer * with_footer
+
+
+def log_dir(root: Path, segments: dict[int, list[tuple[int, bytes]]], *snapshots: tuple[str, bytes]) -> Path:
+    """A log dir with a metadata log, whose segments have records at these offsets."""
+    directory = root / "__cluster_metadata-0"
+    directory.mkdir(parents=True)
+    for base, records in segments.items():
+        data = b"".join(batch_v2([record_v2(value=value)], base_offset=offset) for offset, value in records)
+        (directory / f"{base:020d}.log").write_bytes(data)
+    for name, data in snapshots:
+        (directory / name).write_bytes(data)
+    return root
+
+
+def noops(first: int, stop: int) -> list[tuple[int, bytes]]:
+    return [(offset, b"\x01\x14\x00\x00") for offset in range(first, stop)]
+
+
+BEGUN = [(0, topic_record("t", TOPIC_ID)), (1, partition_record(0))]
+TOPIC = topic_record("t", TOPIC_ID), partition_record(0)
+COMPLETE = {
+    "from 0": ({0: [*BEGUN, *noops(2, 5)]}, []),
+    "two segments": ({0: BEGUN, 2: noops(2, 5)}, []),
+    "a snapshot at the start": ({5: noops(5, 9)}, [snapshot(5, *TOPIC)]),
+    "a snapshot past the start": ({5: noops(5, 9)}, [snapshot(7, *TOPIC)]),
+    "a snapshot past the end": ({5: noops(5, 9)}, [snapshot(20, *TOPIC)]),
+    "several snapshots": ({5: noops(5, 9)}, [snapshot(3, *TOPIC), snapshot(5, *TOPIC), snapshot(8, *TOPIC)]),
+    "a snapshot alone": ({}, [snapshot(5, *TOPIC)]),
+    "an empty segment after a snapshot": ({5: []}, [snapshot(5, *TOPIC)]),
+    "a torn snapshot, and one before it": (
+        {5: noops(5, 9)},
+        [snapshot(5, *TOPIC), snapshot(8, *TOPIC, with_footer=False)],
+    ),
+}
+INCOMPLETE = {
+    "no snapshot": ({5: noops(5, 9)}, [], (0, 4)),
+    "no snapshot, but the topic": ({5: [(5, TOPIC[0]), (6, TOPIC[1])]}, [], (0, 4)),
+    "a snapshot from before the start": ({5: noops(5, 9)}, [snapshot(3, *TOPIC)], (3, 4)),
+    "a torn snapshot": ({5: noops(5, 9)}, [snapshot(5, *TOPIC, with_footer=False)], (0, 4)),
+    "a hole in a segment": ({0: [*BEGUN, *noops(4, 6)]}, [], (2, 3)),
+    "a hole between segments": ({0: BEGUN, 6: noops(6, 9)}, [], (2, 5)),
+    "a hole past a snapshot": ({5: [*noops(5, 6), *noops(9, 10)]}, [snapshot(5, *TOPIC)], (6, 8)),
+    "a hole at a snapshot": ({0: [*BEGUN, *noops(9, 10)]}, [snapshot(5, *TOPIC)], (2, 8)),
+    "an unknown topic": ({0: [(0, TOPIC[1]), *noops(1, 4)]}, [], (0, 0)),
+    "an unknown topic in a snapshot": ({5: noops(5, 9)}, [snapshot(5, TOPIC[1])], (1, 1)),
+}
+
+
+@pytest.mark.parametrize(("segments", "snapshots"), COMPLETE.values(), ids=COMPLETE)
+def test_a_complete_metadata_log_is_silent_and_knows_strays(
+    tmp_path: Path, segments: dict[int, list[tuple[int, bytes]]], snapshots: list[tuple[str, bytes]]
+) -> None:
+    metadata = read_cluster_metadata(log_dir(tmp_path, segments, *snapshots))
+    assert metadata is not None
+    assert metadata.is_complete
+    torn = [data for _, data in snapshots if not data.endswith(snapshot(0)[1][-20:])]
+    assert len(metadata.findings) == len(torn)
+    assert metadata.partition(TopicPartition("t", 0)) is not None
+    assert metadata.why_stray(TopicPartition("u", 0), NAME_ID, 1) is not None
+    if segments:
+        assert main(["metadata", str(tmp_path)]) == 0
+        assert not any(one.damage for one in kafkalog.verify(tmp_path).all_findings())
+
+
+@pytest.mark.parametrize(("segments", "snapshots", "offsets"), INCOMPLETE.values(), ids=INCOMPLETE)
+def test_a_metadata_log_that_lacks_records_says_so_and_calls_nothing_a_stray(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    segments: dict[int, list[tuple[int, bytes]]],
+    snapshots: list[tuple[str, bytes]],
+    offsets: tuple[int, int],
+) -> None:
+    log_dir(tmp_path, segments, *snapshots)
+    with PartitionWriter(tmp_path / "u-0", topic_id="RxLbS2aoRLmJ9xc1exUYuQ") as writer:
+        writer.append({"value": [b"v"]})
+    metadata = read_cluster_metadata(tmp_path)
+    assert metadata is not None
+    assert [(one.base_offset, one.last_offset) for one in metadata.gaps] == [offsets]
+    assert metadata.why_stray(TopicPartition("u", 0), "RxLbS2aoRLmJ9xc1exUYuQ", 1) is None
+    assert main(["metadata", str(tmp_path), "--json"]) == 1
+    gaps = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"gaps"' in line]
+    assert [(one["reason"], one["base_offset"]) for one in gaps] == [("metadata_incomplete", offsets[0])]
+    found = kafkalog.verify(tmp_path)
+    assert Reason.METADATA_INCOMPLETE in {one.reason for one in found.all_findings() if one.damage}
+    for command in ("ls", "preflight"):
+        main([command, str(tmp_path)])
+        assert "stray" not in "".join(capsys.readouterr())
+
+
+def test_a_hole_that_a_snapshot_covers_is_damage_but_the_state_is_complete(tmp_path: Path) -> None:
+    metadata = read_cluster_metadata(log_dir(tmp_path, {0: [*BEGUN, *noops(4, 9)]}, snapshot(7, *TOPIC)))
+    assert metadata is not None
+    assert metadata.is_complete
+    assert [(one.reason, one.base_offset, one.last_offset) for one in metadata.findings] == [
+        (Reason.METADATA_INCOMPLETE, 2, 3)
+    ]
+    assert not kafkalog.verify(tmp_path).ok
+
+
+def test_a_state_before_a_hole_is_complete(tmp_path: Path) -> None:
+    log_dir(tmp_path, {0: [*BEGUN, *noops(4, 9)]})
+    for end, is_complete in ((1, True), (2, True), (3, False), (6, False)):
+        metadata = read_cluster_metadata(tmp_path, end_offset=end)
+        assert metadata is not None
+        assert metadata.is_complete is is_complete, end
+
+
+def test_damage_makes_what_follows_unknown_but_a_torn_end_does_not(tmp_path: Path) -> None:
+    log = log_dir(tmp_path, {0: [*BEGUN, *noops(2, 9)]}) / "__cluster_metadata-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    log.write_bytes(data[:-5])
+    torn = read_cluster_metadata(tmp_path)
+    assert torn is not None
+    assert torn.is_complete
+    data[-90] ^= 0xFF
+    log.write_bytes(data)
+    damaged = read_cluster_metadata(tmp_path)
+    assert damaged is not None
+    assert [one.base_offset for one in damaged.gaps] == [7]
+
+
+@pytest.mark.parametrize(("name", "archive"), [("k44", "clean"), ("k30", "metadata"), ("k32", "metadata")])
+def test_metadata_logs_of_brokers_are_complete_and_lack_records_once_any_is_taken_out(
+    name: str, archive: str, tmp_path: Path
+) -> None:
+    source = unpacked(name, archive) / "__cluster_metadata-0"
+    whole = read_cluster_metadata(source.parent)
+    assert whole is not None
+    assert whole.is_complete
+    assert not whole.findings
+    (log,) = source.glob("*.log")
+    data = log.read_bytes()
+    positions = [position for position, _ in batch_positions(data)]
+    rng = random.Random(39)
+    (tmp_path / source.name).mkdir()
+    for start in rng.sample(range(1, len(positions) - 2), min(15, len(positions) - 3)):
+        cut = data[: positions[start]] + data[positions[start + 1] :]
+        (tmp_path / source.name / log.name).write_bytes(cut)
+        lacking = read_cluster_metadata(tmp_path)
+        assert lacking is not None
+        first = int.from_bytes(data[positions[start] : positions[start] + 8], "big")
+        assert [one.base_offset for one in lacking.gaps] == [first]
+        following = {int.from_bytes(cut[positions[start] : positions[start] + 8], "big")}
+        (tmp_path / source.name / log.name).unlink()
+        (tmp_path / source.name / f"{following.pop():020d}.log").write_bytes(cut[positions[start] :])
+        lacking = read_cluster_metadata(tmp_path)
+        assert lacking is not None
+        assert [one.base_offset for one in lacking.gaps] == [0]
+        for path in (tmp_path / source.name).iterdir():
+            path.unlink()

@@ -45,7 +45,11 @@ def add_parser(commands: Any) -> None:
     add_names(what, "-t", "--topics", what="topics", such="orders-*")
     add_as_of(what)
     how = parser.add_argument_group("how it is shown")
-    how.add_argument("--json", action="store_true", help='an object per line; "kind" says what of; times in ms')
+    how.add_argument(
+        "--json",
+        action="store_true",
+        help='an object per line; "kind" says what of, "gaps" for missing records; times in ms',
+    )
     add_limits(parser)
 
 
@@ -68,12 +72,18 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.findings(found.findings)
     shown = args.show or (_ALL if args.json else _SHOWN)
     if args.json:
+        console.lines(json.dumps({"kind": "gaps", **finding.as_dict()}) for finding in found.gaps)
         console.lines(json.dumps({"kind": name, **row}) for name in shown for row in getattr(found, name))
         return None
-    console.write(f"{found.path}: up to offset {found.end_offset}, {iso_seconds(found.timestamp)}\n")
+    incomplete = "" if found.is_complete else "; incomplete, as records are missing"
+    console.write(f"{found.path}: up to offset {found.end_offset}, {iso_seconds(found.timestamp)}{incomplete}\n")
     for name in shown:
         rows = getattr(found, name)
-        console.write(f"\n{name}: {len(rows) or 'none'}\n")
+        n_rows = str(len(rows)) if rows else "none" if found.is_complete else "none known"
+        if name == "brokers" and rows:
+            n_brokers = sum(row["role"] == "broker" for row in rows)
+            n_rows = f"{n_brokers}, controllers: {len(rows) - n_brokers}"
+        console.write(f"\n{name}: {n_rows}\n")
         if rows:
             header = [column.upper().replace("_", " ") for column in rows[0]]
             cells = [[_cell(value) for value in row.values()] for row in rows]

@@ -272,15 +272,16 @@ class BrokerLogDir:
 
     def _expected_id(self, key: kf.TopicPartition) -> str | None:
         found: str | None
-        if self.cluster is not None and (key.topic in self.cluster.topic_ids or self._given is None):
-            found = _assigned_id(self._root, key, self.cluster, self._meta)
+        cluster = self.cluster if self.cluster is not None and self.cluster.is_complete else None
+        if cluster is not None and (key.topic in cluster.topic_ids or self._given is None):
+            found = _assigned_id(self._root, key, cluster, self._meta)
         else:
             found = read_topic_id(self._root / str(key))
         if found is None and self._given is None and self._meta.get("version") != "0":
             detail = (
-                f"no cluster metadata in {self._metadata_dir}, and no partition of this name: which id the broker knows"
-                " the topic by cannot be told; name its metadata.log.dir (metadata_log_dir, --metadata-log-dir) or the"
-                " id (topic_id, --topic-id)"
+                f"no complete cluster metadata in {self._metadata_dir}, and no partition of this name: which id the"
+                " broker knows the topic by cannot be told; name its metadata.log.dir (metadata_log_dir,"
+                " --metadata-log-dir) or the id (topic_id, --topic-id)"
             )
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._root / str(key))
         if None not in (found, self._given) and found != self._given:

@@ -32,6 +32,7 @@ from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
@@ -109,6 +110,8 @@ def check_partition(
     for name in names:
         if name.endswith(_RAFT_SNAPSHOT):
             _check_raft_snapshot(partition.path / name, partition, add)
+    if partition.path.name == kf.METADATA_DIRECTORY:
+        _check_metadata(partition, around, add)
     metadata = partition.path / kf.PARTITION_METADATA
     properties = _try(add, partial(read_properties, metadata), "a broker does not start on it", around)
     # a topic id is 16 bytes in base64 without padding: 22 characters
@@ -316,6 +319,20 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], aro
             " followers to truncate at the wrong offset"
         )
         add(Finding(Reason.EPOCH_CHECKPOINT, detail, path=str(path), base_offset=offset))
+
+
+def _check_metadata(partition: Partition, around: LogDirState, add: Add) -> None:
+    """Report records that are missing from the metadata log."""
+    found: list[Finding] = []
+    for attempt in range(_ATTEMPTS):
+        metadata = read_cluster_metadata(partition.path.absolute().parent, limits=partition.limits)
+        found = [] if metadata is None else metadata.findings
+        found = [one for one in found if one.reason is Reason.METADATA_INCOMPLETE]
+        if not (found and around.is_live) or attempt == _ATTEMPTS - 1:
+            break
+        time.sleep(_PAUSE)  # a running broker may be replacing segments by a snapshot
+    for finding in found:
+        add(finding)
 
 
 def _check_raft_snapshot(path: Path, partition: Partition, add: Add) -> None:

@@ -193,7 +193,7 @@ def test_the_broker_keeps_its_topic_ids_elsewhere(run: Any, parquet: Path, tmp_p
     assert code == 6
     for option in ("metadata_log_dir, --metadata-log-dir", "topic_id, --topic-id"):
         assert err.count(option) == 1
-    assert f"no cluster metadata in {tmp_path / 'broker'}," in err
+    assert f"no complete cluster metadata in {tmp_path / 'broker'}," in err
     for dry_run in (["--dry-run"], []):
         assert run(*install, "--metadata-log-dir", tmp_path / "metadata", *dry_run)[0] == 0
     partition = kafkalog.open(tmp_path / "broker" / "p-empty-0")
