@@ -50,6 +50,7 @@ def read_headers(
     max_batch_bytes: int,
     stop_at: int,
     rows: HeaderRows,
+    data: NDArray[np.uint8] | None = None,
 ) -> int: ...
 def find_boundary(of: int | NDArray[np.uint8], start: int, stop: int, n_bytes: int) -> int: ...
 def survey_batches(

@@ -275,9 +275,10 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
 
 
 def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
-                 int stop_at, HeaderRows rows not None):
+                 int stop_at, HeaderRows rows not None, const uint8_t[::1] data=None):
     """Read the headers of good batches of a file from a batch boundary on, and nothing else of large ones; `n_rows`.
 
+    Bytes are read from a descriptor, or are given as `data`, from `start` on.
     -1 instead of 0 if the system does not read so, or not this file. `rows` has the headers, in place of what it had,
     and the offset behind them; nothing is summed up.
     Checksums are not compared. Only what the system has in memory is read: where it would have to wait for a disk, it
@@ -300,8 +301,13 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
     cdef int64_t position = start
     cdef int64_t left, total, needed
     cdef bint is_refused = False
+    cdef const uint8_t* there = room
     cdef Rows to = rows.at
     rows.n = 0
+    if data is not None:
+        filled = data.shape[0]
+        if filled:
+            there = &data[0]
     if start < 0 or stop < start or stop > INT64_MAX - INT32_MAX:
         raise ValueError("the range lies outside any file")
     with nogil:
@@ -310,6 +316,8 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
             n_needed = <Py_ssize_t>min(left, <int64_t>HEAD)
             at = <Py_ssize_t>(position - room_start)
             if at > filled - n_needed:
+                if data is not None:
+                    break
                 filled = kl_read_cached(descriptor, room, <size_t>min(left, <int64_t>wanted), position)
                 is_refused = filled < -1
                 room_start = position
@@ -317,12 +325,12 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
                 if filled < n_needed:
                     break
             # the header alone is there: of what comes behind it, a control record is looked at
-            p = room + at
+            p = there + at
             if n_needed == HEAD and p[16] == 2 and p[22] & CONTROL_BIT:
                 if ENVELOPE + <int64_t>load_be32(p + 8) > filled - at:
                     break
             before = n_rows
-            walk_headers(room, &at, at + <Py_ssize_t>left, room_start, &previous_offset, &n_rows, n_rows + 1, &needed,
+            walk_headers(there, &at, at + <Py_ssize_t>left, room_start, &previous_offset, &n_rows, n_rows + 1, &needed,
                          &to)
             if n_rows == before:
                 break
@@ -336,7 +344,7 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
     rows.next_offset = None
     at = <Py_ssize_t>(position - room_start)
     if n_rows and 0 <= at and at + 8 <= filled:
-        rows.next_offset = <int64_t>load_be64(room + at)
+        rows.next_offset = <int64_t>load_be64(there + at)
     return n_rows if n_rows or not is_refused else -1
 
 

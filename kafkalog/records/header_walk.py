@@ -40,6 +40,7 @@ from kafkalog.storage.source import Bytes, ByteSource
 WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
 
+_FETCHED_BYTES: Final = 15 * 2**17  # a check that needs little must not fetch much
 _MIN_WINDOW = 64  # more than the 17 bytes up to and including the magic
 _TORN_ENVELOPE = 17  # bytes up to and including the magic; a remainder of no more than these cannot be judged
 _SEARCH_BYTES: Final = 2**23
@@ -311,11 +312,13 @@ def batch_at(source: ByteSource, position: int, max_bytes: int, previous_offset:
     return None, size
 
 
-def is_chain(source: ByteSource, position: int, n_bytes: int = WINDOW_BYTES) -> bool:
+def is_chain(source: ByteSource, position: int, n_bytes: int | None = None) -> bool:
     """Whether complete batches follow each other from a position on, for `n_bytes` or to the end of the file.
 
     Checksums are not compared.
     """
+    if n_bytes is None:
+        n_bytes = _FETCHED_BYTES if source.fetches_ranges else WINDOW_BYTES
     stop = min(position + n_bytes, source.size)
     data = window_of(source, position, stop)
     stop = position + data.size

@@ -334,10 +334,13 @@ class Pass:
             submit=partial(_submit, pool) if n_ahead else None,
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
+            find_end=None if selection.end_offset is None else partial(_end_position, segment, selection.end_offset),
             stop_at=OF_TRANSACTIONS if is_committed else 0,
             # several threads would interrupt one another for each piece that is given back
             may_map=query.threads == 1 and _may_map(segment),
         )
+        if query.limit is not None:
+            records.restart()  # few records may be wanted
         if not selection.has_timestamps:
             return records
         return RangeReader(selection, headers, records, limits=query.limits)
@@ -488,3 +491,13 @@ def _may_map(segment: Segment) -> bool:
 def _batch_positions(segment: Segment) -> npt.NDArray[np.int64] | None:
     """Where some batches begin, if the offset index is right."""
     return None if segment.offset_hint is None else segment.offset_hint.position
+
+
+def _end_position(segment: Segment, end_offset: int) -> int | None:
+    """A position before which all records below an offset lie, if the offset index is right."""
+    index = segment.offset_hint
+    if index is None or not len(index):
+        return None
+    # the batch of the first entry at the end or later may begin before it; the next entry is behind that batch
+    row = int(np.searchsorted(index.offset, end_offset)) + 1
+    return int(index.position[row]) if row < len(index) else segment.size_in_bytes

@@ -230,9 +230,9 @@ class Scan(DecodedScan):
         if integer("n", n) < 0:
             raise ValueError("n must not be negative")
         n = min(n, 2**62)  # Arrow's lengths are int64
-        if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
+        if self._decoding is None or self._decoding.conditions is None:
             limit = n if self._query.limit is None else min(n, self._query.limit)
-            one = self._over(self._query.target, limit=limit)
+            one = self._over(self._query.target, limit=limit)  # a limit reads no more than it needs
             one._decoding = copy(self._decoding)
             table = one.to_table()
             self._last = one._last

@@ -1,6 +1,7 @@
 """Bytes of files: read in windows; written under a temporary name, made durable, moved into place.
 
     `source`           reads the bytes of a file in windows: mapped, with `pread`, or in memory
+    `ranges`           bytes that are fetched in ranges, such as an object of an object store
     `bad_sectors`      reads a file from a disk that cannot read all of it
     `buffer_pool`      reuses the memory of windows
     `open_file_limit`  raises the limit on open files

@@ -65,8 +65,10 @@ class ByteSource(ABC):
     is_preallocated: bool = False
     """Whether the file was created at its full size and filled later (`preallocate=true`). A broker may write batches
     into the zeros at its end while it is read, and cuts off the remaining zeros when it rolls the segment."""
-    is_mapped: bool = False
-    """Whether windows are the file itself, without a copy: then they serve better than its descriptor."""
+    is_in_memory: bool = False
+    """Whether windows are the bytes themselves, mapped or in memory: they cost nothing until they are touched."""
+    fetches_ranges: bool = False
+    """Whether each window is a request that takes time, as in an object store (`RangeSource`)."""
 
     @abstractmethod
     def window(self, start: int, stop: int) -> Bytes:
@@ -162,6 +164,8 @@ class BufferSource(ByteSource):
     path : str, optional
         A name for messages.
     """
+
+    is_in_memory = True
 
     def __init__(self, data: Any, *, path: str | None = None) -> None:
         view = memoryview(data)
@@ -343,7 +347,7 @@ class PreadSource(_FileSource):
 class MappedSource(_FileSource):
     """A file mapped into memory, without copies: for files that are no longer written to."""
 
-    is_mapped = True
+    is_in_memory = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)

@@ -14,10 +14,12 @@ from kafkalog.errors import Limits
 from kafkalog.records.batch_table import BatchTable, Window, columns_of
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import RUN_BYTES, BatchReader, readable_descriptor
-from kafkalog.storage.source import NO_BYTES, ByteSource
+from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 
 _LEAST_ROWS, _MOST_ROWS = 2**6, 2**12
 _FIRST_WINDOW_BYTES: Final = 2**18
+_HEAD_BYTES: Final = 128  # of a header and a control record
+_LEAST_SKIPPED: Final = 2**18  # fetching so many bytes takes less time than another request
 
 
 class HeaderReader(BatchReader):
@@ -50,13 +52,18 @@ class HeaderReader(BatchReader):
         # in a preallocated file only a checksum tells a batch from one that is half written
         if not self._is_used or source.is_preallocated:
             return None
-        descriptor = readable_descriptor(source, position)
-        if descriptor is None or source.is_preallocated:
-            if source.descriptor is None or source.is_mapped:
+        descriptor, head = readable_descriptor(source, position), None
+        if source.fetches_ranges:
+            head = _large_head(source, position)
+            if head is None:
+                return None
+        elif descriptor is None or source.is_preallocated:
+            if source.descriptor is None or source.is_in_memory:
                 self.stop()
             return None
         rows, stop = HeaderRows(self._n_rows), min(position + RUN_BYTES, source.size)
-        n = read_headers(descriptor, position, stop, previous_offset, self._limits.max_batch_bytes, self._stop_at, rows)
+        of = -1 if descriptor is None else descriptor
+        n = read_headers(of, position, stop, previous_offset, self._limits.max_batch_bytes, self._stop_at, rows, head)
         if n <= 0:
             if n < 0:
                 self.stop()
@@ -88,3 +95,12 @@ class HeaderReader(BatchReader):
         self.first_window_bytes = _FIRST_WINDOW_BYTES
         following = window.batches.last_offset if window.batches.magic[row] < 2 else window.batches.base_offset
         return window.first(row)._replace(next_offset=int(following[row]))
+
+
+def _large_head(source: ByteSource, position: int) -> Bytes | None:
+    """The first bytes of a batch that is worth skipping; None for others."""
+    if position + _HEAD_BYTES > source.size:
+        return None
+    head = source.window(position, position + _HEAD_BYTES)
+    size = int.from_bytes(head[8:12].tobytes(), "big", signed=True)
+    return head if size >= _LEAST_SKIPPED else None

@@ -42,6 +42,9 @@ class RecordReader(BatchReader):
     hints : callable, optional
         Returns rising positions where batches may begin; without them, size fields are followed to find some. It is
         called for a file of several windows.
+    find_end : callable, optional
+        Returns the position where the caller will probably end reading, or None if it does not know. Windows up to
+        there are read ahead, the others one by one. Leave it out if the caller reads to the end.
     stop_at : int
         Attribute bits of batches that are left to `walk`.
     may_map : bool
@@ -61,6 +64,7 @@ class RecordReader(BatchReader):
         submit: Submit | None = None,
         n_ahead: int = 0,
         hints: Callable[[], npt.NDArray[np.int64] | None] | None = None,
+        find_end: Callable[[], int | None] | None = None,
         stop_at: int = 0,
         may_map: bool = False,
     ) -> None:
@@ -70,22 +74,33 @@ class RecordReader(BatchReader):
         self._ahead: deque[_Ahead] = deque()
         self._step, self._is_beginning, self._find_hints = window_bytes, False, hints
         self._hints: npt.NDArray[np.int64] | None = None
+        self._find_end, self._end = find_end, _NO_END
+        if find_end is not None:
+            self.first_window_bytes = _FIRST_STEP  # `walk` reads the batch that ends the reading
         self._is_used, self._may_map = uses_kernels(), may_map and form != "views" and can_map()
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`. The window has its records, and its bytes only for views or out of a mapping."""
         descriptor = readable_descriptor(source, position)
+        if self._find_end is not None:
+            end, self._find_end = self._find_end(), None
+            if end is not None:
+                self._end = end
+            elif source.fetches_ranges:  # what is fetched beyond the end has a bound
+                self._window_bytes = _MOST_BEYOND // (self._n_ahead + 2)
+                self.restart()
         # a half-written batch shows only in its checksum
         if not self._is_used or position >= source.size or (source.is_preallocated and not self._check_crcs):
             window = None
-        elif self._is_beginning and source.descriptor is not None:
+        elif self._is_beginning and not source.is_in_memory:
             window = self._begin(source, position, previous_offset)
         elif self._submit is not None:
             window = self._take(source, position, previous_offset, self._submit)
         elif descriptor is None:
             window = self._read_there(source, position, previous_offset)
         else:
-            window = self._read(source, position, min(position + RUN_BYTES, source.size), previous_offset)
+            stop = min(position + RUN_BYTES, self._stop(source, position))
+            window = self._read(source, position, stop, previous_offset)
         if window is None:
             self.close()
         return window
@@ -110,7 +125,7 @@ class RecordReader(BatchReader):
 
     def _read_there(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """The window at a position out of a mapping, or out of memory."""
-        n_wanted = min(self._step, source.size - position)
+        n_wanted = min(self._step, self._stop(source, position) - position)
         window = self._read(source, position, position + n_wanted, previous_offset)
         # the step follows what one call got through: bytes beyond would be mapped and read twice
         if window is not None and window.data.size < n_wanted // 8 * 7:
@@ -127,7 +142,7 @@ class RecordReader(BatchReader):
 
     def _take(self, source: ByteSource, position: int, previous_offset: int, submit: Submit) -> Window | None:
         """The window at a position, which a thread may have read already; more are read meanwhile."""
-        ahead, size = self._ahead, source.size
+        ahead, end = self._ahead, self._stop(source, position)
         if ahead and position < ahead[0].start:  # the last call had no room for some of the batches
             window = self._read(source, position, ahead[0].start, previous_offset)
             if window is None:
@@ -137,9 +152,9 @@ class RecordReader(BatchReader):
             self.close()
         while len(ahead) <= self._n_ahead:
             start = ahead[-1].stop if ahead else position
-            if start >= size:
+            if start >= end:
                 break
-            stop = self._boundary(source, start)
+            stop = self._boundary(source, start, end)
             # a thread does not know which offset comes before its bytes: that is compared when its turn comes
             ahead.append(_Ahead(start, stop, submit(partial(self._read, source, start, stop, -1))))
         first = ahead.popleft()
@@ -156,24 +171,30 @@ class RecordReader(BatchReader):
             self._step = min(2 * self._step, self._window_bytes)
         return window
 
-    def _boundary(self, source: ByteSource, start: int) -> int:
-        """Where the next window may end, at most where the file does."""
+    def _stop(self, source: ByteSource, position: int) -> int:
+        """Where to end reading ahead from a position."""
+        return self._end if position < self._end < source.size else source.size
+
+    def _boundary(self, source: ByteSource, start: int, end: int) -> int:
+        """Where the next window may end, at most at `end`."""
         size = source.size
-        if size - start <= self._step:
-            return size
+        if end - start <= self._step:
+            return end
         if self._find_hints is not None:
             self._hints, self._find_hints = self._find_hints(), None
         hints = self._hints
         if hints is not None:
             row = hints.searchsorted(start + self._step)
-            if row < hints.size and (stop := hints.item(row)) <= size:
+            if row < hints.size and (stop := hints.item(row)) <= end:
                 return stop
-        of = source.window(start, size) if source.descriptor is None else source.descriptor
+        of: int | Bytes | None = source.descriptor
+        if of is None:  # only the bytes that the window will have
+            of = source.window(start, size if source.is_in_memory else min(start + self._step, size))
         return kernels.find_boundary(of, start, size, self._step)
 
     def _read(self, source: ByteSource, start: int, stop: int, previous_offset: int) -> Window | None:
         """Batches from `start` on; None if the first one has to be read by `walk`."""
-        of: int | Bytes | None = None if source.is_mapped else source.descriptor
+        of: int | Bytes | None = None if source.is_in_memory else source.descriptor
         if of is None:
             stop = min(stop, start + 2 * self._window_bytes)  # the next batch that an index names may be far away
             try:
@@ -217,6 +238,8 @@ class RecordReader(BatchReader):
 Submit = Callable[[Callable[[], Window | None]], Callable[[], Window | None]]
 _LEAST_STEP = 2**16
 _FIRST_STEP = 2**18
+_NO_END = 2**63 - 1
+_MOST_BEYOND = 2**21  # fetched beyond an end that is not known
 _LEAST_MAPPED = 2**20  # less is read sooner than it is mapped
 
 

@@ -1,0 +1,131 @@
+"""What is fetched of bytes that are fetched in ranges: what is needed, once, and little more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import builder
+import numpy as np
+import pyarrow as pa
+import pytest
+from counting import CountedSegment, CountingSource
+
+import kafkalog
+
+SPARE = 2**21
+N_THREADS = (1, 2, 3, 4)
+
+
+def _batches(n: int, value_bytes: int, records_in_batch: int = 4) -> list[bytes]:
+    rng = np.random.default_rng(5)
+    made = []
+    for number in range(n):
+        first = number * records_in_batch
+        values = (rng.bytes(value_bytes) for _ in range(records_in_batch))
+        records = [builder.record_v2(i, i, b"key", value) for i, value in enumerate(values)]
+        made.append(builder.batch_v2(records, base_offset=first, base_timestamp=1000 * number))
+    return made
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["without indexes", "with indexes"])
+def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A segment of 24 MiB in batches of 16 KiB."""
+    return _segment(tmp_path_factory, _batches(1536, 4096), is_indexed=request.param)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A segment of 24 MiB in batches of 1 MiB."""
+    return _segment(tmp_path_factory, _batches(24, 2**18), is_indexed=False)
+
+
+def _segment(factory: pytest.TempPathFactory, batches: list[bytes], *, is_indexed: bool) -> Path:
+    path = factory.mktemp("logs") / "orders-0" / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(batches))
+    if is_indexed:
+        kafkalog.reindex(path.parent, in_place=True)
+    return path
+
+
+READERS: dict[str, Any] = {
+    "table": lambda segment, **options: segment.to_table(**options),
+    "numpy": lambda segment, **options: kafkalog.read_numpy(segment, **options),
+    "views": lambda segment, **options: segment.to_table(binary_type=pa.binary_view(), **options),
+    "count": lambda segment, **options: kafkalog.scan(segment, **options).count_rows(),
+    "filters": lambda segment, **options: segment.to_table(filters=[("key", "==", b"key")], **options),
+    "committed": lambda segment, **options: segment.to_table(isolation_level="read_committed", **options),
+    "skip": lambda segment, **options: segment.to_table(on_corruption="skip", **options),
+}
+
+
+@pytest.mark.parametrize("threads", N_THREADS)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_whole_segment_is_fetched_once(small: Path, reader: str, threads: int) -> None:
+    segment = CountedSegment(small)
+    found = READERS[reader](segment, threads=threads)
+    assert getattr(found, "n_records", found if isinstance(found, int) else len(found)) == 4 * 1536
+    assert segment.n_fetched <= 1.1 * segment.size_in_bytes
+
+
+@pytest.mark.parametrize("threads", N_THREADS)
+def test_batches_that_cross_the_ends_of_windows_are_fetched_once(large: Path, threads: int) -> None:
+    segment = CountedSegment(large)
+    assert len(segment.to_table(threads=threads)) == 4 * 24
+    assert segment.n_fetched <= 1.1 * segment.size_in_bytes
+
+
+def test_verify_fetches_a_segment_once(small: Path) -> None:
+    segment = CountedSegment(small)
+    assert kafkalog.verify(segment).ok
+    assert segment.n_fetched <= 1.1 * segment.size_in_bytes + SPARE
+
+
+@pytest.mark.parametrize("threads", N_THREADS)
+@pytest.mark.parametrize(("start", "end"), [(0, 2000), (1500, 2000), (4000, 4001), (6000, None)])
+def test_a_range_of_offsets_fetches_little_more(small: Path, start: int, end: int | None, threads: int) -> None:
+    segment = CountedSegment(small)
+    assert segment.to_table(start_offset=start, end_offset=end, threads=threads)["offset"][0].as_py() == start
+    has_index = segment.offset_index is not None
+    before = start if has_index else 0  # without an index the headers lead there
+    needed = ((end or 4 * 1536) - before) * segment.size_in_bytes // (4 * 1536)
+    assert segment.n_fetched <= 1.1 * needed + SPARE
+
+
+@pytest.mark.parametrize("threads", N_THREADS)
+def test_the_first_records_take_one_piece(small: Path, threads: int) -> None:
+    segment = CountedSegment(small)
+    assert len(kafkalog.scan(segment, threads=threads).head(5)) == 5
+    assert len(segment.fetched) == 1
+    assert segment.n_fetched <= SPARE
+
+
+def test_headers_of_large_batches_are_fetched_alone(large: Path) -> None:
+    segment = CountedSegment(large)
+    assert len(segment.batches) == 24
+    assert segment.n_fetched <= 24 * 2**16
+    segment.fetched.clear()
+    assert segment.next_offset == 4 * 24
+    assert segment.n_fetched <= 24 * 2**16
+
+
+def test_headers_of_small_batches_are_fetched_with_their_bytes(small: Path) -> None:
+    segment = CountedSegment(small)
+    assert len(segment.batches) == 1536
+    assert segment.n_fetched <= 1.1 * segment.size_in_bytes
+    assert len(segment.fetched) <= 16
+
+
+def test_windows_are_the_bytes_of_the_file(tmp_path: Path) -> None:
+    content = np.random.default_rng(1).bytes(2**20)
+    (tmp_path / "x").write_bytes(content)
+    fetched: list[tuple[int, int]] = []
+    source = CountingSource(tmp_path / "x", fetched)
+    ends = np.sort(np.random.default_rng(2).integers(0, 2**20 + 1, (200, 2)), axis=1)
+    for start, stop in ends.tolist():
+        assert source.window(start, stop).tobytes() == content[start:stop]
+    assert sum(stop - start for start, stop in fetched) <= 2**20
+    assert not source.window(0, 10).flags.writeable
+    with pytest.raises(ValueError, match="outside"):
+        source.window(0, 2**20 + 1)
