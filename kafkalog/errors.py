@@ -69,6 +69,7 @@ class Reason(StrEnum):
     NOT_A_FILE = "not_a_file"
     NOT_KAFKA = "not_kafka"
     CHECKPOINT_SYNTAX = "checkpoint_syntax"
+    META_PROPERTIES = "meta_properties"
     INDEX_SIZE = "index_size"
     INDEX_MISLEADS = "index_misleads"
     INDEX_ENTRY = "index_entry"

@@ -48,17 +48,11 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
     """
     if not os.path.exists(path):
         return None
-    try:
-        text = read_file(path, max_bytes=MAX_CHECKPOINT_BYTES).decode()
-    except UnicodeDecodeError as error:
-        raise _bad(path, 1, f"not UTF-8 text ({error.reason})") from error
+    lines = checkpoint_lines(path)
     # a broker that died before its first write leaves an empty file, and reads it as no entries
-    if not text:
+    if not lines:
         return []
-    lines = _LINE_END.split(text)
-    if lines[-1] == "":
-        lines.pop()
-    if not lines or java_number(lines[0], 31) != 0:
+    if java_number(lines[0], 31) != 0:
         raise _bad(path, 1, f"version {lines[0][:40]!r} where 0 is expected")
     n_entries = java_number(lines[1], 31) if len(lines) > 1 else None
     if n_entries is None or n_entries < 0:
@@ -71,6 +65,22 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
     if len(entries) != n_entries:
         raise _bad(path, 2, f"{n_entries} entries are announced, {len(entries)} are there")
     return entries
+
+
+def checkpoint_lines(path: Pathish) -> list[str]:
+    """Read the lines of a checkpoint file, as Java splits them; none if it is empty.
+
+    Raises
+    ------
+    SidecarError
+        It is not UTF-8 text.
+    """
+    try:
+        text = read_file(path, max_bytes=MAX_CHECKPOINT_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise _bad(path, 1, f"not UTF-8 text ({error.reason})") from error
+    lines = _LINE_END.split(text)
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 def read_offset_checkpoint(path: Pathish) -> dict[kf.TopicPartition, int] | None:

@@ -162,6 +162,28 @@ def _missing(
     metadata.gaps.append(finding)
 
 
+def read_metadata_file(
+    metadata: ClusterMetadata, path: Path, *, limits: Limits = DEFAULT_LIMITS
+) -> tuple[int | None, int | None]:
+    """Apply the records of one file with metadata records: a snapshot, or `bootstrap.checkpoint`.
+
+    Returns
+    -------
+    (first, last)
+        The types of the first and the last record, if they are control records.
+
+    Raises
+    ------
+    KafkalogError
+        The file is damaged. The records before the damage have been applied.
+    """
+    kinds: list[int | None] = []
+    for record in _records(path, limits):
+        _apply(metadata, record, path, limits)
+        kinds[1:] = [record.control_type]
+    return (kinds[0], kinds[-1]) if kinds else (None, None)
+
+
 class _Record(NamedTuple):
     offset: int
     timestamp: int

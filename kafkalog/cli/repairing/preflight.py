@@ -6,9 +6,15 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_index_interval, add_limits, add_threads, chosen
-from kafkalog.cli.repairing.output_options import PATH
+from kafkalog.cli.options import (
+    HelpText,
+    add_command,
+    add_index_interval,
+    add_limits,
+    add_selection,
+    add_threads,
+    chosen,
+)
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
@@ -16,30 +22,38 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Say what a broker would do with a log dir on its next start, before it does: which segments it would recover, where it
-would cut them and what it would delete, which indexes it would build anew, which exception would end it, and how long
-recovery would take. Nothing is written.
+Say what a broker would do with its log dirs on its next start, before it does: which segments it would recover, where
+it would cut them and what it would delete, which indexes it would rebuild, which file would keep it from starting, and
+how long recovery would take. Name all log dirs of the broker. Nothing is written.
 
 After a clean shutdown (there is a .kafka_cleanshutdown) a broker checks hardly anything: it serves damaged batches as
 they are, and does not start if the last segment ends in zeros or garbage. After an unclean one it recovers what lies
-behind the recovery point, and deletes all that follows the first damage. --clean and --unclean ask about either.
+after the recovery point, and deletes all that follows the first damage. --clean and --unclean ask about either.
 
   starts    nothing happens
   recovers  files are read or rebuilt, and nothing is lost
   loses     records are cut off or deleted, or the partition is set apart as a stray
-  dies      the broker does not start
+  does not start
+            a file keeps the broker from starting; the file and the reason are named
 
-The exit code is 1 if anything is lost or the broker dies.""",
+The exit code is 1 if anything is lost or the broker does not start.""",
     examples="""\
   kafkalog preflight /var/lib/kafka
-  kafkalog preflight /var/lib/kafka --unclean --broker 2.8
-  kafkalog preflight /var/lib/kafka --config /etc/kafka/server.properties
+  kafkalog preflight /var/lib/kafka --unclean -t orders
+  kafkalog preflight /disk1/kafka /disk2/kafka --config /etc/kafka/server.properties
   kafkalog preflight /mnt/disk/orders-0 --clean --json""",
+)
+
+_DIRS: Final = (
+    "DIR",
+    "log dirs of a broker, or partition directories",
+    "DIR is a log dir (a value of a broker's log.dirs, or a copy of one), or a topic-partition directory in it.",
 )
 
 
 def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "preflight", _HELP, run, paths=PATH)
+    parser = add_command(commands, "preflight", _HELP, run, paths=_DIRS)
+    add_selection(parser.add_argument_group("what"))
     how = parser.add_argument_group("how")
     how.add_argument("--broker", choices=("4.3", "2.8"), default="4.3", help="its version (default: 4.3)")
     state = how.add_mutually_exclusive_group()
@@ -58,8 +72,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print what would become of each partition."""
-    if len(args.paths) != 1:
-        raise UsageError("one DIR at a time")
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.startup.preflight import preflight
 
@@ -69,8 +81,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.lines(_lines(row))
 
     result = preflight(
-        args.paths[0],
-        **chosen(args, "broker", "clean", "index_interval_bytes", "config", "threads", "limits"),
+        args.paths,
+        **chosen(
+            args, "topics", "partitions", "broker", "clean", "index_interval_bytes", "config", "threads", "limits"
+        ),
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
         progress=lambda n_bytes: console.progress.advance(n_bytes),
         on_partition=show,
@@ -89,8 +103,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
             detail = f"set apart as a stray, to be deleted: {row.stray}"
             found.append(Finding(Reason.UNKNOWN_FILE, detail, path=row.path))
             console.count_findings(found[-1:])
-    if result.verdict in ("loses", "dies") and not found:
-        console.count_findings([Finding(Reason.UNKNOWN_FILE, f"the broker {result.verdict}", path=args.paths[0])])
+    for one in result.problems:
+        console.count_findings([Finding(one.reason, one.detail, path=one.path, position=one.position)])
+    if result.verdict in ("loses", "does not start") and not (found or result.problems):
+        detail = f"the broker {result.verdict}"
+        console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=str(result.partitions[0].path))])
 
 
 def _lines(row: PartitionForecast) -> list[str]:
@@ -101,7 +118,7 @@ def _lines(row: PartitionForecast) -> list[str]:
         lost += f", at most {row.n_records_lost:,} records"
     lines = [f"{row.verdict:<8} {row.path}  {offsets}{lost}"]
     within = f"{row.path}/"
-    lines += [f"  dies: {one.name}: {one.path.removeprefix(within)}: {one.detail}" for one in row.exceptions]
+    lines += [f"  {one.path.removeprefix(within)}: {one.detail}" for one in row.exceptions]
     if row.stray is not None:
         lines.append(f"  set apart as a stray, to be deleted: {row.stray}")
     for segment in row.segments:
@@ -126,19 +143,21 @@ def _lines(row: PartitionForecast) -> list[str]:
     return lines + [f"  {remark}" for remark in row.remarks]
 
 
-_PLURALS: Final = {"starts": "start", "recovers": "recover", "loses": "lose", "dies": "die"}
+_PLURALS: Final = {"starts": "start", "recovers": "recover", "loses": "lose", "does not start": "fail"}
 
 
 def _sum_up(result: Preflight, console: Console) -> None:
-    for one in result.exceptions:
-        console.note(f"the broker dies: {one.name}: {one.path}: {one.detail}")
+    for one in result.problems:
+        effect = "takes the log dir offline" if one.effect == "log dir offline" else one.effect
+        console.note(f"the broker {effect}: {one.path}: {one.detail} ({one.reason.value})")
     counts = ", ".join(
         f"{counted(n, 'partition')} {verdict if n == 1 else _PLURALS[verdict]}"
-        for verdict in ("starts", "recovers", "loses", "dies")
+        for verdict in _PLURALS
         if (n := sum(row.verdict == verdict for row in result.partitions))
     )
     how = "clean" if result.is_clean else "unclean"
-    console.note(f"{how} start of a {result.broker} broker: {counts or 'no partitions'}")
+    fails = "does not start; otherwise " if any(one.effect == "does not start" for one in result.problems) else ""
+    console.note(f"{how} start of a {result.broker} broker: {fails}{counts or 'no partitions'}")
     if result.seconds is not None:
         console.note(
             f"recovery reads {result.n_bytes_read:,} bytes, {result.seconds:,.1f} s of CPU with one thread at the rate"

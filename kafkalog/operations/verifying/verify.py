@@ -25,7 +25,7 @@ from kafkalog.errors import (
     ReadError,
     Reason,
 )
-from kafkalog.log.log_dir import LogDir
+from kafkalog.log.log_dir import LogDir, is_partition_directory
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
@@ -36,6 +36,7 @@ from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.removals import removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState
+from kafkalog.survey.startup_root import root_problems
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
@@ -230,6 +231,10 @@ def partitions_to_verify(
         seen = {finding.path for finding in path.findings}
         roots = [root for root in path.paths if (root / kf.META_PROPERTIES).exists()]
         found += [finding for root in roots for finding in check_root(root) if finding.path not in seen]
+        seen |= {finding.path for finding in found}
+        roots = [root for root in path.paths if root.is_dir() and not is_partition_directory(root)]
+        problems = [problem for root in roots for problem in root_problems([root], limits=limits)]
+        found += [problem.to_finding() for problem in problems if problem.path not in seen]
     chosen = []
     for partition in partitions_of(path, topics, numbers, set_apart=True):
         if isinstance(partition, Partition):

@@ -5,12 +5,14 @@ Mirrors what `LogManager.shutdown` writes, and `CleanShutdownFileHandler`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, ReadError, SidecarError
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint, read_properties
+from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS
 
 
 def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: bool) -> dict[str, bytes]:
@@ -31,15 +33,23 @@ def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: b
     points = {**(known or {}), **ends}
     if points != known:
         files[kf.RECOVERY_POINT_CHECKPOINT] = encode_offset_checkpoint(dict(sorted(points.items())))
-    try:
-        read_offset_checkpoint(root / kf.LOG_START_OFFSET_CHECKPOINT)
-    except SidecarError:
-        files[kf.LOG_START_OFFSET_CHECKPOINT] = encode_offset_checkpoint({})  # a broker goes on without, too
-    except ReadError:
-        pass  # it is no file
+    # an empty one has no entries for a broker, which takes a log dir offline for one that is malformed
+    for name in OFFSET_CHECKPOINTS[1:]:
+        with contextlib.suppress(ReadError):  # it is no file
+            if (root / name).exists() and is_malformed(root / name):
+                files[name] = encode_offset_checkpoint({})
     if is_clean:
         files[kf.CLEAN_SHUTDOWN_FILE] = clean_shutdown_marker(root)
     return files
+
+
+def is_malformed(path: Path) -> bool:
+    """Whether an offset checkpoint cannot be read."""
+    try:
+        read_offset_checkpoint(path)
+    except SidecarError:
+        return True
+    return False
 
 
 def clean_shutdown_marker(root: Path) -> bytes:

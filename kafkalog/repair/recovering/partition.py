@@ -5,7 +5,10 @@ Mirrors `LogLoader.recoverLog`, and what `LogLoader.load` does before and after 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Findings, KafkalogError, ReadError, Reason
+from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
@@ -152,6 +156,7 @@ class PartitionRecovery:
         partition = self.plan.partition
         report = RecoveredPartition(str(self.plan.path), partition.topic_partition)
         report.renamed = dict(self.plan.files.renamed)
+        report.log_end_offset_before = self.plan.end_before
         report.log_start_offset = partition.log_start_offset
         report.log_end_offset = report.log_start_offset
         return report
@@ -272,6 +277,8 @@ class PartitionRecovery:
             else:
                 report.segments.append(_row(segment, "kept", segment.size_in_bytes))
                 self._put_missing_time_index(segment)
+                if segment is not self.plan.partition.segments[-1]:
+                    self._trim_indexes(segment)
                 if segment.path.name.endswith(kf.SWAP_SUFFIX):
                     self.output.copy(segment.path, final_name(segment.path.name))
                     self._put_missing_index(segment)
@@ -301,6 +308,25 @@ class PartitionRecovery:
             path = self.plan.path / name
             self.put(path, b"")
             self.files.append(RebuiltFile(str(path), "time", 0, 0, "new"))
+
+    def _trim_indexes(self, segment: Segment) -> None:
+        """Cut off the zeros of preallocation, for which retention would delete the segment soon after the start.
+
+        A broker keeps them: this is the one place where a recovered file differs from its own.
+        Source: LogSegment.largestTimestamp, Kafka 4.3.
+        """
+        reads: dict[Kind, Callable[[], OffsetIndex | TimeIndex | None]] = {
+            "offset": partial(segment.read_index, OffsetIndex),
+            "time": partial(segment.read_index, TimeIndex),
+        }
+        for kind, read in reads.items():
+            index = None
+            with contextlib.suppress(KafkalogError):
+                index = read()
+            if index is not None and index.padding_bytes > 0 and index.path is not None:
+                data = index.entries.tobytes()
+                self.put(Path(index.path), data)
+                self.files.append(RebuiltFile(index.path, kind, len(index), len(data), "changed"))
 
     def _put_missing_index(self, segment: Segment) -> None:
         """A broker preallocates one for a `.swap` when it looks for its end, and leaves it so.

@@ -34,6 +34,7 @@ from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
+from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, StartProblem, root_problems
 
 _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
 
@@ -142,6 +143,9 @@ def recover(
     refuse_if_locked([log_dir])
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
     plans = plan_recovery(root, report, all_segments=all_segments, limits=limits)
+    report.problems = [one for one in root_problems([log_dir], limits=limits) if not _is_repaired(one)]
+    for problem in report.problems:
+        report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
     with contextlib.ExitStack() as stack:
         placed = placement.enter(stack, root, [plan.path for plan in plans])
@@ -158,6 +162,11 @@ def recover(
         run.recover(plans, n_threads, progress, on_partition)
         finish_root(root, placed, report)
     return report
+
+
+def _is_repaired(problem: StartProblem) -> bool:
+    """Whether recovery writes the file again, or counts it as a partition that it cannot recover."""
+    return Path(problem.path).name in OFFSET_CHECKPOINTS
 
 
 def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, limits: Limits) -> list[LoadPlan]:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, Loss
 from kafkalog.html import HtmlReport
 from kafkalog.operations.rebuilding.report import RebuiltFile
+from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
 
 Action = Literal["kept", "recovered", "cut", "emptied", "deleted"]
@@ -60,6 +61,8 @@ class RecoveredPartition:
     log_start_offset: int = 0
     log_end_offset: int = 0
     """Afterwards."""
+    log_end_offset_before: int | None = None
+    """The offset after the last intact batch, before anything was cut; None if it cannot be read."""
     problem: Finding | None = None
     """Why the partition could not be recovered; it is then unchanged, or left out of the copy."""
 
@@ -77,6 +80,17 @@ class RecoveredPartition:
         return sum(segment.n_bytes_lost for segment in self.segments)
 
     @property
+    def loss(self) -> Loss | None:
+        """The records that are cut off or deleted, by their offsets; None for none."""
+        before = self.log_end_offset_before
+        if self.problem is not None or not (self.n_bytes_lost or (before or 0) > self.log_end_offset):
+            return None
+        if before is None or before <= self.log_end_offset:
+            return Loss(1, n_unknown=1, first_offset=self.log_end_offset)
+        n_records = before - self.log_end_offset
+        return Loss(1, n_records, "at_most", first_offset=self.log_end_offset, last_offset=before - 1)
+
+    @property
     def n_bytes(self) -> int:
         """Bytes of `.log` files afterwards."""
         return sum(segment.n_bytes for segment in self.segments)
@@ -88,12 +102,13 @@ class RecoveredPartition:
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         topic, number = self.topic_partition or (None, None)
-        names = ("error", "log_start_offset", "log_end_offset", "n_bytes", "n_bytes_lost")
+        names = ("error", "log_start_offset", "log_end_offset", "log_end_offset_before", "n_bytes", "n_bytes_lost")
         return {
             "path": self.path,
             "topic": topic,
             "partition": number,
             **{name: getattr(self, name) for name in names},
+            "loss": None if self.loss is None else self.loss.as_dict(),
             "segments": [segment.as_dict() for segment in self.segments],
             "files": [file.as_dict() for file in self.files],
             "removed": self.removed,
@@ -110,6 +125,8 @@ class RecoveryReport(HtmlReport):
     """Files of the log dir itself that were written, the clean-shutdown marker among them."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """Damage, torn tails, files that could not be read."""
+    problems: list[StartProblem] = field(default_factory=list)
+    """Files of the log dir with which a broker does not start even afterwards."""
     n_backup_files: int = 0
     """Files that are in the backup."""
     is_written: bool = False
@@ -147,6 +164,7 @@ class RecoveryReport(HtmlReport):
         return {
             "partitions": [partition.as_dict() for partition in self.partitions],
             "checkpoints": self.checkpoints,
+            "problems": [problem.as_dict() for problem in self.problems],
             "findings": [finding.as_dict() for finding in self.findings.rows],
             "n_more_findings": self.findings.n_more,
             "n_backup_files": self.n_backup_files,

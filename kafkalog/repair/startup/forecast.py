@@ -9,10 +9,11 @@ from typing import Any, Literal
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
 from kafkalog.html import HtmlReport
+from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
 
-Verdict = Literal["starts", "recovers", "loses", "dies"]
-VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "dies")
+Verdict = Literal["starts", "recovers", "loses", "does not start"]
+VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "does not start")
 SegmentAction = Literal["kept", "recovered", "cut", "emptied", "deleted", "split"]
 IndexAction = Literal["rebuilt", "created empty"]
 
@@ -72,10 +73,14 @@ class SegmentForecast:
     """The damage, or the torn tail."""
     expires: Literal["retention.ms", "retention.bytes"] | None = None
     """The setting by which the broker deletes the segment soon after its start, if its settings are known."""
+    is_expired_early: bool = False
+    """Whether it does so although the records are not old: zeros at the end of the time index say so."""
 
     @property
     def n_bytes_lost(self) -> int:
         """Bytes that are cut off or deleted, but for a torn tail or preallocated zeros, which are no records."""
+        if self.is_expired_early:
+            return self.n_bytes_before
         is_tail = self.action == "cut" and self.finding is not None and not self.finding.damage
         return 0 if is_tail else self.n_bytes_before - self.n_bytes
 
@@ -114,14 +119,20 @@ class PartitionForecast:
         """At most this many records are cut off or deleted, by their offsets; None if that cannot be told."""
         if not self.n_bytes_lost:
             return 0
-        before = self.log_end_offset_before
-        return None if before is None or before <= self.log_end_offset else before - self.log_end_offset
+        before, ends = self.log_end_offset_before, [one.base_offset for one in self.segments[1:]]
+        ends.append(self.log_end_offset)
+        n_early = sum(
+            end - one.base_offset for one, end in zip(self.segments, ends, strict=True) if one.is_expired_early
+        )
+        if before is None or (before <= self.log_end_offset and not n_early):
+            return None
+        return n_early + max(before - self.log_end_offset, 0)
 
     @property
     def verdict(self) -> Verdict:
-        """ "dies": the broker does not start. "loses": data go. "recovers": work is done. "starts": nothing happens."""
+        """The worst that happens: the broker fails, records go, work is done, or nothing happens."""
         if self.exceptions:
-            return "dies"
+            return "does not start"
         if self.n_bytes_lost or self.stray is not None or self.log_end_offset < (self.log_end_offset_before or 0):
             return "loses"
         is_touched = any(segment.action != "kept" or segment.indexes for segment in self.segments)
@@ -147,11 +158,11 @@ class Preflight(HtmlReport):
 
     broker: str
     """One of "4.3", "2.8"."""
-    is_clean: bool
-    """Whether the broker takes the log dir for cleanly shut down."""
+    is_clean: bool = False
+    """Whether the broker takes all log dirs for cleanly shut down."""
     partitions: list[PartitionForecast] = field(default_factory=list)
-    exceptions: list[BrokerException] = field(default_factory=list)
-    """Those about the log dir itself."""
+    problems: list[StartProblem] = field(default_factory=list)
+    """Files with which the broker does not start, except for the contents of partitions."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
     """Damage that was found on the way, checkpoints that cannot be read."""
     bytes_per_second: float | None = None
@@ -188,9 +199,9 @@ class Preflight(HtmlReport):
     @property
     def verdict(self) -> Verdict:
         """The worst of all partitions."""
-        if self.exceptions:
-            return "dies"
-        return max((partition.verdict for partition in self.partitions), key=VERDICTS.index, default="starts")
+        verdicts = [partition.verdict for partition in self.partitions]
+        verdicts += ["does not start" if one.effect == "does not start" else "loses" for one in self.problems]
+        return max(verdicts, key=VERDICTS.index, default="starts")
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
@@ -198,7 +209,7 @@ class Preflight(HtmlReport):
             "broker": self.broker,
             "is_clean": self.is_clean,
             "verdict": self.verdict,
-            "exceptions": [asdict(one) for one in self.exceptions],
+            "problems": [one.as_dict() for one in self.problems],
             "n_bytes_read": self.n_bytes_read,
             "n_bytes_lost": self.n_bytes_lost,
             "n_bytes_needed": self.n_bytes_needed,

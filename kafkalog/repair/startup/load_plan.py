@@ -166,6 +166,19 @@ class LoadPlan:
                 found[offset] = None
         return found
 
+    @cached_property
+    def end_before(self) -> int | None:
+        """The offset after the last intact batch of the last segment; None if it cannot be read."""
+        segments = self.partition.segments
+        if not segments:
+            return None
+        try:
+            return segments[-1].next_offset
+        except KafkalogError as error:
+            if error.position is None:
+                return None
+            return last_intact_end(segments[-1])
+
     @property
     def is_unclean(self) -> bool:
         """Whether a broker recovers what the recovery point does not rule out."""
@@ -244,6 +257,16 @@ class _NamedSegment(Segment):
         if suffix != kf.INDEX_SUFFIX or not name.endswith(kf.SWAP_SUFFIX):
             name = self._names.get(name.removesuffix(kf.SWAP_SUFFIX), name)
         return self.path.with_name(name)
+
+
+def last_intact_end(segment: Segment) -> int:
+    """The offset after the last batch of a segment whose header is intact, damage before it or not."""
+    end = segment.base_offset
+    with segment.open() as source:
+        for window in segment.iter_windows(source, on_corruption="skip"):
+            end = max(end, int(window.batches.last_offset.max(initial=end - 1)) + 1)
+            source.release(window.data, window.start)
+    return end
 
 
 def transaction_index_problem(segment: Segment, broker: str) -> str:

@@ -24,7 +24,7 @@ from kafkalog.repair.startup.forecast import BrokerException, LoadFailure, Parti
 from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem, why_recovered
 from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay
 from kafkalog.repair.startup.segment_reading import LoadedSegment
-from kafkalog.repair.startup.settings import Cluster, expire
+from kafkalog.repair.startup.settings import Cluster, expiring, last_timestamp, newest_timestamp
 from kafkalog.repair.startup.small_files import epochs_exception, known_epochs, topic_id_exception
 from kafkalog.state.checkpoints import read_leader_epochs, read_topic_id
 from kafkalog.storage.source import file_status
@@ -114,7 +114,7 @@ class PartitionLoading:
 
     def _load(self) -> None:
         segments = self.plan.partition.segments
-        self._note_end_before(segments)
+        self.row.log_end_offset_before = self.plan.end_before
         rows = self.row.segments
         self._load_files(segments)
         if self.plan.partition.kind == "delete":
@@ -138,10 +138,29 @@ class PartitionLoading:
         self.row.log_end_offset = end
         if self._loaded and not any(row.action == "split" for row in rows):
             self._load_producers(end)
+        left = [(one, row) for one, row in zip(segments, rows, strict=True) if row.action != "deleted"]
+        self._expire([row for _, row in left], [self._newest(*one) for one in left])
+
+    def _expire(self, rows: list[SegmentForecast], newest: list[tuple[int, int]]) -> None:
+        """Note what retention deletes; `newest` has the largest timestamp for a broker, and the one that is true."""
         config = self.cluster.config(self.plan.partition)
-        if config is not None:
-            left = [(one, row) for one, row in zip(segments, rows, strict=True) if row.action != "deleted"]
-            expire([row for _, row in left], [self._newest(*one) for one in left], config, self.now_ms)
+        wrong = [row for row, (told, right) in zip(rows, newest, strict=True) if told < right]
+        if config is None and wrong:
+            config = self.cluster.likely_config(self.plan.partition)
+        if config is None:
+            return
+        sizes = [row.n_bytes for row in rows]
+        told = expiring(sizes, [one for one, _ in newest], config, self.now_ms)
+        n_old = len(expiring(sizes, [right for _, right in newest], config, self.now_ms))
+        for number, setting in enumerate(told if wrong or self.cluster.properties is not None else []):
+            rows[number].expires, rows[number].is_expired_early = setting, number >= n_old
+            if number >= n_old:
+                detail = (
+                    f"{_ZEROS}, which a broker takes for records of 1970: {setting} deletes the segment soon after the"
+                    " start. kafkalog recover repairs the index"
+                )
+                path = self.plan.path / kf.segment_file_name(rows[number].base_offset, kf.TIME_INDEX_SUFFIX)
+                self.findings.add(Finding(Reason.INDEX_PADDING, detail, path=str(path)))
 
     def _load_files(self, segments: list[Segment]) -> None:
         """The first pass. Source: LogLoader.loadSegmentFiles, Kafka 4.3; Log.loadSegments, Kafka 2.8."""
@@ -172,30 +191,21 @@ class PartitionLoading:
             self.row.segments.append(row)
         self._loaded.setdefault(segment.base_offset, LoadedSegment(segment, self.broker))
 
-    def _newest(self, segment: Segment, row: SegmentForecast) -> int:
-        """The largest timestamp of a segment, by its time index: a broker asks nothing else.
+    def _newest(self, segment: Segment, row: SegmentForecast) -> tuple[int, int]:
+        """The largest timestamp of a segment, by its last time index entry as for a broker, and without zeros there.
 
+        A broker asks nothing else: an index that was not trimmed, after a crash, ends in entries of the year 1970.
         Source: LogSegment.largestTimestamp, Kafka 4.3.
         """
-        entries = segment.time_index if row.action == "kept" else None
         if row.action != "kept":
             newest = self._newest_read.get(segment.base_offset, -1)
-        else:
-            newest = int(entries.entries["timestamp"][-1]) if entries is not None and len(entries) else -1
-        return newest if newest >= 0 else _modified_ms(segment)
-
-    def _note_end_before(self, segments: list[Segment]) -> None:
-        if not segments:
-            return
-        try:
-            self.row.log_end_offset_before = segments[-1].next_offset
-        except KafkalogError as error:
-            self.row.log_end_offset_before = None
-            if error.position is not None:
-                self.row.log_end_offset_before = max(self._end_of_intact(segments[-1]), segments[-1].base_offset)
-
-    def _end_of_intact(self, segment: Segment) -> int:
-        return self._recovered(segment).next_offset
+            return (newest, newest) if newest >= 0 else (_modified_ms(segment),) * 2
+        told = last_timestamp(segment.sidecar_path(kf.TIME_INDEX_SUFFIX))
+        index = segment.time_index
+        right = int(index.entries["timestamp"][-1]) if index is not None and len(index) else -1
+        if told == 0 and right < 0:
+            right = newest_timestamp(segment)
+        return (_modified_ms(segment),) * 2 if told < 0 else (told, max(told, right))
 
     def _segment_row(self, segment: Segment, *, is_lone: bool) -> SegmentForecast:
         """The first pass: a segment without an index is recovered at once, without its followers being deleted.
@@ -424,7 +434,7 @@ class PartitionLoading:
         metadata = self.cluster.metadata
         if topic_id is None:
             self.row.stray = "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
-        elif metadata is not None and key is not None:
+        elif metadata is not None and self.cluster.is_complete and key is not None:
             self.row.stray = metadata.why_stray(key, topic_id, self.cluster.node_id) or self.row.stray
 
     def _dies(self, name: str, file: str, detail: str, *, is_offline: bool = False) -> None:
@@ -439,3 +449,5 @@ def _modified_ms(segment: Segment) -> int:
 _base_offset = attrgetter("base_offset")
 _READ_FIRST = (kf.PRODUCER_SNAPSHOT_SUFFIX, kf.CLEANED_SUFFIX, kf.SWAP_SUFFIX)
 """A broker takes offsets from the names of these files before it loads segments."""
+
+_ZEROS = "the time index ends in zeros"

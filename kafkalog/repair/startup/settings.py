@@ -6,13 +6,18 @@ A topic's settings are, in this order, its own in the cluster's metadata, the cl
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError
 from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
-from kafkalog.repair.startup.forecast import SegmentForecast
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
 
@@ -25,15 +30,19 @@ class Cluster:
     node_id: int | None
     properties: Mapping[str, object] | None = None
     """The content of the broker's `server.properties`; None if it was not given."""
+    is_complete: bool = True
+    """Whether all of the metadata log could be read, so that a topic that is not in it does not exist."""
 
     def config(self, partition: Partition) -> LogConfig | None:
         """The settings of a partition's topic; None if those of the broker are not known."""
-        if self.properties is None:
-            return None
+        return None if self.properties is None else self.likely_config(partition)
+
+    def likely_config(self, partition: Partition) -> LogConfig:
+        """The settings of a partition's topic, with Kafka's defaults for those of the broker that are not known."""
         topic = "" if partition.topic_partition is None else partition.topic_partition.topic
         known = {} if self.metadata is None else self.metadata.settings
         return LogConfig.from_properties(
-            {**self.properties, **known.get((BROKER, ""), {}), **known.get((TOPIC, topic), {})}
+            {**(self.properties or {}), **known.get((BROKER, ""), {}), **known.get((TOPIC, topic), {})}
         )
 
     def index_interval(self, partition: Partition) -> int:
@@ -55,29 +64,56 @@ class Cluster:
         return any(os.path.realpath(name.strip()) == wanted for name in text.split(",") if name.strip())
 
 
-def expire(segments: list[SegmentForecast], newest: list[int], config: LogConfig, now_ms: int) -> None:
-    """Note which segments retention deletes first.
+Retention = Literal["retention.ms", "retention.bytes"]
+
+
+def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now_ms: int) -> list[Retention]:
+    """Return by which setting retention deletes each of the first segments; shorter than `sizes` if some stay.
 
     Parameters
     ----------
-    segments : list of SegmentForecast
-        Those that are left after the start, in order. `expires` is set.
-    newest : list of int
-        The largest timestamp of each, as a broker knows it, ms.
+    sizes, newest : sequence of int
+        Bytes of each segment in order, and the largest timestamp in it, as a broker knows it, ms.
+    config : LogConfig
+    now_ms : int
 
     Notes
     -----
     Both rules go from the first segment to the first one that stays. The last one goes, too: a broker begins a new one.
     All records count as replicated. Source: UnifiedLog.deleteOldSegments, Kafka 4.3.
     """
+    found: list[Retention] = []
     if "delete" not in config.cleanup_policy:
-        return
-    surplus = sum(one.n_bytes for one in segments) - config.retention_bytes if config.retention_bytes >= 0 else -1
+        return found
+    surplus = sum(sizes) - config.retention_bytes if config.retention_bytes >= 0 else -1
     is_old = config.retention_ms >= 0
-    for one, timestamp in zip(segments, newest, strict=True):
+    for size, timestamp in zip(sizes, newest, strict=True):
         is_old = is_old and now_ms - timestamp > config.retention_ms
-        is_surplus = surplus - one.n_bytes >= 0
-        surplus -= one.n_bytes
-        if not (is_old or is_surplus) or not one.n_bytes:
-            return
-        one.expires = "retention.ms" if is_old else "retention.bytes"
+        is_surplus = surplus - size >= 0
+        surplus -= size
+        if not (is_old or is_surplus) or not size:
+            break
+        found.append("retention.ms" if is_old else "retention.bytes")
+    return found
+
+
+def last_timestamp(path: Path) -> int:
+    """The timestamp of the last entry of a time index, padding or not, as a broker reads it; -1 if there is none."""
+    size = kf.TIME_INDEX_DTYPE.itemsize
+    try:
+        with path.open("rb") as file:
+            n_entries = file.seek(0, os.SEEK_END) // size
+            file.seek((n_entries - 1) * size if n_entries else 0)
+            return int.from_bytes(file.read(8), "big", signed=True) if n_entries else -1
+    except OSError:
+        return -1
+
+
+def newest_timestamp(segment: Segment) -> int:
+    """The largest timestamp of the intact batches of a segment; -1 if there is none."""
+    newest = -1
+    with contextlib.suppress(KafkalogError), segment.open() as source:
+        for window in segment.iter_windows(source):
+            newest = max(newest, int(window.batches.max_timestamp.max(initial=-1)))
+            source.release(window.data, window.start)
+    return newest

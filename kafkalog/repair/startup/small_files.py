@@ -55,18 +55,6 @@ def known_epochs(directory: Path) -> LeaderEpochs:
         return LeaderEpochs()
 
 
-def checkpoint_exception(path: Path, broker: str) -> BrokerException | None:
-    """The error in which a checkpoint of the log dir ends, of which a broker passes over what else is wrong with it.
-
-    Source: CheckpointFile.read, LogManager.loadLogs, Kafka 4.3.
-    """
-    try:
-        lines = _lines(path) if path.exists() else []
-    except (KafkalogError, UnicodeDecodeError):
-        return None
-    return _exception("OutOfMemoryError", path, _TOO_MANY, broker) if _is_too_much(lines, broker) else None
-
-
 def _is_too_much(lines: list[str], broker: str) -> bool:
     """Whether 4.3 asks for the memory of as many entries as the file announces, and has not got it."""
     is_counted = broker != "2.8" and len(lines) > 1 and java_number(lines[0], 31) == 0

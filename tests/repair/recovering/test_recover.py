@@ -93,7 +93,7 @@ def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tm
 
 
 @pytest.mark.parametrize("all_segments", [False, True])
-def test_a_segment_that_is_missing_in_the_middle_is_a_note(tmp_path: Path, all_segments: bool) -> None:
+def test_a_segment_that_is_missing_in_the_middle_is_damage(tmp_path: Path, all_segments: bool) -> None:
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
     partition = log_dir / "p-txn-0"
     assert kafkalog.recover(log_dir, dry_run=True, all_segments=all_segments).findings.rows == []
@@ -102,7 +102,7 @@ def test_a_segment_that_is_missing_in_the_middle_is_a_note(tmp_path: Path, all_s
         file.unlink()
     report = kafkalog.recover(log_dir, dry_run=True, all_segments=all_segments)
     [gap] = report.findings.rows
-    assert (gap.reason, gap.damage) == (kafkalog.Reason.OFFSET_GAP, False)
+    assert (gap.reason, gap.damage) == (kafkalog.Reason.OFFSET_GAP, True)
     assert (gap.base_offset, gap.last_offset) == (int(middle.stem), int(after.stem) - 1)
     assert report.is_clean
     assert report.n_bytes_lost == 0

@@ -73,7 +73,7 @@ def test_a_magic_byte_makes_a_broker_look_inside_and_die(partition: Path) -> Non
     data[at + 16 : at + 18] = b"\x01\x05"
     last.write_bytes(data)
     row = asked(partition, clean=True)
-    assert (row.verdict, row.exceptions[0].name) == ("dies", "IllegalArgumentException")
+    assert (row.verdict, row.exceptions[0].name) == ("does not start", "IllegalArgumentException")
     assert "codec 5" in row.exceptions[0].detail
 
 

@@ -23,7 +23,7 @@ def test_a_bad_tail_kills_after_a_clean_shutdown_and_is_cut_after_another(partit
     size = last.stat().st_size
     last.write_bytes(last.read_bytes() + tail)
     row = asked(partition, clean=True)
-    assert (row.verdict, row.exceptions[0].name) == ("dies", "CorruptRecordException")
+    assert (row.verdict, row.exceptions[0].name) == ("does not start", "CorruptRecordException")
     cut = asked(partition)
     assert (cut.segments[-1].action, cut.segments[-1].n_bytes) == ("cut", size)
     assert cut.log_end_offset == 305
@@ -52,7 +52,7 @@ def test_an_index_that_no_broker_can_map_ends_its_start_and_is_not_read(partitio
     assert asked(partition, clean=True).log_end_offset == end
     os.truncate(index, 2**36)
     (row,) = kafkalog.preflight(partition, clean=True).partitions
-    assert (row.verdict, row.exceptions[0].name) == ("dies", "IllegalArgumentException")
+    assert (row.verdict, row.exceptions[0].name) == ("does not start", "IllegalArgumentException")
 
 
 def test_a_size_below_the_smallest_is_corrupt(tmp_path: Path) -> None:

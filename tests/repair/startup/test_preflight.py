@@ -33,11 +33,11 @@ def test_names_and_ids_that_stop_or_displace(partition: Path) -> None:
     (partition.parent / "backup").mkdir()
     (partition / "partition.metadata").unlink()
     result = kafkalog.preflight(partition.parent)
-    assert [one.name for one in result.exceptions] == ["KafkaException"]
+    assert [one.path for one in result.problems] == [str(partition.parent / "backup")]
     assert "no topic id" in (result.partitions[0].stray or "")
     old = kafkalog.preflight(partition.parent, broker="2.8")
     assert old.partitions[0].stray is None
-    assert result.verdict == "dies"
+    assert result.verdict == "does not start"
     assert result.as_dict()["partitions"][0]["verdict"] == "loses"
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import kafkalog
 from kafkalog import format as kf
-from kafkalog.repair.startup.small_files import checkpoint_exception, epochs_exception, topic_id_exception
+from kafkalog.repair.startup.small_files import epochs_exception, topic_id_exception
 
 ID = "pVtd5q9fv17AmQxDD_e9Gw"
 OFFLINE = "KafkaStorageException"
@@ -43,21 +42,6 @@ def test_leader_epochs(tmp_path: Path, text: str, expected: str | None) -> None:
     is_form = expected == "NumberFormatException" or "-2" in text  # which 2.8 takes for the file's
     assert (None if old is None else old.name) == (OFFLINE if is_form else expected)
     assert old is None or not old.is_offline
-
-
-def test_what_announces_too_many_entries_takes_more_memory_than_a_broker_has(tmp_path: Path) -> None:
-    path = tmp_path / kf.LOG_START_OFFSET_CHECKPOINT
-    for text in ("0\n3\n", "0\nx\n", "0", "", "1\n2147483647\n"):
-        path.write_text(text)
-        assert checkpoint_exception(path, "4.3") is None
-    path.write_text("0\n2147483647\nt 0 5\n")
-    (error,) = kafkalog.preflight(tmp_path).exceptions
-    assert (error.name, error.path) == ("OutOfMemoryError", str(path))
-    assert kafkalog.preflight(tmp_path, broker="2.8").exceptions == []
-    path.rename(tmp_path / kf.LEADER_EPOCH_CHECKPOINT)
-    found = epochs_exception(tmp_path, "4.3")
-    assert found is not None
-    assert found.name == "OutOfMemoryError"
 
 
 def test_a_link_to_nowhere_and_no_file(tmp_path: Path) -> None:

@@ -1,0 +1,356 @@
+"""Checks the files that a broker reads when it starts, outside of its partitions: which of them end the start.
+
+These are `meta.properties`, `bootstrap.checkpoint`, the four offset checkpoints of a log dir, and in the metadata log
+`quorum-state` and the snapshots. Partition directories are compared by their names only. Nothing is written.
+
+Mirrors `MetaPropertiesEnsemble`, `CheckpointFile`, `QuorumStateDataJsonConverter`, `BootstrapDirectory` and
+`KafkaMetadataLog.recoverSnapshots`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason
+from kafkalog.state.checkpoints import (
+    MAX_CHECKPOINT_BYTES,
+    checkpoint_lines,
+    java_fields,
+    java_number,
+    parse_topic_id,
+)
+from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.cluster_metadata import read_metadata_file
+from kafkalog.state.log_config import read_properties_file
+from kafkalog.storage.source import read_file
+
+BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
+QUORUM_STATE: Final = "quorum-state"
+OFFSET_CHECKPOINTS: Final = (
+    kf.RECOVERY_POINT_CHECKPOINT,
+    kf.LOG_START_OFFSET_CHECKPOINT,
+    kf.HIGH_WATERMARK_CHECKPOINT,
+    kf.CLEANER_OFFSET_CHECKPOINT,
+)
+
+Effect = Literal["does not start", "log dir offline", "loses metadata"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartProblem:
+    """A file with which a broker does not start, or not with everything."""
+
+    reason: Reason
+    path: str
+    detail: str
+    position: int | None = None
+    """Of the batch that it is about, where one batch is the cause."""
+    effect: Effect = "does not start"
+    """"log dir offline": the broker goes on without this log dir. "loses metadata": it starts, without records of the
+    cluster's metadata, as if topics had been deleted."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {**asdict(self), "reason": self.reason.value}
+
+    def to_finding(self) -> Finding:
+        """The failure as damage, for reports of files."""
+        consequence = {"loses metadata": "loses metadata", "log dir offline": "takes the log dir offline"}
+        detail = f"{self.detail}; a broker {consequence.get(self.effect, self.effect)}"
+        return Finding(self.reason, detail, path=self.path, position=self.position)
+
+
+def root_problems(roots: Sequence[Path], *, limits: Limits = DEFAULT_LIMITS) -> list[StartProblem]:
+    """Return why a broker does not start on log dirs, except for the contents of partitions.
+
+    Parameters
+    ----------
+    roots : sequence of Path
+        The log dirs of one broker.
+    limits : Limits
+
+    Returns
+    -------
+    list of StartProblem
+        In the order in which a broker reads the files.
+    """
+    found = [*_identity_problems(roots)]
+    for root in roots:
+        found += _attempt(root / BOOTSTRAP_CHECKPOINT, lambda path: _bootstrap_problem(path, limits))
+        for name in OFFSET_CHECKPOINTS:
+            found += _attempt(root / name, lambda path: offset_checkpoint_problem(path), "log dir offline")
+        found += _metadata_log_problems(root / kf.METADATA_DIRECTORY, limits)
+    found += _duplicates(roots)
+    # one log dir less is the end of a broker that has no other, or whose metadata log is there
+    with_metadata = [str(root) for root in roots if (root / kf.METADATA_DIRECTORY).is_dir()]
+    return [
+        replace(one, effect="does not start")
+        if one.effect == "log dir offline" and (len(roots) == 1 or str(Path(one.path).parent) in with_metadata)
+        else one
+        for one in found
+    ]
+
+
+def _attempt(path: Path, problem: Callable[[Path], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
+    """Yield the problem of a file, if it is there."""
+    if not os.path.lexists(path):
+        return
+    try:
+        detail = problem(path)
+    except KafkalogError as error:
+        detail = error.detail
+        yield StartProblem(error.reason, str(path), detail, error.position, effect)
+        return
+    if detail:
+        yield StartProblem(Reason.CHECKPOINT_SYNTAX, str(path), detail, effect=effect)
+
+
+def _identity_problems(roots: Sequence[Path]) -> Iterator[StartProblem]:
+    """Check `meta.properties` of each log dir, and that they belong together.
+
+    Source: MetaProperties.Builder, MetaPropertiesEnsemble.verify, Kafka 4.3.
+    """
+    first: dict[str, tuple[str, Path]] = {}
+    directory_ids: dict[str, Path] = {}
+    for root in roots:
+        path = root / kf.META_PROPERTIES
+        if not os.path.lexists(path):
+            # without it, a broker formats a log dir, but for the one with its metadata log
+            if (root / kf.METADATA_DIRECTORY).is_dir():
+                detail = f"{kf.METADATA_DIRECTORY} is there, and this file is missing"
+                yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
+            continue
+        try:
+            properties = {name: str(value) for name, value in read_properties_file(path).items()}
+            has_bad_escape = _BAD_ESCAPE.search(read_file(path, max_bytes=MAX_CHECKPOINT_BYTES)) is not None
+        except KafkalogError as error:
+            yield StartProblem(error.reason, str(path), error.detail)
+            continue
+        problem = "a \\u without four hexadecimal digits" if has_bad_escape else meta_properties_problem(properties)
+        if problem:
+            yield StartProblem(Reason.META_PROPERTIES, str(path), problem)
+            continue
+        ids = {"cluster.id": properties.get("cluster.id", ""), "node id": _node_id(properties)}
+        for name, value in ids.items():
+            known, other = first.setdefault(name, (value, path))
+            if value and known and value != known:
+                detail = f"{name} is {value!r}, and {known!r} in {other}"
+                yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
+        directory_id = properties.get("directory.id")
+        if directory_id is not None:
+            other = directory_ids.setdefault(directory_id, path)
+            if other != path:
+                detail = f"directory.id {directory_id} is also that of {other}"
+                yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
+
+
+def _node_id(properties: Mapping[str, str]) -> str:
+    return properties.get("node.id", properties.get("broker.id", ""))
+
+
+def meta_properties_problem(properties: Mapping[str, str]) -> str:
+    """Return what is wrong with the content of a `meta.properties`; "" if nothing is.
+
+    Source: MetaProperties.Builder, MetaPropertiesVersion, Kafka 4.3.
+    """
+    version = java_number(properties.get("version", "0"), 31)
+    if version not in (0, 1):
+        return f"version {properties['version'][:40]!r} where 0 or 1 is expected"
+    name = "node.id" if version else "broker.id"
+    node_id = java_number(properties.get(name, ""), 31)
+    if name not in properties:
+        return f"{name} is missing"
+    if node_id is None or node_id < 0:
+        return f"{name} is {properties[name][:40]!r}, which is no id"
+    if version and "cluster.id" not in properties:
+        return "cluster.id is missing"
+    if "directory.id" in properties:
+        try:
+            parse_topic_id(properties["directory.id"])
+        except ValueError:
+            return f"directory.id {properties['directory.id'][:40]!r} is no id of a directory"
+    return ""
+
+
+def offset_checkpoint_problem(path: Path) -> str:
+    """Return for what a broker takes a log dir offline when it reads an offset checkpoint; "" for nothing.
+
+    A number that it cannot parse inside of an entry is no reason to do so: it goes on without the file.
+    Source: CheckpointFile.read, OffsetCheckpointFile.Formatter, Kafka 4.3.
+    """
+    lines = checkpoint_lines(path)
+    if not lines:
+        return ""
+    if java_number(lines[0], 31) != 0:
+        return f"line 1: version {lines[0][:40]!r} where 0 is expected"
+    if len(lines) == 1:
+        return ""
+    n_entries = java_number(lines[1], 31)
+    if n_entries is None:
+        return f"line 2: {lines[1][:40]!r} where the number of entries is expected"
+    if n_entries < 0:
+        return ""
+    for number, line in enumerate(lines[2:], 3):
+        fields = java_fields(line)
+        if len(fields) != 3:
+            return f"line {number}: {len(fields)} fields where 3 are expected"
+        if java_number(fields[1], 31) is None or java_number(fields[2], 63) is None:
+            return ""
+    if len(lines) - 2 != n_entries:
+        return f"line 2: {n_entries} entries are announced, {len(lines) - 2} are there"
+    return ""
+
+
+def _bootstrap_problem(path: Path, limits: Limits) -> str:
+    """A broker reads this file without checksums, and up to a batch that is cut off.
+
+    Source: BootstrapDirectory.readFromBinaryFile, BootstrapMetadata.fromRecords, Kafka 4.3.
+    """
+    metadata = ClusterMetadata()
+    try:
+        read_metadata_file(metadata, path, limits=limits)
+    except CorruptionError as error:
+        if error.reason is Reason.CRC_MISMATCH:
+            return ""
+        if error.reason not in _CUT_OFF:
+            raise
+    if metadata.findings:
+        return metadata.findings[0].detail
+    return "" if "metadata.version" in metadata.features else "it has no record with metadata.version"
+
+
+def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartProblem]:
+    """Check the files of raft in the metadata log's directory."""
+    yield from _attempt(directory / QUORUM_STATE, quorum_state_problem)
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return
+    bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
+    start = min((base for base in bases if base is not None), default=0)
+    snapshots = [(int(match[1]), match[0]) for match in map(_SNAPSHOT.fullmatch, names) if match]
+    newest = max(snapshots, default=None)
+    if newest is None or newest[0] < start:
+        if start:
+            which = "no snapshot is there" if newest is None else f"the newest snapshot is {newest[1]}"
+            detail = f"the metadata log begins at offset {start}, and {which}: the records before {start} are missing"
+            yield StartProblem(Reason.SEGMENT_MISSING, str(directory), detail)
+        return
+    yield from _snapshot_problems(directory / newest[1], limits)
+
+
+def _snapshot_problems(path: Path, limits: Limits) -> Iterator[StartProblem]:
+    """A broker takes a snapshot that is cut off for a whole one.
+
+    Source: RecordsSnapshotReader, KRaftControlRecordStateMachine.maybeLoadSnapshot, Kafka 4.3.
+    """
+    metadata = ClusterMetadata()
+    first = last = None
+    detail = ""
+    try:
+        first, last = read_metadata_file(metadata, path, limits=limits)
+    except KafkalogError as error:
+        if error.reason not in _CUT_OFF or not metadata.end_offset:
+            yield StartProblem(error.reason, str(path), error.detail, error.position)
+            return
+    else:
+        if first != kf.ControlRecordType.SNAPSHOT_HEADER:
+            detail = "it does not begin with the header of a snapshot"
+        elif metadata.findings:
+            detail = metadata.findings[0].detail
+    if detail:
+        yield StartProblem(Reason.INTERNAL_RECORD, str(path), detail)
+    elif last != kf.ControlRecordType.SNAPSHOT_FOOTER:
+        detail = "the snapshot is cut off: it has no footer"
+        yield StartProblem(Reason.PARTIAL_TAIL, str(path), detail, effect="loses metadata")
+
+
+def quorum_state_problem(path: Path) -> str:
+    """Return what is wrong with a `quorum-state`; "" if nothing is. A broker reads its first line only.
+
+    Source: FileQuorumStateStore.readStateFromFile, QuorumStateDataJsonConverter, Kafka 4.3.
+    """
+    line = _LINE_END.split(read_file(path, max_bytes=MAX_CHECKPOINT_BYTES), maxsplit=1)[0]
+    try:
+        # what follows the object on its line is not read, as by Jackson
+        state, _ = json.JSONDecoder().raw_decode(line.decode(errors="replace").lstrip(" \t"))
+    except (ValueError, RecursionError):
+        return "no JSON object on its first line" if line else "its first line is empty"
+    if not isinstance(state, dict):
+        return "its first line is no JSON object"
+    if "data_version" not in state:
+        return "data_version is missing"
+    version = state["data_version"]
+    # Jackson reads any other value as 0
+    number = int(version) if isinstance(version, (int, float)) and not isinstance(version, bool) else 0
+    if number not in _QUORUM_FIELDS:
+        return f"data_version {number} where 0 or 1 is expected"
+    for name, is_right in _QUORUM_FIELDS[number].items():
+        if name not in state:
+            return f"{name} is missing"
+        if not is_right(state[name]):
+            return f"{name} is {str(state[name])[:40]!r}"
+    return ""
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _are_voters(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) and _is_int(one.get("voterId")) for one in value)
+
+
+_ANY_QUORUM: Final = {"leaderId": _is_int, "leaderEpoch": _is_int, "votedId": _is_int}
+_QUORUM_FIELDS: Final[dict[int, dict[str, Callable[[object], bool]]]] = {
+    0: {"clusterId": _is_text, **_ANY_QUORUM, "appliedOffset": _is_long, "currentVoters": _are_voters},
+    1: {**_ANY_QUORUM, "votedDirectoryId": _is_text},
+}
+"""The fields of each version, all mandatory."""
+
+
+def _duplicates(roots: Sequence[Path]) -> Iterator[StartProblem]:
+    """Directories that cannot both be there: two of one partition, or one and its future one on the same disk.
+
+    A future directory in another log dir is a replica that is being moved there.
+    Source: LogManager.loadLog, LogManager.recoverAbandonedFutureLogs, Kafka 4.3.
+    """
+    seen: dict[tuple[kf.TopicPartition, str | None], Path] = {}
+    for root in roots:
+        try:
+            names = sorted(os.listdir(root))
+        except OSError:
+            continue
+        for name in names:
+            parsed = kf.parse_partition_directory(name)
+            path = root / name
+            if parsed is None or parsed.kind not in (None, "future") or not path.is_dir():
+                continue
+            key = parsed.topic_partition
+            current = seen.get((key, None))
+            other = seen.setdefault((key, parsed.kind), path)
+            if parsed.kind == "future" and current is not None and current.parent == root:
+                other = current
+            if other != path:
+                yield StartProblem(Reason.PARTITION_TWICE, str(path), f"{other} holds the same partition")
+
+
+_CUT_OFF: Final = (Reason.PARTIAL_TAIL, Reason.SIZE_EXCEEDS_FILE)
+_SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
+_BAD_ESCAPE: Final = re.compile(rb"^(?![ \t\f]*[#!]).*(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", re.MULTILINE)
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
