@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
 from kafkalog._kernels.json_wire cimport (
-    LEAST_POWER, MOST_POWER, OTHER, Number, next_byte, read_number, read_string, read_word,
+    LEAST_POWER, MOST_EXACT, MOST_POWER, OTHER, Number, is_kept, next_byte, read_number, read_string, read_word,
     signed_number, to_double, unescape,
 )
 from kafkalog._kernels.value_columns cimport (
@@ -28,13 +28,15 @@ cdef enum Op:
     LIST_OP = 5
     STRUCT_OP = 6
     RAW_OP = 7         # the text of any value
+    SMALL_OP = 8       # a whole number that a double holds, whatever comes before and after it
+    WHOLE_OP = 9       # the text of a whole number that a decimal of 38 digits holds
 
 cdef enum:
     NO_MEMORY = 201
 
 OPS = {
     "null": NULL_OP, "boolean": BOOL_OP, "long": LONG_OP, "double": DOUBLE_OP, "string": STRING_OP,
-    "list": LIST_OP, "struct": STRUCT_OP, "raw": RAW_OP,
+    "list": LIST_OP, "struct": STRUCT_OP, "raw": RAW_OP, "small": SMALL_OP, "whole": WHOLE_OP,
 }
 KINDS = {"flat": FLAT, "text": TEXT, "list": LIST, "struct": STRUCT, "empty": EMPTY}
 FAILURES = {OTHER: "not of the known type", NO_MEMORY: "the value takes too much memory"}
@@ -43,6 +45,7 @@ cdef enum:
     MOST_DEPTH = 64
     MOST_NAMES = 32       # of an object that is read for its text
     NAME_BYTES = 256      # of a name with escapes
+    MOST_DIGITS = 38
 
 
 cdef struct Node:
@@ -290,14 +293,16 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
         return OK if node.column < 0 else grown(append_null(&state.columns, node.column))
     if node.op == STRING_OP:
         return read_text(state, node, cursor) if byte == 0x22 else OTHER
-    if node.op == LONG_OP or node.op == DOUBLE_OP:
+    if node.op == LONG_OP or node.op == DOUBLE_OP or node.op == SMALL_OP:
         if (byte != 0x2D and not 0x30 <= byte <= 0x39) or read_number(cursor, &number) != OK:
             return OTHER
         if node.op == DOUBLE_OP:
-            if to_double(&number, state.powers, &real) != OK:
+            if to_double(&number, state.powers, &real) != OK or not is_kept(&number):
                 return OTHER
         else:
             if not number.integer or number.exponent or number.digits > 0x7FFFFFFFFFFFFFFFULL + number.negative:
+                return OTHER
+            if node.op == SMALL_OP and number.digits > MOST_EXACT:
                 return OTHER
             whole = signed_number(number.digits, number.negative)
         if node.column < 0:
@@ -326,6 +331,14 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
             return NO_MEMORY
         to[0] = byte == 0x74
         return OK
+    if node.op == WHOLE_OP:
+        begin = cursor.pointer
+        if (byte != 0x2D and not 0x30 <= byte <= 0x39) or read_number(cursor, &number) != OK or not number.integer:
+            return OTHER
+        if distance(begin, cursor.pointer) > MOST_DIGITS:
+            return OTHER
+        return OK if node.column < 0 else grown(append_text(&state.columns, &state.columns.all[node.column], begin,
+                                                            distance(begin, cursor.pointer)))
     if node.op == RAW_OP:
         begin = cursor.pointer
         if pass_over(cursor, depth) != OK:

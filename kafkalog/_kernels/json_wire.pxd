@@ -13,6 +13,16 @@ cdef enum:
     MOST_EXPONENT = 100000
 
 
+cdef extern from *:
+    """
+    /* a double has 53 bits, and tells numbers of 17 digits apart */
+    static const uint64_t kl_most_exact = 9007199254740992u;
+    static const uint64_t kl_most_told_apart = 100000000000000000u;
+    """
+    const uint64_t MOST_EXACT "kl_most_exact"
+    const uint64_t MOST_TOLD_APART "kl_most_told_apart"
+
+
 cdef struct Number:
     uint64_t digits       # the first 19
     int64_t exponent      # of ten
@@ -125,6 +135,13 @@ cdef inline int read_number(Cursor* cursor, Number* number) noexcept nogil:
             cursor.pointer += 1
         number.exponent += -exponent if below else exponent
     return OK
+
+
+cdef inline bint is_kept(Number* number) noexcept nogil:
+    """Whether a double surely has all digits; whole numbers must be exact."""
+    if number.integer:
+        return number.exponent == 0 and not number.inexact and number.digits <= MOST_EXACT
+    return not number.inexact and number.digits < MOST_TOLD_APART
 
 
 cdef inline int to_double(Number* number, const uint64_t* powers, double* to) noexcept nogil:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OFFSETS: Final[dict[int, npt.DTypeLike]] = {pa.binary().id: np.int32, pa.large_binary().id: np.int64}
-_LARGEST_MILLISECONDS: Final = (2**63 - 1) // 1000
 _NO_HEADERS: Final = np.empty(0, np.object_)
 _NO_HEADERS.flags.writeable = False
 
@@ -40,21 +39,16 @@ def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
     return np.unpackbits(bits, bitorder="little")[shift : shift + n].view(np.bool_)
 
 
+def numbers_of(array: pa.Array) -> npt.NDArray[Any]:
+    """int32[n] or int64[n]: dates, times or timestamps as numbers; any number for null."""
+    n, data, width = len(array), array.buffers()[1], array.type.bit_width // 8
+    return np.frombuffer(data, f"i{width}", n, array.offset * width) if n and data is not None else np.zeros(n, "i8")
+
+
 def milliseconds(timestamps: pa.Array) -> npt.NDArray[np.int64]:
     """int64[n]: an array of ``timestamp[ms]`` as numbers, -1 for null."""
-    n, data = len(timestamps), timestamps.buffers()[1]
-    stamps = np.zeros(n, np.int64)
-    if n and data is not None:
-        stamps = np.frombuffer(data, np.int64, n, timestamps.offset * 8)
-    valid = validity(timestamps)
+    stamps, valid = numbers_of(timestamps), validity(timestamps)
     return stamps if valid is None else np.where(valid, stamps, np.int64(kf.NO_TIMESTAMP))
-
-
-def fits_microseconds(timestamps: pa.Array) -> npt.NDArray[np.bool_]:
-    """bool[n]: which values of a ``timestamp[ms]`` fit into 64 bits as microseconds; null ones do."""
-    stamps = milliseconds(timestamps)
-    fits: npt.NDArray[np.bool_] = (stamps <= _LARGEST_MILLISECONDS) & (stamps >= -_LARGEST_MILLISECONDS)
-    return fits
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:

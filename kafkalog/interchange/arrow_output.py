@@ -209,7 +209,7 @@ def _fixed(column: Any, kind: pa.DataType, validity: npt.NDArray[np.bool_] | Non
         data = np.packbits(column, bitorder="little")
     else:
         data = np.ascontiguousarray(column)
-    return pa.Array.from_buffers(kind, column.size, [_bitmap(validity), pa.py_buffer(data)])
+    return pa.Array.from_buffers(kind, column.size, [bitmap(validity), pa.py_buffer(data)])
 
 
 def _timestamps(stamps: npt.NDArray[np.int64], types: npt.NDArray[np.int8]) -> pa.Array:
@@ -238,20 +238,21 @@ def _string_array(offsets: npt.NDArray[np.int32], data: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), offsets.size - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _bitmap(validity: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
-    return None if validity is None else pa.py_buffer(np.packbits(validity, bitorder="little"))
+def bitmap(validity: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """Arrow's validity of an array; None if all are valid."""
+    return None if validity is None or validity.all() else pa.py_buffer(np.packbits(validity, bitorder="little"))
 
 
 def binary_array(column: BinaryColumn | ViewColumn, kind: pa.DataType) -> pa.Array:
     """A binary column as an Arrow array of `binary`, `large_binary`, `string` or `binary_view`."""
     n = len(column)
-    bitmap, n_null = None, 0
+    valid, n_null = None, 0
     if column.validity is not None:
-        bitmap, n_null = _bitmap(column.validity), column.null_count
+        valid, n_null = bitmap(column.validity), column.null_count
     if kind.id == _VIEW.id:
         column = as_views(column)
         buffers = [pa.py_buffer(buffer) for buffer in (column.views, *column.buffers)]
-        return pa.Array.from_buffers(kind, n, [bitmap, *buffers], n_null)
+        return pa.Array.from_buffers(kind, n, [valid, *buffers], n_null)
     if isinstance(column, ViewColumn):
         raise TypeError(f"views cannot be an array of {kind}")
     if kind.id == _LARGE.id:
@@ -261,7 +262,7 @@ def binary_array(column: BinaryColumn | ViewColumn, kind: pa.DataType) -> pa.Arr
         if column.data.size > _INT32_MAX:
             raise ValueError(f"{column.data.size} bytes do not fit a {kind} array; use binary_type=pa.large_binary()")
         offsets = column.offsets.astype(np.int32, copy=False)
-    return pa.Array.from_buffers(kind, n, [bitmap, pa.py_buffer(offsets), pa.py_buffer(column.data)], n_null)
+    return pa.Array.from_buffers(kind, n, [valid, pa.py_buffer(offsets), pa.py_buffer(column.data)], n_null)
 
 
 def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkalog.interchange.file_types import TEXT_FORMATS, check_format, packed_suffix
+from kafkalog.interchange.table_types import Conversion, stored_schema
 from kafkalog.interchange.text_output import CsvRows, JsonLines, LineFormat, check_encoding
 from kafkalog.parsing import integer
 from kafkalog.records.columns import HEADERS
@@ -114,10 +116,13 @@ class RecordSink(ABC):
         Records received so far, and bytes written so far.
     held_bytes : int
         Bytes of records buffered to be written together.
+    lost : Counter of (tuple of str, str)
+        See `kafkalog.interchange.table_types.Conversion`.
     """
 
     def __init__(self, file: Any) -> None:
         self.n_records = self.held_bytes = 0
+        self.lost: Counter[tuple[tuple[str, ...], str]] = Counter()
         self._tap = _Tap(file)
 
     @property
@@ -166,7 +171,9 @@ class ParquetSink(RecordSink):
         import pyarrow.parquet as pq
 
         super().__init__(file)
-        self._schema = schema
+        self._conversion = Conversion(stored_schema(schema, "parquet"), "parquet")
+        self.lost = self._conversion.lost
+        self._schema = schema = self._conversion.schema
         self._writer = pq.ParquetWriter(
             self._tap,
             schema,
@@ -179,6 +186,7 @@ class ParquetSink(RecordSink):
         self._n_held = 0
 
     def _write(self, batch: pa.RecordBatch) -> None:
+        batch = self._conversion.of(batch)
         while batch.num_rows:
             part = batch.slice(0, self._row_group_rows - self._n_held)
             self._held.append(part)
@@ -208,10 +216,13 @@ class ArrowSink(RecordSink):
         options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
         # the IPC writer makes many small writes, of metadata and padding: buffer them
         self._buffer = io.BufferedWriter(self._tap, 2**18)
+        self._conversion = Conversion(schema, "arrow")
+        self.lost = self._conversion.lost
         self._writer = (pa.ipc.new_file if is_file else pa.ipc.new_stream)(self._buffer, schema, options=options)
         self._max_rows = max_rows
 
     def _write(self, batch: pa.RecordBatch) -> None:
+        batch = self._conversion.of(batch)
         step = self._max_rows or max(batch.num_rows, 1)
         for start in range(0, batch.num_rows, step):
             self._writer.write_batch(batch.slice(start, step))

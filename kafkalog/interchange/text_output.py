@@ -17,9 +17,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from kafkalog.interchange.arrow_buffers import numbers_of
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS
 
 Encoding = Literal["base64", "utf8", "hex"]
@@ -245,13 +247,10 @@ def _python_values(array: pa.Array) -> Iterator[Any]:
 
 def _scalars(array: pa.Array) -> Iterator[Any]:
     kind = array.type
-    if pt.is_timestamp(kind) and kind.tz is not None:
-        # without the zone: Arrow would ask for the data base of zones, which a small system lacks
-        for text in array.cast(pa.timestamp(kind.unit)).cast(pa.string()).to_pylist():
-            yield None if text is None else text.replace(" ", "T") + "Z"
+    if pt.is_timestamp(kind) or pt.is_date(kind):
+        yield from _moments(array)
     elif pt.is_temporal(kind) or pt.is_decimal(kind):
-        for text in array.cast(pa.string()).to_pylist():
-            yield text if text is None or not pt.is_timestamp(kind) else text.replace(" ", "T")
+        yield from array.cast(pa.string()).to_pylist()
     elif pt.is_floating(kind):
         for number in array.to_pylist():
             yield number if number is None or math.isfinite(number) else str(number)
@@ -260,6 +259,18 @@ def _scalars(array: pa.Array) -> Iterator[Any]:
             yield None if value is None else base64.b64encode(value).decode("ascii")
     else:
         yield from array.to_pylist()
+
+
+def _moments(array: pa.Array) -> Iterator[str | None]:
+    """Dates and times as ISO 8601, years beyond 9999 with more digits; the number that has no date is text, too."""
+    kind = array.type
+    unit: Any
+    unit, zone = (kind.unit, "Z" if kind.tz else "") if pt.is_timestamp(kind) else ("D", "")
+    numbers = numbers_of(array if unit != "D" else array.cast(pa.date32())).astype(np.int64)
+    texts = np.datetime_as_string(numbers.astype(f"datetime64[{unit}]"), unit=unit).tolist()
+    for text, number, is_valid in zip(texts, numbers.tolist(), array.is_valid().to_pylist(), strict=True):
+        # the least number is no time to NumPy
+        yield None if not is_valid else f"{text}{zone}" if text != "NaT" else str(number)
 
 
 def headers_list(column: Any) -> list[Headers]:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.types as pt
 from pyspark.sql.types import StructField, StructType
 
+from kafkalog.interchange.table_types import stored_type
 from kafkalog.log.log_dir import LogDir
 from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
@@ -176,24 +176,5 @@ def arrow_schema(decoding: Decoding, columns: Sequence[str]) -> pa.Schema:
         if name in types.ALL_COLUMNS and name not in decoding.decoded:
             fields.append(types.arrow_schema([name]).field(0))
         else:
-            fields.append(pa.field(name, spark_type(field.type)))
+            fields.append(pa.field(name, stored_type(field.type, "spark")))
     return pa.schema(fields)
-
-
-def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type, among those that Spark has, for the values of a decoded column."""
-    if pt.is_struct(kind):
-        return pa.struct([pa.field(one.name, spark_type(one.type)) for one in kind])
-    if pt.is_list(kind):
-        return pa.list_(spark_type(kind.value_type))
-    if pt.is_map(kind):
-        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
-    if pt.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz and "UTC")
-    if pt.is_unsigned_integer(kind):
-        return pa.int64() if kind.bit_width < 64 else pa.decimal128(20, 0)
-    if pt.is_fixed_size_binary(kind):
-        return pa.binary()
-    if pt.is_null(kind) or pt.is_time(kind) or (pt.is_decimal(kind) and kind.bit_width > 128):
-        return pa.string()
-    return kind

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.interchange.table_types import Lost, lost_findings
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.scanning.planning import Plan, ReadTask, plan
@@ -70,19 +71,16 @@ class TaskReader:
 
     def _batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task in Spark's types."""
-        decoding, n_lost = self._decoding, 0
+        decoding, lost = self._decoding, Lost()
         columns = types.record_columns(self._columns) if decoding is None else decoding.record_columns
         for raw in _records(self._options, task, columns, self._report):
             batch = raw if decoding is None else decoding.decode(raw, task.parts[0].path, decoding.schema())
-            n_lost += types.n_overflows(batch)
-            yield from types.split(types.to_spark(batch, self._schema))
+            yield from types.split(types.to_spark(batch, self._schema, lost))
         # an executor can only warn: its results are rows, and Spark has no other channel for a reader
         for finding in () if decoding is None else decoding.take_findings():
             warnings.warn(str(finding), DecodeWarning, stacklevel=1)
-        if n_lost:
-            warnings.warn(
-                f"{n_lost} timestamps are beyond what Spark can hold and read as null", RuntimeWarning, stacklevel=1
-            )
+        for finding in lost_findings(lost.counts(), None):
+            warnings.warn(str(finding), RuntimeWarning, stacklevel=1)
 
     def _report(self, finding: Finding) -> None:
         # the scan warns of damage itself, but not of files that disappeared or changed

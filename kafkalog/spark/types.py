@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -26,8 +25,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafkalog.interchange.arrow_buffers import fits_microseconds
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS, TIMESTAMP, record_schema
+from kafkalog.interchange.table_types import Lost, converted
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """The columns of Spark's Kafka source, in its order; `headers` follows if it is requested."""
@@ -94,7 +93,7 @@ def record_columns(columns: Sequence[str]) -> list[str]:
     return ["timestamp_type" if name == "timestampType" else name for name in columns]
 
 
-def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def to_spark(batch: pa.RecordBatch, schema: pa.Schema, lost: Lost | None = None) -> pa.RecordBatch:
     """Convert a record batch of a scan to types that Spark takes.
 
     Parameters
@@ -103,9 +102,12 @@ def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         A batch of `kafkalog.scan` that has the columns of `record_columns`.
     schema : pyarrow.Schema
         The schema of `arrow_schema`, in the same order; the case of names does not matter.
+    lost : Lost, optional
+        Gets the values that Spark cannot hold: they are null.
     """
+    lost = Lost() if lost is None else lost
     columns = zip(batch.schema.names, batch.columns, schema, strict=True)
-    arrays = [_cast(name, column, field.type) for name, column, field in columns]
+    arrays = [_cast(name, column, field.type, lost) for name, column, field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -117,28 +119,12 @@ def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def n_overflows(batch: pa.RecordBatch) -> int:
-    """Count the timestamps in a record batch of a scan that Spark cannot hold."""
-    if "timestamp" not in batch.schema.names:
-        return 0
-    return int(np.count_nonzero(~fits_microseconds(batch.column("timestamp"))))
-
-
-def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if name == "timestamp":
-        fits = fits_microseconds(column)
-        if not fits.all():
-            column = pc.if_else(pa.array(fits), column, pa.scalar(None, column.type))
-    elif name == "headers":
+def _cast(name: str, column: pa.Array, kind: pa.DataType, lost: Lost) -> pa.Array:
+    if name == "headers":
         has_some = pc.greater(pc.list_value_length(column), 0)
         # the usual case, which needs no look at each row
         if has_some.true_count == 0:
             return pa.nulls(len(column), kind)
         if has_some.true_count < len(column):
             column = pc.if_else(has_some, column, pa.scalar(None, column.type))
-    if column.type == kind:
-        return column
-    if pa.types.is_null(column.type):
-        return pa.nulls(len(column), kind)
-    # not safe for what is decoded: digits behind microseconds are left out
-    return column.cast(kind, safe=name == "timestamp" or not (pa.types.is_nested(kind) or pa.types.is_timestamp(kind)))
+    return converted(column, kind, lost.report, (name,), target="spark")

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.interchange.table_types import Lost, Path
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.formats.json_schema import schema_type
 from kafkalog.values.formats.json_text import JsonValues
@@ -20,7 +21,7 @@ from kafkalog.values.frames import HEADER_NAMES, Framed, SchemaKey, read_frames,
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Decoded, Payloads, Rows
 from kafkalog.values.schemas import Schema, SchemaSource, find_reference, find_schema
-from kafkalog.values.types import CommonType, Path, SchemaError, narrow_type
+from kafkalog.values.types import CommonType, SchemaError, narrow_type
 
 _MOST_REFERENCES: Final = 200
 
@@ -104,13 +105,12 @@ class JsonColumn:
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
         groups, failures = self._groups(payloads, headers)
-        found = []
+        parts = []
         for group in groups:
             decoded = self._values.decode(group.payloads, self._paths, self._said.get(group.key, pa.null()))
-            failures |= {int(group.rows[row]): why for row, why in decoded.failures.items()}
-            found.append((group.rows, decoded.array))
+            parts.append((group.rows, decoded))
         kind = narrow_type(self._values.common.type, self._paths)
-        return Decoded(_in_order(found, len(payloads), kind), failures)
+        return _in_order(parts, len(payloads), kind, failures)
 
     def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
         if self._header_name is not None and not self._given:
@@ -166,17 +166,18 @@ class SchemaColumn:
 
     def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
         groups, failures = self._groups(payloads, headers)
-        found = []
+        parts = []
         for group in groups:
             reader = self._reader(group)
             if isinstance(reader, str):
                 # a schema that is missing or invalid costs its own values, not those of others
                 failures |= dict.fromkeys(group.rows.tolist(), reader)
                 continue
-            decoded = reader.decode(group.payloads)
-            failures |= {int(group.rows[row]): why for row, why in decoded.failures.items()}
-            found.append((group.rows, self._common.fit(decoded.array)))
-        return Decoded(_in_order(found, len(payloads), self._common.type), failures)
+            decoded, lost = reader.decode(group.payloads), Lost()
+            decoded.array = self._common.fit(decoded.array, lost.report)
+            decoded.lost += lost.found
+            parts.append((group.rows, decoded))
+        return _in_order(parts, len(payloads), self._common.type, failures)
 
     def _groups(self, payloads: Payloads, headers: pa.Array | None) -> tuple[list[Framed], dict[int, str]]:
         if self._how.schema is None:
@@ -245,17 +246,21 @@ class SchemaColumn:
             found[key] = found.pop(key) or other.schema
 
 
-def _in_order(parts: Sequence[tuple[Rows, pa.Array]], n: int, kind: pa.DataType) -> pa.Array:
-    """An array of some arrays and the rows that they stand for; null at the others."""
-    if len(parts) == 1 and parts[0][0].size == n:
-        return parts[0][1]
+def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, failures: dict[int, str]) -> Decoded:
+    """The values of some parts and the rows that they stand for; null at the others."""
     # one array of a null in front: rows of no group take it
     order = np.zeros(n, np.int64)
     behind = 1
-    for rows, _ in parts:
+    lost = []
+    for rows, part in parts:
         order[rows] = np.arange(behind, behind + rows.size)
         behind += rows.size
-    return pa.concat_arrays([pa.nulls(1, kind), *(array for _, array in parts)]).take(pa.array(order))
+        failures |= {int(rows[row]): why for row, why in part.failures.items()}
+        lost += [one._replace(rows=rows[one.rows]) for one in part.lost]
+    if len(parts) == 1 and parts[0][0].size == n:
+        return Decoded(parts[0][1].array, failures, lost)
+    arrays = [pa.nulls(1, kind), *(part.array for _, part in parts)]
+    return Decoded(pa.concat_arrays(arrays).take(pa.array(order)), failures, lost)
 
 
 def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) -> ColumnDecoder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from kafkalog.errors import Finding, LimitExceededError, Reason
 from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS, extend_schema, record_schema
+from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
 from kafkalog.text import near
 from kafkalog.values.columns import column_decoder
 from kafkalog.values.conditions import Conditions, columns_of, matching
 from kafkalog.values.options import ColumnFormat
-from kafkalog.values.payloads import Payloads
+from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.schemas import SchemaSource
-from kafkalog.values.types import Path, TooWideError, field_at, narrow_type, text_array
+from kafkalog.values.types import TooWideError, field_at, narrow_type
 
 _SHOWN_OFFSETS: Final = 5
 _MOST_REASONS: Final = 100
@@ -119,6 +120,7 @@ class Decoding:
         self._decoders = {name: column_decoder(name, formats[name], source) for name in wanted}
         self._types: dict[str, pa.DataType] | None = None
         self._failures: dict[tuple[str, str, str], _Failures] = {}
+        self._lost: dict[tuple[str, Path, str], _Failures] = {}
 
     @property
     def decoded(self) -> frozenset[str]:
@@ -213,8 +215,10 @@ class Decoding:
             columns[name] = decoded.array
             if decoded.failures:
                 self._count(path, name, decoded.failures, batch.column("offset"))
+            for lost in decoded.lost:
+                self._count_lost(path, (name, *lost.path), lost, batch.column("offset"))
             if f"{name}_error" in self.columns:
-                columns[f"{name}_error"] = text_array([decoded.failures.get(row) for row in range(n)])
+                columns[f"{name}_error"] = text_array(_reasons(decoded, n))
         for name in self._formats:
             columns.setdefault(f"{name}_bytes", columns.get(name, pa.nulls(0)))
         arrays = []
@@ -245,9 +249,23 @@ class Decoding:
             if len(known.first) < _SHOWN_OFFSETS:
                 known.first.append(known.last)
 
+    def _count_lost(self, path: str, field_path: Path, lost: LostValues, offsets: pa.Array) -> None:
+        known = self._lost.setdefault((path, field_path, lost.what), _Failures())
+        known.n += lost.n
+        numbers = offsets.to_numpy()
+        known.last = int(numbers[lost.rows[-1]])
+        if not known.first:
+            known.first.append(int(numbers[lost.rows[0]]))
+
     def take_findings(self) -> list[Finding]:
-        """What did not decode since the last call, a finding for each segment, column and reason."""
-        found = []
+        """What did not decode since the last call, a finding for each segment, column or field, and reason."""
+        found = [
+            replace(
+                lost_finding(field_path, what, one.n, ""), path=path, base_offset=one.first[0], last_offset=one.last
+            )
+            for (path, field_path, what), one in self._lost.items()
+        ]
+        self._lost = {}
         for (path, name, reason), one in self._failures.items():
             shown = ", ".join(map(str, one.first)) + (", ..." if one.n > len(one.first) else "")
             what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
@@ -264,6 +282,16 @@ class Decoding:
             )
         self._failures = {}
         return found
+
+
+def _reasons(decoded: Decoded, n: int) -> list[str | None]:
+    """Why values, or fields of values, are not what the bytes hold."""
+    reasons: list[str | None] = [decoded.failures.get(row) for row in range(n)]
+    for lost in decoded.lost:
+        where = f"{field_name(lost.path)}: " if lost.path else ""
+        for row in lost.rows.tolist():
+            reasons[row] = "; ".join(filter(None, [reasons[row], f"{where}{lost.what}"]))
+    return reasons
 
 
 def _field_type(name: str, path: Sequence[str], kind: pa.DataType) -> pa.DataType:

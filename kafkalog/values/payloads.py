@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.interchange.arrow_buffers import validity
+from kafkalog.interchange.table_types import LostValues
 
 Rows = npt.NDArray[np.int64]
 
@@ -81,8 +82,5 @@ class Decoded:
     """Null where there was nothing, or nothing that decodes."""
     failures: dict[int, str] = field(default_factory=dict)
     """The reason by row."""
-
-
-def bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's validity of an array; None if all are valid."""
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    lost: list[LostValues] = field(default_factory=list)
+    """What of the values that decode is not in the array."""

@@ -7,19 +7,16 @@ and a text, the values become JSON text.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from kafkalog.interchange.text_output import plain_values
-from kafkalog.values.payloads import bitmap
-
-Path = tuple[str, ...]
-"""Names of nested fields."""
+from kafkalog.interchange.arrow_buffers import validity
+from kafkalog.interchange.arrow_output import bitmap
+from kafkalog.interchange.table_types import Path, Report, converted
 
 MOST_FIELDS: Final = 4096
 """Fields of one type, nested ones included. A short schema can have 2**64."""
@@ -80,52 +77,21 @@ class CommonType:
             return pa.list_(self._both(one.value_type, other.value_type, (*path, "[]")))
         if pt.is_map(one) and pt.is_map(other) and one.key_type == other.key_type:
             return pa.map_(one.key_type, self._both(one.item_type, other.item_type, (*path, "{}")))
-        wide = wider(one, other)
+        wide = self._wider(one, other, path)
         if wide is None:
             self.as_text.add(path)
             return pa.string()
         return wide
 
-    def fit(self, array: pa.Array, to: pa.DataType | None = None) -> pa.Array:
-        """An array of a type that was added, as one of the common type; or with only some of its fields."""
-        return self._fit(array, self.type if to is None else to, ())
+    def _wider(self, one: pa.DataType, other: pa.DataType, path: Path) -> pa.DataType | None:
+        return wider(one, other)
 
-    def _fit(self, array: pa.Array, to: pa.DataType, path: Path) -> pa.Array:
-        kind = array.type
-        if path in self.as_text:
-            return text_array([None if value is None else json_text(value) for value in plain_values(array)])
-        if kind == to:
-            return array
-        if pt.is_null(kind):
-            return pa.nulls(len(array), to)
-        if pt.is_struct(to):
-            children = []
-            for field in to:
-                at = kind.get_field_index(field.name)
-                children.append(
-                    pa.nulls(len(array), field.type)
-                    if at < 0
-                    else self._fit(array.field(at), field.type, (*path, field.name))
-                )
-            return struct_array(children, to, valid_of(array))
-        if pt.is_list(to) or pt.is_map(to):
-            return self._fit_items(array, to, path)
-        if pt.is_floating(to) and pt.is_integer(kind):
-            return array.cast(to, safe=False)  # as Avro does; above 2**53 a double has no room for each integer
-        return array.cast(to)
+    def fit(self, array: pa.Array, report: Report, to: pa.DataType | None = None) -> pa.Array:
+        """An array of a type that was added, as one of the common type; or with only some of its fields.
 
-    def _fit_items(self, array: pa.Array, to: pa.DataType, path: Path) -> pa.Array:
-        n = len(array)
-        offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, 4 * array.offset)
-        valid = valid_of(array)
-        buffers = [None if valid is None else bitmap(valid), pa.py_buffer(offsets)]
-        if pt.is_list(to):
-            return pa.Array.from_buffers(
-                to, n, buffers, children=[self._fit(array.values, to.value_type, (*path, "[]"))]
-            )
-        items = self._fit(array.items, to.item_type, (*path, "{}"))
-        entries = pa.StructArray.from_arrays([array.keys, items], fields=[to.key_field, to.item_field])
-        return pa.Array.from_buffers(to, n, buffers, children=[entries])
+        What does not fit is null, and reported: see `kafkalog.interchange.table_types.converted`.
+        """
+        return converted(array, self.type if to is None else to, report, as_text=self.as_text)
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -143,15 +109,22 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return pa.float64()
     if all(pt.is_string(kind) or pt.is_binary(kind) or pt.is_fixed_size_binary(kind) for kind in pair):
         return pa.binary()
-    if all(map(pt.is_decimal, pair)):
-        scale = max(kind.scale for kind in pair)
-        digits = max(kind.precision - kind.scale for kind in pair) + scale
+    if all(pt.is_decimal(kind) or pt.is_integer(kind) for kind in pair):
+        scale = max(kind.scale for kind in pair if pt.is_decimal(kind))
+        digits = max(_whole_digits(kind) for kind in pair) + scale
         return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale) if digits <= 76 else None
     if all(map(pt.is_time, pair)):
         return pa.time64("ns" if "ns" in (one.unit, other.unit) else "us")
     if all(map(pt.is_timestamp, pair)) and one.tz == other.tz:
         return pa.timestamp(max(one.unit, other.unit, key=_UNITS.index), one.tz)
     return None
+
+
+def _whole_digits(kind: pa.DataType) -> int:
+    """How many digits the whole numbers of a type have."""
+    if pt.is_decimal(kind):
+        return int(kind.precision - kind.scale)
+    return len(str(2 ** (kind.bit_width - pt.is_signed_integer(kind)) - 1))
 
 
 _INTEGERS: Final = ((8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64()))
@@ -188,7 +161,7 @@ def narrow_array(array: pa.Array, to: pa.DataType) -> pa.Array:
     if array.type == to or not pt.is_struct(to):
         return array
     children = [narrow_array(array.field(array.type.get_field_index(one.name)), one.type) for one in to]
-    return struct_array(children, to, valid_of(array))
+    return struct_array(children, to, validity(array))
 
 
 def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
@@ -207,28 +180,7 @@ def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
     return array
 
 
-def valid_of(array: pa.Array) -> np.ndarray | None:
-    """bool[n]: which values are not null; None if all are."""
-    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-
-
 def struct_array(children: Sequence[pa.Array], kind: pa.DataType, valid: np.ndarray | None, n: int = 0) -> pa.Array:
     """A struct of some columns; `n` is its length if it has none."""
     n = len(children[0]) if children else n if valid is None else valid.size
-    return pa.Array.from_buffers(kind, n, [None if valid is None else bitmap(valid)], children=list(children))
-
-
-def text_array(texts: Sequence[str | None]) -> pa.Array:
-    """Texts as an array; none of them may hold half of a surrogate pair."""
-    parts = [b"" if text is None else text.encode("utf-8") for text in texts]
-    offsets = np.zeros(len(parts) + 1, np.int32)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    valid = np.array([text is not None for text in texts], np.bool_)
-    return pa.Array.from_buffers(
-        pa.string(), len(parts), [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
-    )
-
-
-def json_text(value: Any) -> str:
-    """A value as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return pa.Array.from_buffers(kind, n, [bitmap(valid)], children=list(children))

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import kafkalog
@@ -87,33 +86,3 @@ def test_options_that_do_not_go_together_say_why() -> None:
     assert found.columns == ("value.a",)
     assert found.filters == [[("key", "==", b"k")]]
     assert found.decode.conditions == [[("value.a", "==", "x")]]
-
-
-def test_types_that_spark_does_not_have_are_wider() -> None:
-    pytest.importorskip("pyspark")
-    from kafkalog.spark.decoded import spark_type
-
-    kind = pa.struct(
-        {
-            "u": pa.uint32(),
-            "w": pa.uint64(),
-            "l": pa.list_(pa.binary(3)),
-            "m": pa.map_(pa.string(), pa.timestamp("ns", "UTC")),
-            "t": pa.time64("us"),
-            "d": pa.decimal256(50, 2),
-            "n": pa.null(),
-            "s": pa.string(),
-        }
-    )
-    assert spark_type(kind) == pa.struct(
-        {
-            "u": pa.int64(),
-            "w": pa.decimal128(20, 0),
-            "l": pa.list_(pa.binary()),
-            "m": pa.map_(pa.string(), pa.timestamp("us", "UTC")),
-            "t": pa.string(),
-            "d": pa.string(),
-            "n": pa.string(),
-            "s": pa.string(),
-        }
-    )

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
+from kafkalog.interchange.table_types import Lost
 from kafkalog.spark import types
 
 pytestmark = pytest.mark.spark
@@ -25,10 +26,11 @@ def to_spark(batch: pa.RecordBatch, *columns: str) -> pa.RecordBatch:
 
 def test_milliseconds_become_microseconds_and_null_where_those_do_not_fit() -> None:
     batch = records(timestamp=TIMES)
-    made = to_spark(batch, "timestamp").column("timestamp")
+    lost = Lost()
+    made = types.to_spark(batch, types.arrow_schema(["timestamp"]), lost).column("timestamp")
     assert made.type == pa.timestamp("us", tz="UTC")
     assert made.cast(pa.int64()).to_pylist() == [None, -1000, 0, 1_700_000_000_123_000, None, None, None]
-    assert types.n_overflows(batch) == 3
+    assert [(one.path, one.n, one.rows.tolist()) for one in lost.found] == [(("timestamp",), 3, [4, 5, 6])]
 
 
 def test_no_headers_are_null_and_an_empty_value_is_not() -> None:

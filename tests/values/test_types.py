@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafkalog.interchange.table_types import Lost
 from kafkalog.values.types import MOST_DEPTH, CommonType, TooWideError, check_width, field_at, narrow_type, wider
 
 
@@ -17,7 +18,9 @@ def unified(*arrays: pa.Array) -> list[Any]:
         common.add(array.type)
     found = []
     for array in arrays:
-        fit = common.fit(array)
+        lost = Lost()
+        fit = common.fit(array, lost.report)
+        assert lost.found == []
         fit.validate(full=True)
         assert fit.type == common.type
         found += fit.to_pylist()

@@ -186,4 +186,8 @@ def _iso_times(batch: pa.RecordBatch) -> list[str]:
     """Return timestamps as UTC with milliseconds; ``-`` for a record without one."""
     times = milliseconds(batch.column("timestamp"))
     texts = np.datetime_as_string(times.astype("datetime64[ms]"), unit="ms").tolist()
-    return [f"{text}Z" if time != -1 else "-" for text, time in zip(texts, times.tolist(), strict=True)]
+    # the least number is no time to NumPy
+    return [
+        "-" if time == -1 else f"{text}Z" if text != "NaT" else f"{time}ms"
+        for text, time in zip(texts, times.tolist(), strict=True)
+    ]

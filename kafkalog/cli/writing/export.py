@@ -147,6 +147,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     with reported(exporter.scan, console, "records", skip="export what is intact"):
         try:
             result = exporter.run()
+            known = {id(finding) for finding in exporter.scan.findings}
+            console.findings(finding for finding in result.findings if id(finding) not in known)
         except OutputExistsError as error:
             if not (args.overwrite or args.resume):
                 error.advise("--overwrite replaces it")

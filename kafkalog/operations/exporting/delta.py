@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -103,10 +104,12 @@ class ResumedDelta(ResumedTable):
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
         from deltalake.exceptions import CommitFailedError
 
-        rows = TableRows(schema, keys, {}, with_date=True)
+        known = None if self._table is None else pa.schema(self._table.schema().to_arrow())
+        rows = TableRows(schema, "delta", known, with_date="date" in keys)
         changed = self._changed()
         source = _Source(batches, rows)
         is_new = self._table is None
+        is_done = False
         try:
             with writing_table(self._target, CommitFailedError):
                 if self._table is None:
@@ -116,7 +119,6 @@ class ResumedDelta(ResumedTable):
                     )
                 # a commit of its own, before the rows: without them it does no harm
                 elif self._property()[PROPERTY] != self._table.metadata().configuration.get(PROPERTY):
-                    self._check_columns(rows.schema)
                     self._table.alter.set_table_properties(
                         self._property(),
                         raise_if_not_exists=False,
@@ -128,17 +130,22 @@ class ResumedDelta(ResumedTable):
                     self._table,
                     pa.RecordBatchReader.from_batches(rows.schema, source),
                     mode="append",
+                    schema_mode="merge",
                     commit_properties=CommitProperties(
                         app_transactions=[Transaction(f"{_APPLICATION} {key}", at) for key, at in changed.items()],
                         max_commit_retries=0,
                     ),
                 )
+                is_done = True
         except WriteError:
             # the error of the log, not that of the writer which it ended
             if source.error is not None:
                 raise source.error from None
             raise
-        self.findings += rows.findings()
+        finally:
+            if is_new and not is_done and os.path.isdir(self._target):
+                shutil.rmtree(self._target, ignore_errors=True)
+        self.findings += rows.findings(self._target)
         added = {path: size for path, size in _files(self._table).items() if path not in before}
         return Exported(rows.n_records, sum(added.values()), len(added))
 
@@ -148,13 +155,9 @@ class ResumedDelta(ResumedTable):
         told = {"version": 1, "n_runs": 0, "partitions": {}, "settings": self.new["settings"]}
         return {PROPERTY: json.dumps({**told, "topic_ids": {**self.old.get("topic_ids", {}), **ids}}, sort_keys=True)}
 
-    def _check_columns(self, schema: pa.Schema) -> None:
-        assert self._table is not None
-        check_columns(schema, {field.name for field in self._table.schema().fields}, self._target)
-
 
 class _Source:
-    """Rows for Delta's writer, which makes an error of its own out of any that is raised: so it is kept."""
+    """Row iterator that keeps the original exception, since deltalake replaces it."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], rows: TableRows) -> None:
         self._batches, self._rows = batches, rows
@@ -164,16 +167,11 @@ class _Source:
         try:
             for batch in self._batches:
                 yield self._rows.of(batch)
+        except GeneratorExit:  # the writer has failed, and reads no further
+            raise
         except BaseException as error:
             self.error = error
             raise
-
-
-def check_columns(schema: pa.Schema, there: set[str], where: str) -> None:
-    """Raise ValueError if a table that exists lacks a column."""
-    for name in schema.names:
-        if name not in there:
-            raise ValueError(f"{where}: the table has no column {name!r}")
 
 
 def _files(table: DeltaTable) -> dict[str, int]:

@@ -9,12 +9,16 @@ the new files are in place, and the next export moves the others before it does 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
+from kafkalog.interchange.table_types import evolved_schema
 from kafkalog.operations.exporting.resuming import Resumption, manifest_of
 from kafkalog.storage.atomic import StrPath, fsync_directory, remove_tree, rename_new, resolve, writing
 from kafkalog.storage.file_locks import require_locks, try_lock
@@ -83,6 +87,14 @@ class ResumedDirectory(Resumption):
         with writing(self.target):
             path.mkdir()
         return StagedDirectory(path, self.target)
+
+    def evolved(self, schema: pa.Schema) -> pa.Schema:
+        """The columns of the new files: those of earlier ones, and new fields. The manifest keeps them."""
+        text = self.old.get("columns")
+        if text is not None:
+            schema = evolved_schema(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))), schema)
+        self.new["columns"] = base64.b64encode(schema.serialize()).decode("ascii")
+        return schema
 
     def commit(self, staged: StagedDirectory) -> None:
         """Make the new files durable, and move them into the directory."""

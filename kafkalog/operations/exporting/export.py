@@ -8,6 +8,7 @@ durable; a failure leaves it as it was. A stream gets its bytes as they are made
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,8 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, OutputExistsError, Reason
 from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, file_type
-from kafkalog.interchange.record_writers import OutputFormat
+from kafkalog.interchange.record_writers import OutputFormat, RecordSink
+from kafkalog.interchange.table_types import lost_findings, stored_schema
 from kafkalog.interchange.text_output import NotTextError
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
@@ -104,14 +106,20 @@ class Exporter:
         shown = self._columns if self._columns is not None else self.scan.columns
         if format in TABLE_FORMATS:
             # the columns that a table is partitioned by are columns of its rows, too
-            shown = [*shown, *(name for name in self._keys if name != "date" and name not in shown)]
-            self._schema = pa.schema([self.scan.schema.field(name) for name in shown])
+            self._shown = [*shown, *(name for name in self._keys if name != "date" and name not in shown)]
         else:
-            self._schema = pa.schema([self.scan.schema.field(name) for name in shown if name not in self._keys])
-        if not self._schema.names:
+            self._shown = [name for name in shown if name not in self._keys]
+        if not self._shown:
             raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
         if is_resumed:
             self._resume(path, scan, format)
+        else:
+            _ = self._schema
+
+    @functools.cached_property
+    def _schema(self) -> pa.Schema:
+        """The columns to write. With `resume`, the types of decoded ones are those of what is new."""
+        return pa.schema([self.scan.schema.field(name) for name in self._shown])
 
     def _resume(self, path: Any, options: dict[str, Any], format: str) -> None:
         """Restrict the scan to what is new since the last run."""
@@ -179,20 +187,23 @@ class Exporter:
         if isinstance(self._resumed, ResumedTable):
             return self._append(self._resumed)
         if not isinstance(to, (str, os.PathLike)):
-            n_records, n_bytes = self._write(to)
-            return ExportResult(n_records, n_bytes, 1, self.scan.findings)
+            return self._write(to)
         check_outside(to, _sources(self.scan))
         if isinstance(self._resumed, ResumedDirectory):
             return self._add(self._resumed)
         if not self._keys:
             with staged_file(to, overwrite=self._overwrite) as file:
-                n_records, n_bytes = self._write(file)
-            return ExportResult(n_records, n_bytes, 1, self.scan.findings)
+                return self._write(file)
         if self._overwrite:
             check_replaceable(Path(to))
         with staged_directory(to, overwrite=self._overwrite) as directory:
-            files = self._write_files(directory, "part")
-        return ExportResult(files.n_records, files.n_bytes, files.n_files, self.scan.findings)
+            files = self._write_files(directory, "part", self._schema)
+        return self._result(files, files.n_files)
+
+    def _result(self, wrote: RecordSink | PartitionedFiles, n_files: int, more: Sequence[Finding] = ()) -> ExportResult:
+        where = os.fspath(self._to) if isinstance(self._to, (str, os.PathLike)) else None
+        findings = [*more, *lost_findings(wrote.lost, where), *self.scan.findings]
+        return ExportResult(wrote.n_records, wrote.n_bytes, n_files, findings)
 
     def _append(self, resumed: ResumedTable) -> ExportResult:
         """Write what is new, and add it to the table."""
@@ -206,20 +217,24 @@ class Exporter:
         try:
             directory = resumed.stage()
             try:
-                files = self._write_files(directory, f"part-{resumed.n_run}")
+                # without new records there is nothing to learn types from
+                schema = pa.schema([])
+                if resumed.is_changed:
+                    is_parquet = self._options.format == "parquet"
+                    schema = resumed.evolved(stored_schema(self._schema, "parquet") if is_parquet else self._schema)
+                files = self._write_files(directory, f"part-{resumed.n_run}", schema)
                 resumed.commit(directory)
             finally:
                 directory.discard()
         finally:
             resumed.close()
-        findings = [*resumed.findings, *self.scan.findings]
-        return ExportResult(files.n_records, files.n_bytes, files.n_files, findings)
+        return self._result(files, files.n_files, resumed.findings)
 
-    def _write_files(self, directory: StagedDirectory, name: str) -> PartitionedFiles:
+    def _write_files(self, directory: StagedDirectory, name: str, schema: pa.Schema) -> PartitionedFiles:
         """Write all records to files `name` in a directory, in directories by the values of the keys."""
-        files = PartitionedFiles(directory, self._schema, self._options, self._limits.max_directories, name)
+        files = PartitionedFiles(directory, schema, self._options, self._limits.max_directories, name)
         try:
-            for batch in self._batches():
+            for batch in self._batches() if schema.names else ():
                 for key, part in split_by_directory(batch, self._keys):
                     files.write(key, part)
             files.close()
@@ -228,7 +243,7 @@ class Exporter:
             raise
         return files
 
-    def _write(self, file: Any) -> tuple[int, int]:
+    def _write(self, file: Any) -> ExportResult:
         sink = self._options.open(file, self._schema)
         try:
             for batch in self._batches():
@@ -237,7 +252,7 @@ class Exporter:
         except BaseException:
             sink.abandon()
             raise
-        return sink.n_records, sink.n_bytes
+        return self._result(sink, 1)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         with contextlib.closing(cast(Any, self.scan.to_batches())) as stream:

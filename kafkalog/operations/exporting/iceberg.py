@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason
-from kafkalog.operations.exporting.delta import PROPERTY, check_columns
+from kafkalog.operations.exporting.delta import PROPERTY
 from kafkalog.operations.exporting.resuming import (
     Exported,
     ResumedTable,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.snapshots import Snapshot
 
-_WIDER: Final = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 _CHUNK_BYTES: Final = 2**27
 """Rows in memory after which a data file is written."""
 
@@ -88,17 +86,29 @@ class ResumedIceberg(ResumedTable):
     def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
         from pyiceberg.exceptions import CommitFailedException
 
-        rows = TableRows(schema, keys, _WIDER, with_date=False)
-        with writing_table(self.where, CommitFailedException):
-            table = self._table or self._create(rows.schema, keys)
-            check_columns(rows.schema, {field.name for field in table.schema().fields}, self.where)
-            # a retry would commit on top of what another run added, and double its records
-            transaction = self._write(_without_retries(table), batches, rows)
-            transaction.commit_transaction()
-        self.findings += rows.findings()
-        snapshot = table.current_snapshot()
-        said = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
-        return Exported(rows.n_records, int(said.get("added-files-size", 0)), int(said.get("added-data-files", 0)))
+        known = None if self._table is None else self._table.schema().as_arrow()
+        rows = TableRows(schema, "iceberg", known)
+        is_done = False
+        try:
+            with writing_table(self.where, CommitFailedException):
+                table = self._table or self._create(rows.schema, keys)
+                # a retry would commit on top of what another run added, and double its records
+                transaction = self._write(_without_retries(table), batches, rows)
+                transaction.commit_transaction()
+                is_done = True
+        finally:
+            if self._table is None and not is_done:
+                with contextlib.suppress(Exception):
+                    self._catalog.drop_table(self._identifier)
+        self.findings += rows.findings(self.where)
+        ours = [one.summary for one in table.snapshots() if one.summary is not None and self._is_ours(one)]
+        added = [one.additional_properties for one in ours]
+        sizes = (sum(int(one.get(name, 0)) for one in added) for name in ("added-files-size", "added-data-files"))
+        return Exported(rows.n_records, *sizes)
+
+    def _is_ours(self, snapshot: Snapshot) -> bool:
+        said = _said(snapshot)
+        return said is not None and json.loads(said)["n_runs"] == self.new["n_runs"]
 
     def _create(self, schema: pa.Schema, keys: tuple[str, ...]) -> Table:
         from pyiceberg.transforms import DayTransform
@@ -115,20 +125,22 @@ class ResumedIceberg(ResumedTable):
 
     def _write(self, table: Table, batches: Iterable[pa.RecordBatch], rows: TableRows) -> Transaction:
         """Write the data files, and return the transaction that adds them."""
-        from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
         before = self.old["partitions"]
         changed = {key: at for key, at in self.new["partitions"].items() if at != before.get(key)}
         told = {"version": 1, "n_runs": self.new["n_runs"], "partitions": changed}
         transaction = table.transaction()
         transaction.set_properties({PROPERTY: json.dumps(self.new)})
-        with transaction.update_snapshot(snapshot_properties={PROPERTY: json.dumps(told)}).fast_append() as append:
-            for chunk in _chunks(batches, rows):
-                # each with an id of its own: it is in the names of the files
-                for file in _dataframe_to_data_files(
-                    transaction.table_metadata, df=chunk, io=table.io, write_uuid=uuid.uuid4()
-                ):
-                    append.append_data_file(file)
+        if self._table is not None:
+            with transaction.update_schema() as update:
+                update.union_by_name(rows.schema)
+        # each chunk is a snapshot; only with the last one is the table what the offsets say
+        chunk = None
+        for following in _chunks(batches, rows):
+            if chunk is not None:
+                transaction.append(chunk, {PROPERTY: json.dumps({**told, "is_partial": True})})
+            chunk = following
+        transaction.append(rows.schema.empty_table() if chunk is None else chunk, {PROPERTY: json.dumps(told)})
         return transaction
 
 
@@ -173,6 +185,9 @@ def _manifest(table: Table, where: str) -> dict[str, Any] | None:
     while snapshot is not None:
         if (said := _said(snapshot)) is not None:
             ours.append(manifest_of(said, where))
+            if len(ours) == 1 and ours[0].get("is_partial"):
+                detail = "the table was rolled back into the middle of an export: roll it back to before or after it"
+                raise FileChangedError(Reason.FILE_CHANGED, detail, path=where)
             if ours[0]["n_runs"] == newest["n_runs"]:
                 return newest
         parent = snapshot.parent_snapshot_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -44,6 +44,8 @@ class PartitionedFiles:
     ----------
     n_records, n_bytes, n_files : int
         Totals of the files that are closed.
+    lost : Counter of (tuple of str, str)
+        See `kafkalog.interchange.table_types.Conversion`.
     """
 
     def __init__(
@@ -59,13 +61,14 @@ class PartitionedFiles:
         self._open: OrderedDict[str, tuple[RecordSink, StagedFile]] = OrderedDict()
         self._n_parts: dict[str, int] = {}
         self.n_records = self.n_bytes = self.n_files = 0
+        self.lost: Counter[tuple[tuple[str, ...], str]] = Counter()
 
     def write(self, key: str, batch: pa.RecordBatch) -> None:
         """Write records to the directory whose relative path is `key`."""
         if key not in self._open:
             self._create(key)
         self._open.move_to_end(key)
-        self._open[key][0].write(batch.select(self._schema.names))
+        self._open[key][0].write(batch.select([name for name in self._schema.names if name in batch.schema.names]))
         # flush only the file that holds most: this frees the memory with the fewest small row groups
         if sum(sink.held_bytes for sink, _ in self._open.values()) >= ROW_GROUP_BYTES:
             max((sink for sink, _ in self._open.values()), key=lambda sink: sink.held_bytes).flush()
@@ -93,6 +96,7 @@ class PartitionedFiles:
         self.n_records += sink.n_records
         self.n_bytes += sink.n_bytes
         self.n_files += 1
+        self.lost.update(sink.lost)
 
     def close(self) -> None:
         """Finish all files."""

@@ -106,12 +106,12 @@ class Resumption(ABC):
         """
         # options that change the rows have to stay; a later run may have more threads
         kept = {name: repr(value) for name, value in options.items() if name not in _NOT_RESULT and value is not None}
-        settings = {"schema": str(scan.schema), **output, **kept}
+        settings = {**output, **kept}
         before = self.old.get("settings", settings)
         for name in sorted({*settings, *before}):
             if settings.get(name) != before.get(name):
                 was, now = before.get(name), settings.get(name)
-                raise ValueError(f"{name} is {now}, and was {was} in the exports that resume continues")
+                raise ValueError(f"{name} must match the first export: it is {now}, and was {was}")
         starts: dict[kf.TopicPartition, int] = {}
         ends: dict[kf.TopicPartition, int] = {}
         done: dict[str, Any] = {**self.old["partitions"]}
@@ -124,7 +124,8 @@ class Resumption(ABC):
             starts[key] = self._start(partition, self.known(str(key)), end)
             ends[key] = end
             done[str(key)] = {"next_offset": end, "topic_id": partition.topic_id}
-        self.new = {"version": 1, "n_runs": self.n_run + 1, "settings": settings, "partitions": done}
+        kept_columns = {name: self.old[name] for name in ("columns",) if name in self.old}
+        self.new = {"version": 1, "n_runs": self.n_run + 1, "settings": settings, "partitions": done, **kept_columns}
         return {"start_offset": starts, "end_offset": ends}
 
     def _start(self, partition: Partition, done: dict[str, Any] | None, end: int) -> int:
@@ -172,6 +173,11 @@ class ResumedTable(Resumption):
         """
 
 
+def first_line(error: BaseException) -> str:
+    """The message of an error of a table's library without the stack that some have."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 @contextlib.contextmanager
 def reading_table(where: str) -> Iterator[None]:
     """Turn what the library of a table raises into a `ReadError`."""
@@ -180,7 +186,7 @@ def reading_table(where: str) -> Iterator[None]:
     except (KafkalogError, ValueError, ImportError):
         raise
     except Exception as error:  # the errors of catalogs and object stores have no type in common
-        raise ReadError(Reason.FILE_UNREADABLE, f"the table cannot be read: {error}", path=where) from error
+        raise ReadError(Reason.FILE_UNREADABLE, f"the table cannot be read: {first_line(error)}", path=where) from error
 
 
 @contextlib.contextmanager
@@ -191,10 +197,10 @@ def writing_table(where: str, conflict: type[Exception]) -> Iterator[None]:
     except (KafkalogError, ValueError):
         raise
     except conflict as error:
-        detail = f"nothing was added: something else wrote to the table meanwhile ({error})"
+        detail = f"nothing was added: something else wrote to the table meanwhile ({first_line(error)})"
         raise WriteError(Reason.WRITE_FAILED, detail, path=where) from error
     except Exception as error:
-        detail = f"the table could not be written; the next run knows what of it was: {error}"
+        detail = f"the write failed; the next run detects whether rows were added: {first_line(error)}"
         raise WriteError(Reason.WRITE_FAILED, detail, path=where) from error
 
 

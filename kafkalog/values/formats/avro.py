@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog._kernels import avro as kernel
+from kafkalog.interchange.table_types import Path, json_text
 from kafkalog.values.formats.avro_types import AvroType, least_bytes, parse_schema
 from kafkalog.values.formats.program import Around, Columns, ProgramValues
-from kafkalog.values.types import Path, SchemaError, json_text
+from kafkalog.values.types import SchemaError
 
 _SCALARS: Final[dict[str, tuple[str, int, pa.DataType]]] = {
     "boolean": ("boolean", 1, pa.bool_()),

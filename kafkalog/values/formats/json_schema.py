@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from kafkalog.interchange.table_types import Digits
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, SchemaError
 
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
@@ -93,7 +94,7 @@ def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
 _MISSING: Final = "not as its schema says: {} is missing"
 _PYTHON_TYPES: Final[dict[int, tuple[Any, str]]] = {
     pa.int64().id: (int, "integer"),
-    pa.float64().id: ((int, float), "number"),
+    pa.float64().id: ((int, float, Digits), "number"),
     pa.string().id: (str, "string"),
     pa.bool_().id: (bool, "boolean"),
     pa.struct([]).id: (dict, "object"),

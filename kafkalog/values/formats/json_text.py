@@ -1,5 +1,9 @@
 """JSON values. Their type is what all of them have in common, so the values are read once to learn it.
 
+Numbers keep their digits: a field is of doubles only if they hold its whole numbers exactly, whole numbers beyond 64
+bits are decimals, and a field with other numbers is JSON text. Of a fraction with more digits than a double has, the
+double is taken, and reported.
+
 Values of a type that is known become a program, which `kafkalog._kernels.json_text` runs over the bytes of many of
 them: once to see that it takes them, once to fill columns. Those that it does not take are parsed one by one.
 """
@@ -7,8 +11,10 @@ them: once to see that it takes them, once to fill columns. Those that it does n
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Set
+from decimal import Decimal
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -18,16 +24,59 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog._kernels import json_text as kernel
+from kafkalog.interchange.table_types import ROUNDED, Digits, Lost, LostValues, Path, json_text
 from kafkalog.values.formats.json_schema import UnfitError, conformed, nullable_type, overlaid
 from kafkalog.values.formats.program import Columns, ProgramValues
 from kafkalog.values.payloads import Decoded, Payloads, Rows
-from kafkalog.values.types import MOST_DEPTH, CommonType, Path, json_text, narrow_type
+from kafkalog.values.types import MOST_DEPTH, CommonType, narrow_type
 
 _INT64: Final = 2**63
 _FIRST_PARSED: Final = 8
 _OTHER: Final = kernel.FAILURES[200]
+_WHOLE: Final = pa.decimal128(38, 0)
+_EXACT: Final = 2**53
+_WIDE: Final = pa.uint64()
+"""Stands for a whole number of 64 bits that a double does not hold."""
+_DIGITS: Final = pa.large_string()
+"""Stands for a number that only text holds."""
 _UNSAID: Final = pa.null()
 """The type of values without a schema."""
+
+
+class JsonType(CommonType):
+    """The type of JSON values.
+
+    Attributes
+    ----------
+    wide : set of tuple of str
+        Fields with whole numbers that a double does not hold.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide: set[Path] = set()
+
+    def add(self, other: pa.DataType) -> None:
+        super().add(self._marked(other, ()))
+
+    def _marked(self, kind: pa.DataType, path: Path) -> pa.DataType:
+        """The type without `_WIDE` and `_DIGITS`, which are noted."""
+        if pt.is_struct(kind):
+            return pa.struct([one.with_type(self._marked(one.type, (*path, one.name))) for one in kind])
+        if pt.is_list(kind):
+            return pa.list_(self._marked(kind.value_type, (*path, "[]")))
+        if kind == _DIGITS:
+            self.as_text.add(path)
+            return pa.string()
+        if kind == _WIDE:
+            self.wide.add(path)
+            return pa.int64()
+        if kind == _WHOLE:
+            self.wide.add(path)
+        return kind
+
+    def _wider(self, one: pa.DataType, other: pa.DataType, path: Path) -> pa.DataType | None:
+        return None if path in self.wide and pa.float64() in (one, other) else super()._wider(one, other, path)
 
 
 class JsonValues:
@@ -35,12 +84,12 @@ class JsonValues:
 
     Attributes
     ----------
-    common : CommonType
+    common : JsonType
         The type of the values that were given to `learn`.
     """
 
     def __init__(self) -> None:
-        self.common = CommonType()
+        self.common = JsonType()
 
     def learn(self, payloads: Payloads, said: pa.DataType = _UNSAID) -> None:
         """Take note of the types of some values, of those that conform to what their schema says.
@@ -75,35 +124,41 @@ class JsonValues:
         if as_text and not pt.is_null(said):
             return None  # the text has the fields of the value alone, and the schema says types for it
         kind = overlaid(self.common.type, said)
-        return _Program(kind, None if is_look else nullable_type(narrow_type(kind, paths)), as_text)
+        wanted = None if is_look else nullable_type(narrow_type(kind, paths))
+        return _Program(kind, wanted, as_text, self.common.wide)
 
     def decode(self, payloads: Payloads, paths: list[Path] | None = None, said: pa.DataType = _UNSAID) -> Decoded:
         """Decode values, with only the fields at some paths; only these have to conform to what their schema says."""
         kind, said = narrow_type(self.common.type, paths), narrow_type(said, paths)
         program = self._program(said, paths)
         failures: dict[int, str] = {}
+        lost = Lost()
+        cut: dict[Path, list[int]] = {}
         if program is None:
             array, rows = pa.nulls(len(payloads), kind), np.flatnonzero(payloads.valid).tolist()
         else:
             decoded = program.decode(payloads)
-            array = decoded.array if decoded.array.type == kind else self.common.fit(decoded.array, kind)
+            array = self.common.fit(decoded.array, lost.report, kind) if decoded.array.type != kind else decoded.array
             rows = [row for row, why in decoded.failures.items() if why == _OTHER]
             failures = {row: why for row, why in decoded.failures.items() if why != _OTHER}
         taken, values = [], []
         for row in rows:
-            value = parse(payloads.bytes(row) or b"", said)
+            value, rounded = parse(payloads.bytes(row) or b"", said), list[Path]()
             if not isinstance(value, NotJson):
-                value = _shaped(value, kind, (), self.common.as_text, is_whole=paths is None)
+                value = _shaped(value, kind, (), self.common.as_text, rounded, is_whole=paths is None)
             if isinstance(value, NotJson):
                 failures[row] = value.why
             else:
                 taken.append(row)
                 values.append(value)
+                for path in rounded:
+                    cut.setdefault(path, []).append(row)
         if taken:
             order = np.arange(len(array))
             order[taken] = np.arange(len(array), len(array) + len(taken))
             array = pa.concat_arrays([array, pa.array(values, kind)]).take(pa.array(order))
-        return Decoded(array, failures)
+        lost.found += [LostValues(path, ROUNDED, len(at), np.unique(at)) for path, at in cut.items()]
+        return Decoded(array, failures, lost.found)
 
 
 class NotJson:
@@ -153,12 +208,24 @@ def _refuse(text: str) -> Any:
     raise ValueError(text)
 
 
-def _integer(text: str) -> int | float:
+def _integer(text: str) -> int | Digits:
     # a number of a million digits would take minutes
-    return int(text) if len(text) <= 20 else float(text)
+    return int(text) if len(text) < 39 else Digits(text)
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse, parse_int=_integer)
+def _real(text: str) -> float | Digits:
+    number = float(text)
+    is_kept = math.isfinite(number) and (number != 0 or not _NOT_ZERO.match(text))
+    # a double tells numbers of 17 digits apart
+    if is_kept and (len(text) <= 17 or Decimal(text) == Decimal(repr(number))):
+        return number
+    return Digits(text)
+
+
+_NOT_ZERO: Final = re.compile(r"-?[0.]*[1-9]")
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_refuse, parse_int=_integer, parse_float=_real
+)
 
 
 def _depth(data: bytes) -> int:
@@ -178,9 +245,13 @@ def _types_of(value: Any) -> list[pa.DataType]:
     if isinstance(value, bool):
         return [pa.bool_()]
     if isinstance(value, int):
-        return [pa.int64() if -_INT64 <= value < _INT64 else pa.float64()]
-    if isinstance(value, float):
-        return [pa.float64()]
+        if -_EXACT <= value <= _EXACT:
+            return [pa.int64()]
+        if not -_INT64 <= value < _INT64:
+            return [_WHOLE]
+        return [pa.int64() if int(float(value)) == value else _WIDE]
+    if isinstance(value, (float, Digits)):
+        return [_DIGITS if isinstance(value, Digits) and value.real is None else pa.float64()]
     if isinstance(value, str):
         return [pa.string()]
     if isinstance(value, list):
@@ -194,8 +265,10 @@ def _types_of(value: Any) -> list[pa.DataType]:
     ]
 
 
-def _shaped(value: Any, kind: pa.DataType, path: Path, as_text: set[Path], *, is_whole: bool) -> Any:
-    """A parsed value as Arrow takes it for a type, or `NotJson`."""
+def _shaped(
+    value: Any, kind: pa.DataType, path: Path, as_text: set[Path], rounded: list[Path], *, is_whole: bool
+) -> Any:
+    """A parsed value as Arrow takes it for a type, or `NotJson`; `rounded` gets the fields that lose digits."""
     if path in as_text:
         return None if value is None else json_text(value)
     if value is None:
@@ -203,7 +276,8 @@ def _shaped(value: Any, kind: pa.DataType, path: Path, as_text: set[Path], *, is
     if pt.is_struct(kind) and isinstance(value, dict):
         found = {}
         for field in kind:
-            one = _shaped(value.get(field.name), field.type, (*path, field.name), as_text, is_whole=is_whole)
+            inside = (*path, field.name)
+            one = _shaped(value.get(field.name), field.type, inside, as_text, rounded, is_whole=is_whole)
             if isinstance(one, NotJson):
                 return one
             found[field.name] = one
@@ -211,14 +285,20 @@ def _shaped(value: Any, kind: pa.DataType, path: Path, as_text: set[Path], *, is
             return NotJson("a field that the values before did not have")
         return found
     if pt.is_list(kind) and isinstance(value, list):
-        items = [_shaped(item, kind.value_type, (*path, "[]"), as_text, is_whole=is_whole) for item in value]
+        inside = (*path, "[]")
+        items = [_shaped(item, kind.value_type, inside, as_text, rounded, is_whole=is_whole) for item in value]
         return next((item for item in items if isinstance(item, NotJson)), items)
     if pt.is_boolean(kind) and isinstance(value, bool):
         return value
     if pt.is_integer(kind) and isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64:
         return value
+    if pt.is_decimal(kind) and isinstance(value, int) and not isinstance(value, bool):
+        return Decimal(value)
+    if pt.is_floating(kind) and isinstance(value, Digits) and value.real is not None:
+        rounded.append(path)
+        return value.real
     if pt.is_floating(kind) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        return float(value) if float(value) == value else NotJson("a number with more digits than those before")
     if pt.is_string(kind) and isinstance(value, str):
         return value
     return NotJson("another type than the values before have")
@@ -235,12 +315,17 @@ class _Program(ProgramValues):
         The type with only some fields; None for a look at the values alone.
     as_text : set of tuple of str
         Fields of any type, whose JSON text is wanted.
+    wide : set of tuple of str
+        Fields that may have whole numbers that a double does not hold; a look at others does not take these.
     """
 
     kernel: ClassVar[Any] = kernel
 
-    def __init__(self, kind: pa.DataType, wanted: pa.DataType | None, as_text: Set[Path]) -> None:
+    def __init__(
+        self, kind: pa.DataType, wanted: pa.DataType | None, as_text: Set[Path], wide: Set[Path] = frozenset()
+    ) -> None:
         self._as_text = as_text
+        self._wide = wide if wanted is None else None
         self._nodes: list[tuple[int, ...]] = [()]
         self._names: list[str] = []
         self._built = Columns()
@@ -255,6 +340,8 @@ class _Program(ProgramValues):
     def _add(self, at: int, field: pa.Field, wanted: pa.DataType | None, path: Path) -> int:
         """Fill in a node, and add those inside; the number of its column."""
         op = "raw" if path in self._as_text else _OPS[field.type.id]
+        if op == "long" and self._wide is not None and path not in self._wide:
+            op = "small"
         inside = _inside(field.type, op)
         column, first, name = -1, len(self._nodes), len(self._names)
         self._nodes += [()] * len(inside)
@@ -277,6 +364,7 @@ _OPS: Final = {
     pa.bool_().id: "boolean",
     pa.int64().id: "long",
     pa.float64().id: "double",
+    _WHOLE.id: "whole",
     pa.string().id: "string",
     pa.list_(pa.null()).id: "list",
     pa.struct([]).id: "struct",
@@ -285,7 +373,9 @@ _COLUMNS: Final = {
     "null": ("empty", 0),
     "boolean": ("flat", 1),
     "long": ("flat", 8),
+    "small": ("flat", 8),
     "double": ("flat", 8),
+    "whole": ("text", 0),
     "string": ("text", 0),
     "list": ("list", 0),
     "struct": ("struct", 0),

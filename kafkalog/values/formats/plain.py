@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from kafkalog.values.payloads import Decoded, Payloads, bitmap
+from kafkalog.interchange.arrow_output import bitmap
+from kafkalog.values.payloads import Decoded, Payloads
 
 _NUMBERS: Final = {
     "short": (">i2", pa.int16()),

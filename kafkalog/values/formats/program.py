@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkalog.values.payloads import Decoded, Payloads, bitmap
-from kafkalog.values.types import MOST_FIELDS, TooWideError, text_array
+from kafkalog.interchange.arrow_output import bitmap
+from kafkalog.interchange.table_types import text_array
+from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.types import MOST_FIELDS, TooWideError
 
 Numbers = npt.NDArray[np.int32]
 Around = tuple[int, ...]
@@ -140,7 +142,9 @@ class ProgramValues:
                 data = np.packbits(np.frombuffer(data, np.uint8), bitorder="little")
             return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(data)])
         if column.kind == "text":
-            return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
+            is_text = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+            kind = column.type if is_text else pa.string()
+            return pa.Array.from_buffers(kind, n, [mask, pa.py_buffer(offsets), pa.py_buffer(data)]).cast(column.type)
         children = [self._array(child, columns) for child in column.children]
         if column.kind == "list":
             return pa.Array.from_buffers(column.type, n, [mask, pa.py_buffer(offsets)], children=children)

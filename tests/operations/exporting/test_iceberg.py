@@ -74,8 +74,6 @@ def test_a_table_of_the_user(root: Path, lake: Iceberg) -> None:
     rows = kafkalog.read_table(root, columns=names)
     lake.catalog.create_namespace("kafka")
     made = lake.catalog.create_table("kafka.orders", rows.schema)
-    with pytest.raises(ValueError, match="the table has no column 'topic'"):
-        lake.run(root, columns=names, partition_by="topic")
     # the table itself, instead of its name
     assert kafkalog.export(root, made, format="iceberg", columns=names, resume=True).n_records == 20
     grow(root, 1)
@@ -131,7 +129,7 @@ def test_a_commit_whose_end_nobody_knows_is_found_out_by_the_next_run(
     grow(root, 3)
     with monkeypatch.context() as patch:
         patch.setattr(Transaction, "commit_transaction", then_lost)
-        with pytest.raises(kafkalog.errors.WriteError, match="the next run knows what of it was"):
+        with pytest.raises(kafkalog.errors.WriteError, match="the next run detects whether rows were added"):
             lake.run(root)
     assert lake.run(root).n_records == 0
     assert lake.offsets() == [*range(23)]

@@ -51,9 +51,9 @@ def test_each_run_adds_what_is_new(root: Path, lake: Lake) -> None:
 
 def test_other_options_are_refused(root: Path, lake: Lake) -> None:
     lake.run(root, columns=["offset", "value"])
-    with pytest.raises(ValueError, match=r"columns is None, and was .* in the exports that"):
+    with pytest.raises(ValueError, match="columns must match the first export: it is None"):
         lake.run(root)
-    with pytest.raises(ValueError, match="filters is"):
+    with pytest.raises(ValueError, match="filters must match"):
         lake.run(root, columns=["offset", "value"], filters="key == a")
     with pytest.raises(ValueError, match="start_offset cannot be given"):
         lake.run(root, start_offset=3)
@@ -110,7 +110,7 @@ def test_columns_and_keys_of_a_table(root: Path, lake: Lake) -> None:
     with kafkalog.PartitionWriter(root / "times-0") as writer:
         writer.append({"value": [b"a", b"b", b"c"], "timestamp": [2**62, -1, 86_400_000 - 1]})
     result = lake.run(root, topics="times", columns=["value", "timestamp"], partition_by=["topic", "date"])
-    assert "1 timestamps do not fit into 64 bits" in str(result.findings)
+    assert "1 value of timestamp" in str(result.findings)
     table = lakes_table(lake)
     found = sorted(table.select(["value", "timestamp", "topic"]).to_pylist(), key=lambda row: row["value"])
     assert [row["timestamp"] and row["timestamp"].timestamp() for row in found] == [None, -0.001, 86399.999]

@@ -12,9 +12,9 @@ import struct
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from kafkalog.interchange.table_types import json_text
 from kafkalog.values.formats.protobuf.descriptors import fields_of, read_varint
 from kafkalog.values.formats.protobuf.types import ProtoField, ProtoMessage
-from kafkalog.values.types import json_text
 
 DYNAMIC: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
 _TIMESTAMP: Final = "google.protobuf.Timestamp"

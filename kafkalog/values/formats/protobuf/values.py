@@ -18,11 +18,14 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog._kernels import protobuf as kernel
+from kafkalog.interchange.arrow_buffers import validity
+from kafkalog.interchange.arrow_output import bitmap
+from kafkalog.interchange.table_types import Path
 from kafkalog.values.formats.program import Around, Columns, ProgramValues
 from kafkalog.values.formats.protobuf.nested_text import DYNAMIC, message_text
 from kafkalog.values.formats.protobuf.types import ProtoEnum, ProtoField, ProtoMessage
-from kafkalog.values.payloads import Decoded, Payloads, bitmap
-from kafkalog.values.types import Path, SchemaError, struct_array, valid_of
+from kafkalog.values.payloads import Decoded, Payloads
+from kafkalog.values.types import SchemaError, struct_array
 
 _VARINT, _EIGHT_BYTES, _DELIMITED, _GROUP, _FOUR_BYTES = 0, 1, 2, 3, 5
 _SCALARS: Final[dict[str, tuple[str, int, int, pa.DataType]]] = {
@@ -269,13 +272,13 @@ def last_of_each_key(array: pa.Array) -> pa.Array:
     kind = array.type
     if pt.is_struct(kind):
         children = [last_of_each_key(array.field(i)) for i in range(kind.num_fields)]
-        return struct_array(children, kind, valid_of(array), len(array)) if children else array
+        return struct_array(children, kind, validity(array), len(array)) if children else array
     if not (pt.is_list(kind) or pt.is_map(kind)):
         return array
     n = len(array)
     offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, 4 * array.offset)
-    valid = valid_of(array)
-    mask = None if valid is None else bitmap(valid)
+    valid = validity(array)
+    mask = bitmap(valid)
     if pt.is_list(kind):
         return pa.Array.from_buffers(kind, n, [mask, pa.py_buffer(offsets)], children=[last_of_each_key(array.values)])
     keys, items = array.keys, last_of_each_key(array.items)

@@ -1,0 +1,486 @@
+"""What each target stores of each Arrow type, and arrays converted to it without a silent change.
+
+The table, for the values of decoded columns; what is not named is stored as it is:
+
+=====================  ==============  ==============  ===============  ===============
+Arrow                  Parquet         Delta           Iceberg          Spark
+=====================  ==============  ==============  ===============  ===============
+struct without fields  JSON text       JSON text       JSON text        JSON text
+null                                   left out        left out         text
+int8, int16                                            int32
+uint8, uint16                          int32           int32            int64
+uint32                                 int64           int64            int64
+uint64                                 decimal(20, 0)  decimal(20, 0)   decimal(20, 0)
+float16                                float32         float32          float32
+decimal256                             decimal, text   decimal, text    decimal, text
+timestamp                              microseconds    microseconds     microseconds
+time32, time64                         text            microseconds     text
+fixed_size_binary      binary if of 0  binary          binary if of 0   binary
+dictionary                             its values      its values       its values
+=====================  ==============  ==============  ===============  ===============
+
+Delta stores no date, and Iceberg no date or time, outside of the years 1 to 9999. Arrow files have every type. CSV,
+JSON lines and terminals have text, which `kafkalog.interchange.text_output.plain_values` makes. A value that a column
+cannot hold becomes null; the caller learns how many, where and why.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from kafkalog.errors import Finding, Reason, UnwritableError
+from kafkalog.interchange.arrow_buffers import numbers_of, validity
+from kafkalog.interchange.arrow_output import bitmap
+from kafkalog.interchange.text_output import plain_values
+from kafkalog.text import counted
+
+Path = tuple[str, ...]
+Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+Report = Callable[[Path, str, Counts], None]
+"""Called with a field, what happened to values of it, and int64[n]: to how many in each row."""
+
+TARGETS: Final = ("parquet", "delta", "iceberg", "spark")
+TABLES: Final = ("delta", "iceberg")
+"""Targets that get a field that no value has when the first value has it."""
+
+_MICROSECONDS: Final = pa.time64("us")
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
+_LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
+_DAY_SECONDS: Final = 86_400
+ROUNDED: Final = "more digits than the type has: rounded"
+_FAR: Final = "not in the years 1 to 9999"
+
+
+def stored_type(kind: pa.DataType, target: str) -> pa.DataType:
+    """The type in which a target stores values of a type; null for a field that a table gets later."""
+    if pt.is_struct(kind):
+        fields = [field.with_type(stored_type(field.type, target)) for field in kind]
+        if target in TABLES:
+            fields = [field for field in fields if not pt.is_null(field.type)]
+        return pa.struct(fields) if fields else pa.string()
+    if _is_list(kind) or pt.is_map(kind):
+        return _stored_items(kind, target)
+    if pt.is_dictionary(kind):
+        return kind if target == "parquet" else stored_type(kind.value_type, target)
+    if pt.is_fixed_size_binary(kind):
+        return pa.binary() if target in ("delta", "spark") or not kind.byte_width else kind
+    if target == "parquet":
+        return kind
+    if pt.is_large_string(kind) or pt.is_string_view(kind):
+        return pa.string()
+    if pt.is_large_binary(kind) or pt.is_binary_view(kind):
+        return pa.binary()
+    if pt.is_null(kind):
+        return pa.string() if target == "spark" else kind
+    if pt.is_integer(kind):
+        return _stored_integer(kind, target)
+    if pt.is_float16(kind):
+        return pa.float32()
+    if pt.is_decimal(kind) and kind.bit_width > 128:
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else pa.string()
+    if pt.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz and "UTC" if target == "spark" else kind.tz)
+    if pt.is_time(kind):
+        return _MICROSECONDS if target == "iceberg" else pa.string()
+    return kind
+
+
+def _stored_integer(kind: pa.DataType, target: str) -> pa.DataType:
+    if pt.is_unsigned_integer(kind):
+        if kind.bit_width == 64:
+            return pa.decimal128(20, 0)
+        return pa.int64() if kind.bit_width == 32 or target == "spark" else pa.int32()
+    return pa.int32() if target == "iceberg" and kind.bit_width < 32 else kind
+
+
+def _stored_items(kind: pa.DataType, target: str) -> pa.DataType:
+    def inner(one: pa.DataType) -> pa.DataType:
+        # an item cannot be left out
+        found = stored_type(one, target)
+        return pa.string() if pt.is_null(found) and target != "parquet" else found
+
+    if pt.is_map(kind):
+        return pa.map_(inner(kind.key_type), inner(kind.item_type))
+    make = pa.large_list if pt.is_large_list(kind) and target == "parquet" else pa.list_
+    return make(kind.value_field.with_type(inner(kind.value_type)))
+
+
+def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
+    """The columns of a target for those of a scan.
+
+    Raises
+    ------
+    UnwritableError
+        Delta has no two fields whose names differ only by case.
+    """
+    fields = [field.with_type(stored_type(field.type, target)) for field in schema]
+    if target in TABLES:
+        fields = [field for field in fields if not pt.is_null(field.type)]
+    if target == "delta":
+        _check_case(fields, "")
+    return pa.schema(fields)
+
+
+def _check_case(fields: Collection[pa.Field], around: str) -> None:
+    names: dict[str, str] = {}
+    for field in fields:
+        other = names.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise UnwritableError(
+                Reason.COLUMN_TWICE,
+                f"Delta has no two fields whose names differ only by case: {around}{other} and {around}{field.name}."
+                " Choose fields with columns (--columns), or export to Parquet or Iceberg",
+            )
+        kind = field.type
+        while pt.is_list(kind) or pt.is_map(kind):
+            kind = kind.value_type if pt.is_list(kind) else kind.item_type
+        if pt.is_struct(kind):
+            _check_case(list(kind), f"{around}{field.name}.")
+
+
+def evolved(known: pa.DataType, seen: pa.DataType) -> pa.DataType:
+    """The type of a column that exists, with the fields that new values have in addition; other types stay."""
+    if pt.is_null(known):
+        return seen
+    if pt.is_struct(known) and pt.is_struct(seen):
+        return pa.struct([*evolved_schema(pa.schema(known), pa.schema(seen))])
+    if pt.is_list(known) and pt.is_list(seen):
+        return pa.list_(known.value_field.with_type(evolved(known.value_type, seen.value_type)))
+    if pt.is_map(known) and pt.is_map(seen):
+        return pa.map_(known.key_type, evolved(known.item_type, seen.item_type))
+    return known
+
+
+def evolved_schema(known: pa.Schema, seen: pa.Schema) -> pa.Schema:
+    """The columns that exist, and behind them new ones; see `evolved`."""
+    at = {field.name: field for field in seen}
+    fields = [one.with_type(evolved(one.type, at[one.name].type)) if one.name in at else one for one in known]
+    return pa.schema([*fields, *(field.with_nullable(True) for field in seen if field.name not in set(known.names))])
+
+
+class LostValues(NamedTuple):
+    """Values of a field that are null, or have fewer digits, since its type does not hold them."""
+
+    path: Path
+    what: str
+    n: int
+    rows: npt.NDArray[np.int64]
+
+
+class Lost:
+    """Collects what `converted` reports.
+
+    Attributes
+    ----------
+    found : list of LostValues
+    """
+
+    def __init__(self) -> None:
+        self.found: list[LostValues] = []
+
+    def report(self, path: Path, what: str, counts: Counts) -> None:
+        """Take note of values."""
+        self.found.append(LostValues(path, what, int(counts.sum()), np.flatnonzero(counts)))
+
+    def counts(self) -> Counter[tuple[Path, str]]:
+        """How many values there are, by field and what happened."""
+        counts: Counter[tuple[Path, str]] = Counter()
+        for one in self.found:
+            counts[one.path, one.what] += one.n
+        return counts
+
+
+class Conversion:
+    """Converts record batches to the columns of a target, and counts what the columns cannot hold.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The columns of the target.
+    target : str
+        One of `TARGETS`.
+
+    Attributes
+    ----------
+    lost : Counter of (tuple of str, str)
+        How many values are null or have fewer digits, by field and what happened.
+    """
+
+    def __init__(self, schema: pa.Schema, target: str) -> None:
+        self.schema, self._target = schema, target
+        self.lost: Counter[tuple[Path, str]] = Counter()
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the columns of the target; null for those that it lacks."""
+        if batch.schema == self.schema and self._target not in TABLES:
+            return batch
+        columns = []
+        for field in self.schema:
+            at = batch.schema.get_field_index(field.name)
+            columns.append(
+                pa.nulls(batch.num_rows, field.type)
+                if at < 0
+                else converted(batch.column(at), field.type, self._count, (field.name,), target=self._target)
+            )
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _count(self, path: Path, what: str, counts: Counts) -> None:
+        self.lost[path, what] += int(counts.sum())
+
+
+def lost_findings(lost: Mapping[tuple[Path, str], int], where: str | None) -> list[Finding]:
+    """What the columns of an output do not hold, a finding for each field and reason; `where` is its path."""
+    return [replace(lost_finding(path, what, n, " there"), path=where) for (path, what), n in lost.items()]
+
+
+def field_name(path: Path) -> str:
+    """A field as users name it, such as ``value.items[].price``."""
+    return ".".join(path).replace(".[]", "[]").replace(".{}", "{}")
+
+
+def lost_finding(path: Path, what: str, n: int, where: str) -> Finding:
+    """A finding about values that became null or were cut."""
+    outcome = "" if what == ROUNDED else f", so null{where}"
+    return Finding(Reason.COLUMN_VALUE, f"{counted(n, 'value')} of {field_name(path)}: {what}{outcome}", damage=False)
+
+
+def converted(
+    array: pa.Array,
+    to: pa.DataType,
+    report: Report,
+    path: Path = (),
+    *,
+    as_text: Collection[Path] = (),
+    target: str | None = None,
+) -> pa.Array:
+    """An array in another type: what the type cannot hold is null, and reported.
+
+    Parameters
+    ----------
+    to : pyarrow.DataType
+        Fields that the array lacks are null; fields that it has and the type lacks are left out.
+    as_text : collection of tuple of str
+        Fields of any type that become JSON text.
+    target : str, optional
+        One of `TARGETS`, which may not hold each value of the type.
+    """
+    kind = array.type
+    if path in as_text:
+        return text_array([None if value is None else json_text(value) for value in plain_values(array)])
+    has_limits = pt.is_date(to) or pt.is_nested(to) or (pt.is_timestamp(to) and target == "iceberg")
+    is_limited = target in TABLES and has_limits
+    if kind == to and not is_limited:
+        return array
+    if pt.is_null(kind):
+        return pa.nulls(len(array), to)
+    if pt.is_dictionary(kind):
+        return converted(array.dictionary_decode(), to, report, path, as_text=as_text, target=target)
+    how: dict[str, Any] = {"as_text": as_text, "target": target}
+    if pt.is_struct(kind) and pt.is_struct(to):
+        return _struct(array, to, report, path, how)
+    if _is_list(kind) and _is_list(to):
+        items = array.values if array.type.num_fields else array.flatten()
+        return _items(array, to, report, [items], [to.value_type], [(*path, "[]")], how)
+    if pt.is_map(kind) and pt.is_map(to):
+        paths = [(*path, "{key}"), (*path, "{}")]
+        return _items(array, to, report, [array.keys, array.items], [to.key_type, to.item_type], paths, how)
+    if pt.is_string(to) and not (pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)):
+        return text_array(
+            [value if value is None or isinstance(value, str) else json_text(value) for value in plain_values(array)]
+        )
+    if pt.is_date(kind) and pt.is_date(to):
+        days = array.cast(pa.date32())
+        numbers = numbers_of(days)
+        return _without(days, (numbers < _FIRST_DAY) | (numbers > _LAST_DAY), _FAR, report, path)
+    if (pt.is_timestamp(kind) and pt.is_timestamp(to)) or (pt.is_time(kind) and pt.is_time(to)):
+        return _moments(array, to, report, path, is_near=target == "iceberg" and pt.is_timestamp(to))
+    return _cast(array, to, report, path)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pt.is_list(kind) or pt.is_large_list(kind))
+
+
+def _struct(array: pa.Array, to: pa.DataType, report: Report, path: Path, how: dict[str, Any]) -> pa.Array:
+    kind, valid, n = array.type, validity(array), len(array)
+
+    def within(where: Path, what: str, counts: Counts) -> None:
+        # what lies under a null is no value
+        if valid is not None:
+            counts = np.where(valid, counts, 0)
+        if counts.any():
+            report(where, what, counts)
+
+    children = []
+    for field in to:
+        at = kind.get_field_index(field.name)
+        children.append(
+            pa.nulls(n, field.type)
+            if at < 0
+            else converted(array.field(at), field.type, within, (*path, field.name), **how)
+        )
+    return pa.Array.from_buffers(to, n, [bitmap(valid)], children=children)
+
+
+def _items(
+    array: pa.Array,
+    to: pa.DataType,
+    report: Report,
+    parts: Sequence[pa.Array],
+    kinds: Sequence[pa.DataType],
+    paths: Sequence[Path],
+    how: dict[str, Any],
+) -> pa.Array:
+    """A list or a map, whose items are converted."""
+    n, valid = len(array), validity(array)
+    width = np.int64 if pt.is_large_list(array.type) else np.int32
+    buffer = array.buffers()[1]
+    offsets = np.zeros(1, width)
+    if buffer is not None and buffer.size:
+        offsets = np.frombuffer(buffer, width, n + 1, array.offset * np.dtype(width).itemsize)
+    first, last = int(offsets[0]), int(offsets[-1])
+
+    def within(where: Path, what: str, counts: Counts) -> None:
+        # of the lists that the items are in
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        counts = sums[offsets[1:] - first] - sums[offsets[:-1] - first]
+        if valid is not None:
+            counts = np.where(valid, counts, 0)
+        if counts.any():
+            report(where, what, counts)
+
+    children = [
+        converted(part.slice(first, last - first), kind, within, path, **how)
+        for part, kind, path in zip(parts, kinds, paths, strict=True)
+    ]
+    if pt.is_map(to):
+        if children[0].null_count:  # a map has no entry without a key
+            detail = f"keys of the map {field_name(paths[0][:-1])} do not fit {to.key_type}"
+            raise UnwritableError(Reason.COLUMN_TYPE, detail)
+        children = [pa.StructArray.from_arrays(children, fields=[to.key_field, to.item_field])]
+    begins = (offsets - first).astype(np.int64 if pt.is_large_list(to) else np.int32)
+    buffers = [bitmap(valid), pa.py_buffer(begins)]
+    return pa.Array.from_buffers(to, n, buffers, children=children)
+
+
+def _without(array: pa.Array, lost: Mask, what: str, report: Report, path: Path) -> pa.Array:
+    """The array with null for some of its values."""
+    valid = validity(array)
+    lost = lost if valid is None else lost & valid
+    if not lost.any():
+        return array
+    report(path, what, lost.astype(np.int64))
+    kept = bitmap(~lost if valid is None else valid & ~lost)
+    data = array.buffers()[1].slice(array.offset * array.type.bit_width // 8)
+    return pa.Array.from_buffers(array.type, len(array), [kept, data])
+
+
+def _moments(array: pa.Array, to: pa.DataType, report: Report, path: Path, *, is_near: bool) -> pa.Array:
+    """Times in another unit."""
+    kind, n = array.type, len(array)
+    numbers = numbers_of(array).astype(np.int64)
+    valid = validity(array)
+    have, want = _PER_SECOND[kind.unit], _PER_SECOND[to.unit]
+    lost = np.zeros(n, np.bool_)
+    cut = np.zeros(n, np.bool_)
+    what = f"out of range for 64 bits of {to.unit}"
+    if want > have:
+        most = (2**63 - 1) // (want // have)
+        lost = (numbers > most) | (numbers < -most)
+        numbers = np.where(lost, 0, numbers) * (want // have)
+    elif have > want:
+        numbers, rest = np.divmod(numbers, have // want)
+        cut = rest != 0
+    if is_near:
+        days = numbers // (_DAY_SECONDS * want)
+        lost, what = lost | (days < _FIRST_DAY) | (days > _LAST_DAY), _FAR
+    cut &= ~lost if valid is None else valid & ~lost
+    if cut.any():
+        report(path, ROUNDED, cut.astype(np.int64))
+    numbers = numbers.astype(f"i{to.bit_width // 8}")
+    whole = pa.Array.from_buffers(to, n, [bitmap(valid), pa.py_buffer(numbers)])
+    return _without(whole, lost, what, report, path)
+
+
+def _cast(array: pa.Array, to: pa.DataType, report: Report, path: Path) -> pa.Array:
+    try:
+        return array.cast(to)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass  # some values do not fit, or none does
+    lost = np.zeros(len(array), np.bool_)
+    found = pa.concat_arrays(_cast_parts(array, to, lost, 0))
+    if lost.any():
+        report(path, f"{array.type} that does not fit {to}", lost.astype(np.int64))
+    return found
+
+
+def _cast_parts(array: pa.Array, to: pa.DataType, lost: Mask, at: int) -> list[pa.Array]:
+    """The array in parts that can be cast, and nulls; halves until it is one of these."""
+    n = len(array)
+    try:
+        return [array.cast(to)]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if n > 1:
+            return [*_cast_parts(array[: n // 2], to, lost, at), *_cast_parts(array[n // 2 :], to, lost, at + n // 2)]
+    value = array[0].as_py()
+    # Arrow refuses whole numbers above 2**53, also those that a double holds
+    if isinstance(value, int) and pt.is_floating(to) and float(value) == value:
+        return [pa.array([float(value)], to)]
+    lost[at] = value is not None
+    return [pa.nulls(1, to)]
+
+
+def text_array(texts: Sequence[str | None]) -> pa.Array:
+    """Texts as an array; none of them may hold half of a surrogate pair."""
+    parts = [b"" if text is None else text.encode("utf-8") for text in texts]
+    offsets = np.zeros(len(parts) + 1, np.int32)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    valid = np.array([text is not None for text in texts], np.bool_)
+    return pa.Array.from_buffers(
+        pa.string(), len(parts), [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
+    )
+
+
+class Digits:
+    """A number of JSON with more digits than Python's numbers keep.
+
+    Attributes
+    ----------
+    text : str
+        As it stands.
+    real : float or None
+        The double next to a fraction; None for a whole number, and where a double is infinite or 0.
+    """
+
+    __slots__ = ("real", "text")
+
+    def __init__(self, text: str) -> None:
+        real = None if text.lstrip("-").isdecimal() else float(text)
+        self.text, self.real = text, real if real and math.isfinite(real) else None
+
+
+def json_text(value: Any) -> str:
+    """A value as compact JSON."""
+    try:
+        return _dumps(value)
+    except TypeError:  # of `Digits`, which have no other form
+        if isinstance(value, Digits):
+            return value.text
+        if isinstance(value, dict):
+            return "{" + ",".join(f"{_dumps(name)}:{json_text(one)}" for name, one in value.items()) + "}"
+        return "[" + ",".join(map(json_text, value)) + "]"
+
+
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -1,0 +1,265 @@
+"""Decoded values in each output: what was reported of other tools, and logs whose fields come and go."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.dataset
+import pytest
+from lakes import Delta, Directory, Iceberg, Lake
+
+import kafkalog
+from kafkalog.cli.app import main
+
+LAKES = {"parquet": Directory, "delta": Delta, "iceberg": Iceberg}
+FAR = 2**62
+
+
+@pytest.fixture(params=LAKES)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
+    pytest.importorskip("pyiceberg_core", reason="not tested here: pyiceberg is not installed")
+    (tmp_path / "lake").mkdir()
+    return LAKES[request.param](tmp_path / "lake")
+
+
+def append(root: Path, values: list[Any], topic: str = "t") -> Path:
+    data = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in values]
+    root.mkdir(exist_ok=True)
+    with kafkalog.PartitionWriter(root / f"{topic}-0") as writer:
+        writer.append({"value": data, "timestamp": [1_700_000_000_000] * len(data)})
+    return root
+
+
+def rows(lake: Lake, column: str = "value") -> list[Any]:
+    """A column of all rows, read by the library of the table."""
+    if isinstance(lake, Delta):
+        table = lake.table().to_pyarrow_table()
+    elif isinstance(lake, Iceberg):
+        table = lake.output.scan().to_arrow()
+    else:
+        files = [pyarrow.dataset.dataset(path) for path in sorted(lake.output.rglob("*.parquet"))]
+        table = pyarrow.dataset.dataset(files[-1:]).to_table() if len(files) == 1 else None
+        if table is None:
+            # the newest file has all columns
+            newest = max(sorted(lake.output.rglob("*.parquet")), key=lambda path: path.name)
+            schema = pyarrow.dataset.dataset(newest).schema
+            table = pyarrow.dataset.dataset(lake.output, schema=schema).to_table()
+    return [row[column] for row in sorted(table.to_pylist(), key=lambda row: row["offset"])]
+
+
+def export(root: Path, lake: Lake, format: str = "json", **options: Any) -> kafkalog.ExportResult:
+    return lake.run(root, decode={"value": {"format": format, **options}}, partition_by=())
+
+
+def avro(schema: dict[str, Any], *values: dict[str, Any]) -> list[bytes]:
+    found = []
+    for value in values:
+        data = BytesIO()
+        fastavro.schemaless_writer(data, schema, value)
+        found.append(data.getvalue())
+    return found
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+
+
+def test_objects_without_fields_are_json_text(tmp_path: Path, lake: Lake) -> None:
+    root = append(tmp_path / "log", [{"a": 1, "meta": {}, "l": [{}], "d": {"x": {}}}, {"a": 2}])
+    assert not export(root, lake).findings
+    assert rows(lake) == [
+        {"a": 1, "meta": "{}", "l": ["{}"], "d": {"x": "{}"}},
+        {"a": 2, "meta": None, "l": None, "d": None},
+    ]
+
+
+def test_only_objects_without_fields(tmp_path: Path, lake: Lake) -> None:
+    export(append(tmp_path / "log", [{}]), lake)
+    assert rows(lake) == ["{}"]
+    export(append(tmp_path / "log", [{"a": 1}]), lake)  # the column exists, and is text
+    assert rows(lake) == ["{}", '{"a":1}']
+
+
+def test_unsigned_numbers_are_whole(tmp_path: Path, lake: Lake) -> None:
+    schema = 'syntax = "proto3"; message M { uint64 a = 1; uint32 b = 2;'
+    schema += " repeated fixed64 c = 3; map<uint32, uint64> d = 4; }"
+    most = b"\x08" + b"\xff" * 9 + b"\x01" + b"\x10\xff\xff\xff\xff\x0f" + b"\x1a\x08" + b"\xff" * 8
+    most += b"\x22\x11\x08\xff\xff\xff\xff\x0f\x10" + b"\xff" * 9 + b"\x01"
+    export(append(tmp_path / "log", [b"\x10\x01", most]), lake, "protobuf", schema=schema, framed=False)
+    u64, u32 = 2**64 - 1, 2**32 - 1
+    assert rows(lake) == [{"a": 0, "b": 1, "c": [], "d": []}, {"a": u64, "b": u32, "c": [u64], "d": [(u32, u64)]}]
+
+
+@pytest.mark.parametrize("lake", ["delta", "iceberg"], indirect=True)
+def test_times_that_a_table_does_not_hold_are_null_and_counted(tmp_path: Path, lake: Lake) -> None:
+    logical = {"type": "long", "logicalType": "timestamp-millis"}
+    schema = record(
+        t=logical, l={"type": "array", "items": logical}, m={"type": "map", "values": logical},
+        d={"type": "int", "logicalType": "date"}, n={"type": "long", "logicalType": "timestamp-nanos"},
+        h={"type": "int", "logicalType": "time-millis"},
+    )  # fmt: skip
+    day, moment = datetime(1970, 1, 2, tzinfo=UTC).date(), datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    near = {"t": 1_700_000_000_000, "l": [1_700_000_000_000], "m": {}, "d": 1, "n": 10**18 * 17 // 10, "h": 1500}
+    far = {"t": FAR, "l": [1_700_000_000_000, FAR, -FAR], "m": {"k": FAR}, "d": 2**31 - 1, "n": 1, "h": 0}
+    plain = json.loads(json.dumps(schema).replace("logicalType", "l"))
+    root = append(tmp_path / "log", avro(plain, near, far))
+    result = export(root, lake, "avro", schema=json.dumps(schema), framed=False)
+    first, second = rows(lake)
+    assert (first["t"], first["l"], first["d"], first["n"]) == (moment, [moment], day, moment)
+    assert str(first["h"]).startswith("00:00:01.500")
+    assert (second["t"], second["l"], second["m"], second["d"]) == (None, [moment, None, None], [("k", None)], None)
+    lost = {one.detail.split(":")[0] for one in result.findings}
+    assert lost == {
+        *("1 value of value.t", "2 values of value.l[]", "1 value of value.m{}", "1 value of value.d"),
+        "1 value of value.n",
+    }
+
+
+@pytest.mark.parametrize("lake", ["delta"], indirect=True)
+def test_the_command_prints_what_the_table_does_not_hold(
+    tmp_path: Path, lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "log"
+    root.mkdir()
+    with kafkalog.PartitionWriter(root / "t-0") as writer:
+        writer.append({"value": [b"v", b"v"], "timestamp": [1_700_000_000_000, 17 * 10**17]})
+    assert main(["export", str(root), "-o", lake.name, "--format", lake.format, "--resume"]) == 0
+    assert "1 value of timestamp" in capsys.readouterr().err
+    assert [row and row.year for row in rows(lake, "timestamp")] == [2023, None]
+
+
+def test_fields_come_and_go(tmp_path: Path, lake: Lake) -> None:
+    nights: list[list[Any]] = [
+        [{"a": 1, "b": 2}],
+        [{"a": 2}],
+        [{"a": 3, "c": {"x": [1.5]}}],
+        [{"c": {"y": "t"}}],
+        [],
+        [{"b": 9_007_199_254_740_993, "c": None}],
+    ]
+    for values in nights:
+        if values:
+            append(tmp_path / "log", values)
+        assert export(tmp_path / "log", lake).n_records == len(values)
+    assert rows(lake) == [
+        {"a": 1, "b": 2, "c": None},
+        {"a": 2, "b": None, "c": None},
+        {"a": 3, "b": None, "c": {"x": [1.5], "y": None}},
+        {"a": None, "b": None, "c": {"x": None, "y": "t"}},
+        {"a": None, "b": 9_007_199_254_740_993, "c": None},
+    ]
+
+
+def test_a_field_that_was_null_gets_its_type_later(tmp_path: Path, lake: Lake) -> None:
+    for value in ({"a": 1, "b": None}, {"a": None, "b": "x"}):
+        export(append(tmp_path / "log", [value]), lake)
+    assert rows(lake) == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
+
+
+def test_values_that_do_not_fit_the_type_that_a_column_has_are_null_and_counted(tmp_path: Path, lake: Lake) -> None:
+    export(append(tmp_path / "log", [{"a": 1, "b": "t"}]), lake)
+    others = [{"a": "x", "b": 5}, {"a": 2**64, "b": [1]}, {"a": 2, "b": {"c": 1}}]
+    result = export(append(tmp_path / "log", others), lake)
+    assert rows(lake) == [
+        {"a": 1, "b": "t"},
+        {"a": None, "b": "5"},
+        {"a": None, "b": "[1]"},
+        {"a": 2, "b": '{"c":1}'},
+    ]
+    assert ["2 values of value.a" in one.detail for one in result.findings] == [True]
+    assert export(append(tmp_path / "log", [{"a": 3}]), lake).n_records == 1
+
+
+def test_fields_that_differ_by_case_are_refused_by_delta_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("deltalake", reason="not tested here: deltalake is not installed")
+    root = append(tmp_path / "log", [{"x": [{"Id": 1, "id": 2}]}])
+    command = ["export", str(root), "--value-format", "json", "-o", str(tmp_path / "table"), "--format", "delta"]
+    assert main([*command, "--resume"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "value.x.Id and value.x.id" in line
+    assert not (tmp_path / "table").exists()
+
+
+def test_text_has_times_without_a_date_and_all_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = record(
+        d={"type": "int", "logicalType": "date"},
+        ms={"type": "long", "logicalType": "timestamp-millis"},
+        us=["null", {"type": "long", "logicalType": "timestamp-micros"}],
+    )
+    plain = json.loads(json.dumps(schema).replace("logicalType", "l"))
+    values = avro(plain, {"d": 2**31 - 1, "ms": FAR, "us": 2**63 - 1}, {"d": -1, "ms": -(2**63), "us": None})
+    root = append(tmp_path / "log", values)
+    (tmp_path / "s.avsc").write_text(json.dumps(schema))
+    expected = [
+        {"d": "5881580-07-11", "ms": "146140482-04-24T15:36:27.904Z", "us": "294247-01-10T04:00:54.775807Z"},
+        {"d": "1969-12-31", "ms": str(-(2**63)), "us": None},
+    ]
+    decoding = ["--value-format", "avro", "--schema", str(tmp_path / "s.avsc"), "--no-frame", "--columns", "value"]
+    assert main(["cat", str(root), *decoding, "--json"]) == 0
+    assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == expected
+    assert main(["export", str(root), *decoding, "-o", str(tmp_path / "o.csv")]) == 0
+    assert '""5881580-07-11""' in (tmp_path / "o.csv").read_text()
+
+
+def test_a_record_of_the_least_timestamp_is_shown() -> None:
+    from kafkalog.cli.reading.record_text import TextFormat
+
+    stamps = pyarrow.array([-(2**63)], pyarrow.int64()).cast(pyarrow.timestamp("ms", "UTC"))
+    batch = pyarrow.RecordBatch.from_arrays([stamps], ["timestamp"])
+    assert TextFormat(["timestamp"]).lines(batch) == "-9223372036854775808ms\n"
+
+
+@pytest.mark.parametrize(
+    ("units", "values", "expected"),
+    [
+        (["millis", "nanos", "millis"], [32_503_680_000_000, 5, 1_700_000_000_000], [None, 5, 17 * 10**17]),
+        (["millis", "micros", "millis"], [2**63 - 1, 5, 1_700_000_000_000], [None, 5, 17 * 10**14]),
+    ],
+)
+def test_versions_of_a_schema_with_times_in_other_units(
+    tmp_path: Path, units: list[str], values: list[int], expected: list[int | None]
+) -> None:
+    schemas, data = {}, []
+    for number, (unit, value) in enumerate(zip(units, values, strict=True)):
+        inner = {"type": "array", "items": {"type": "long", "logicalType": f"timestamp-{unit}"}}
+        plain = record(t="long", l={"type": "array", "items": "long"})
+        schemas[number] = json.dumps(record(t=inner["items"], l=inner))
+        data.append(b"\0" + number.to_bytes(4, "big") + avro(plain, {"t": value, "l": [value]})[0])
+    root = append(tmp_path / "log", data)
+    scan = kafkalog.scan(root, decode={"value": "avro"}, schemas=schemas, columns=["value.t", "value.l", "value_error"])
+    with pytest.warns(kafkalog.DecodeWarning):
+        table = scan.to_table()
+    assert table.column("value.t").cast("int64").to_pylist() == expected
+    assert table.column("value.l").combine_chunks().flatten().cast("int64").to_pylist() == expected
+    errors = table.column("value_error").to_pylist()
+    assert [one is None for one in errors] == [False, True, True]
+    assert sorted(one.detail.split(":")[0] for one in scan.findings) == ["1 value of value.l[]", "1 value of value.t"]
+
+
+def test_numbers_of_json_in_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = [b'{"id": 9007199254740993, "p": [9223372036854775807]}', b'{"id": 0.5, "p": [1.5]}']
+    root = append(tmp_path / "log", [*values])
+    command = ["cat", str(root), "--value-format", "json", "--json", "--columns", "value"]
+    assert main(command) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        '{"value": {"id": "9007199254740993", "p": ["9223372036854775807"]}}',
+        '{"value": {"id": "0.5", "p": ["1.5"]}}',
+    ]
+    assert main([*command, "--filter", "value.id == 9007199254740992"]) == 0
+    assert capsys.readouterr().out == ""
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    table = kafkalog.read_table(
+        append(tmp_path / "other", [b'{"id": 18446744073709551615}', b'{"id": 1}']),
+        decode={"value": {"format": "jsonschema", "schema": json.dumps(schema), "framed": False}},
+        columns=["value.id"],
+    )
+    assert table.column(0).to_pylist() == [Decimal(2**64 - 1), Decimal(1)]
