@@ -215,7 +215,7 @@ class TransactionIndex(IndexEntries):
         list of Finding
             See `OffsetIndex.check`. `kafkalog.verify` checks the indexes of a whole partition in one pass.
         """
-        check = TransactionIndexCheck([self.entries["first_offset"].astype(np.int64)])
+        check = TransactionIndexCheck([self.entries])
         is_before = True
         for table in batches:
             row = int(np.searchsorted(table.last_offset, self.base_offset)) if is_before else 0
@@ -228,7 +228,7 @@ class TransactionIndex(IndexEntries):
                 check.feed(table[row:])
         if is_before:
             check.begin(self.entries, self.path, self.base_offset)
-        return [*self.findings(), *self.padding_findings(), *check.finish()]
+        return [*self.findings(), *self.padding_findings(), *check.finish(), *check.missing_markers()]
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         return {name: self.entries[name].astype(self.dtype[name].newbyteorder("=")) for name in self.dtype.names or ()}

@@ -16,7 +16,7 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason
 from kafkalog.indexes.checks import Tally
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.state.transactions import OpenTransaction, Outcome, TransactionReplay
+from kafkalog.state.transactions import OpenTransaction, Outcome, TransactionReplay, rows_of_transactions
 
 _NO_ENTRIES = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 
@@ -26,8 +26,8 @@ class TransactionIndexCheck:
 
     Parameters
     ----------
-    first_offsets : int64 arrays
-        `first_offset` of all entries of the indexes to check.
+    indexes : TRANSACTION_INDEX_DTYPE arrays
+        All entries of the indexes to check.
     open_transactions : list of OpenTransaction
         Transactions open before the first batch, from a producer snapshot.
 
@@ -35,21 +35,26 @@ class TransactionIndexCheck:
     -----
     An entry is right under three conditions. Its last offset is that of an abort marker of its producer. Its first
     offset is that of the first batch of the transaction, if that batch still exists. Its last stable offset is not
-    above the one after the marker. Compaction and retention may have removed the marker or the batches.
+    above the one after the marker. Compaction and retention may have removed the batches, and after them the marker: a
+    marker that is gone before its records is a finding.
 
     Source: ProducerStateManager.completeTxn, TransactionIndex.collectAbortedTxns, Kafka 4.3.
     """
 
     def __init__(
         self,
-        first_offsets: Iterable[npt.NDArray[np.int64]],
+        indexes: Iterable[npt.NDArray[np.void]],
         *,
         open_transactions: Iterable[OpenTransaction] = (),
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._replay = TransactionReplay(limits=limits)
         self._replay.resume(list(open_transactions))
-        self._wanted = np.unique(np.concatenate([np.empty(0, np.int64), *first_offsets]))
+        every = np.concatenate([_NO_ENTRIES, *indexes])
+        self._wanted = np.unique(every["first_offset"].astype(np.int64))
+        self._producers = np.unique(every["producer_id"].astype(np.int64))
+        self._last_records: dict[int, int] = {}  # offset of a producer's last batch with records, before this window
+        self._records = np.empty(0, np.int64), np.empty(0, np.int64)  # and of all in this window
         self._is_there = np.zeros(self._wanted.size, np.bool_)
         self._doubtful = -1  # transactions that began below this offset may have ended in skipped bytes
         self._n_fed = 0
@@ -59,6 +64,7 @@ class TransactionIndexCheck:
         """Start a segment, given the entries of its index; the next batches are those of the segment."""
         self._entries, self._path, self._base_offset = entries, path, base_offset
         self._tally = Tally()
+        self._missing_markers: list[int] = []
         last = entries["last_offset"].astype(np.int64)
         behind = np.flatnonzero(last[1:] <= last[:-1]) + 1
         self._tally.add(
@@ -100,6 +106,7 @@ class TransactionIndexCheck:
         if not len(batches):
             return
         self._find_first_offsets(batches)
+        self._find_records(batches)
         ended = self._replay.update(batches, np.arange(self._n_fed, self._n_fed + len(batches)))
         self._n_fed += len(batches)
         stop = int(np.searchsorted(self._last, batches.last_offset[-1], side="right"))
@@ -127,6 +134,8 @@ class TransactionIndexCheck:
         # markers of other types end no aborted transaction, but one that cannot be read may have been an abort
         is_marker = batches.is_control[row] & (kind != Outcome.COMMITTED) & (batches.producer_id[row] == producer_id)
         self._add_wrong(numbers, covered & ~is_marker, "there is no abort marker of that producer at its last offset")
+        has_records = ~covered & self._have_records(np.flatnonzero(~covered), producer_id, first, last)
+        self._missing_markers += numbers[has_records].tolist()
         # check the first offset and the last stable offset, if batches of the transaction are left
         place = np.searchsorted(ended["last_offset"], last)
         place = np.minimum(place, max(ended.size - 1, 0))
@@ -156,15 +165,59 @@ class TransactionIndexCheck:
             row = np.minimum(np.searchsorted(batches.last_offset, wanted), len(batches) - 1)
             self._is_there[start:stop] |= (batches.base_offset[row] <= wanted) & (wanted <= batches.last_offset[row])
 
+    def missing_markers(self) -> list[Finding]:
+        """The finding about entries of the segment's index whose abort markers are gone, and whose records are not.
+
+        It is damage of the `.log`: where a broker rebuilds the index, nothing tells of the abort any more.
+        """
+        tally = Tally()
+        numbers = self._missing_markers
+        tally.add(
+            Reason.INDEX_TRANSACTION,
+            "its abort marker is missing, and its records are there: a broker that recovers the segment gives them to"
+            " read_committed consumers once the producer commits again",
+            len(numbers),
+            self._describe(numbers[0]) if numbers else "",
+        )
+        return tally.findings(self._path, self._base_offset)
+
+    def _find_records(self, batches: BatchTable) -> None:
+        """Take note of transactional batches with records, of producers in the indexes."""
+        self._last_records |= zip(*(column.tolist() for column in self._records), strict=True)
+        rows = rows_of_transactions(batches)
+        rows = rows[((batches.attributes[rows] & kf.CONTROL_BIT) == 0) & (batches.records_count[rows] > 0)]
+        rows = rows[np.isin(batches.producer_id[rows], self._producers)]
+        self._records = batches.producer_id[rows], batches.base_offset[rows]
+
+    def _have_records(
+        self,
+        entries: npt.NDArray[np.int64],
+        producer_id: npt.NDArray[np.int64],
+        first: npt.NDArray[np.int64],
+        last: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.bool_]:
+        """Which of some entries have records left."""
+        found = np.zeros(last.size, np.bool_)
+        ids, offset = self._records
+        for at in entries.tolist():
+            before = self._last_records.get(int(producer_id[at]), -1)
+            is_mine = (ids == producer_id[at]) & (offset >= first[at]) & (offset < last[at])
+            found[at] = first[at] <= before < last[at] or is_mine.any()
+        return found
+
     def finish(self, *, is_whole: bool = True) -> list[Finding]:
         """The findings about the segment's index; `is_whole` is whether the segment was walked to its end."""
-        n_left = self._entries.size - self._next
-        if is_whole:
+        left = np.arange(self._next, self._entries.size)
+        if is_whole and left.size:
+            fields = (self._entries[name][left].astype(np.int64) for name in ("producer_id", "first_offset"))
+            has_records = self._have_records(np.arange(left.size), *fields, self._last[left])
+            self._missing_markers += left[has_records].tolist()
+            left = left[~has_records]
             self._tally.add(
                 Reason.INDEX_TRANSACTION,
                 "its segment ends before its last offset",
-                n_left,
-                self._describe(self._next) if n_left > 0 else "",
+                left.size,
+                self._describe(int(left[0])) if left.size else "",
             )
         return self._tally.findings(self._path, self._base_offset)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
+from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.log.range_ends import rows_up_to
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
@@ -391,8 +392,14 @@ class SegmentReader:
             on_corruption=on_corruption,
             check_crcs=check_crcs,
             is_whole=not self._segments or self._segments[-1].is_last,
+            indexed=self._indexed_aborts,
             limits=self._limits,
         )
+
+    def _indexed_aborts(self, number: int) -> npt.NDArray[np.void]:
+        """The entries of the transaction index of a segment; none if it cannot be read."""
+        index = self._segments[number].index_or_none(TransactionIndex)
+        return np.empty(0, kf.TRANSACTION_INDEX_DTYPE) if index is None else index.entries
 
     def aborted_transactions(self, start: int | None, end: int | None) -> npt.NDArray[np.void]:
         """See `Partition.aborted_transactions`."""

@@ -59,6 +59,8 @@ class TransactionOutcomes:
     """Findings to report there."""
     error: KafkalogError | None = None
     """Error to raise there."""
+    notes: tuple[tuple[int, Finding], ...] = ()
+    """Markers that are missing, each with the log position from which on the note is to be reported."""
     is_by_offset: bool = False
     """Whether batches are matched by offset instead of position: for readers that learned the outcomes earlier, since
     the cleaner may have rewritten segments in the meantime."""
@@ -88,10 +90,11 @@ class TransactionOutcomes:
         mine["end_position"] -= shift
         started = set(mine["start_position"].tolist())
         causes = {at - shift: cause for at, cause in self.causes.items() if at - shift in started}
+        notes = tuple((at - shift, note) for at, note in self.notes if begin <= at < stop)
         if self.end is None or self.end.log_position >= stop:
-            return TransactionOutcomes(mine, causes)
+            return TransactionOutcomes(mine, causes, notes=notes)
         end = self.end._replace(log_position=self.end.log_position - shift)
-        return TransactionOutcomes(mine, causes, end, self.findings, self.error)
+        return TransactionOutcomes(mine, causes, end, self.findings, self.error, notes)
 
 
 @dataclass(slots=True)
@@ -105,6 +108,7 @@ class LearnedOutcomes:
     end: OpenTransaction | None = None
     findings: list[Finding] = field(default_factory=list)
     error: KafkalogError | None = None
+    notes: list[tuple[int, Finding]] = field(default_factory=list)
     is_by_offset: bool = False
 
     @classmethod
@@ -112,8 +116,21 @@ class LearnedOutcomes:
         """Outcomes that another reader has learned."""
         not_committed = [known.not_committed] if known.not_committed.size else []
         return cls(
-            not_committed, dict(known.causes), [], known.end, list(known.findings), known.error, known.is_by_offset
+            not_committed=not_committed,
+            causes=dict(known.causes),
+            end=known.end,
+            findings=list(known.findings),
+            error=known.error,
+            notes=list(known.notes),
+            is_by_offset=known.is_by_offset,
         )
+
+    def notes_before(self, log_position: int) -> list[Finding]:
+        """Take the notes that are to be reported below a log position."""
+        found = [note for at, note in self.notes if at < log_position]
+        if found:
+            self.notes = [(at, note) for at, note in self.notes if at >= log_position]
+        return found
 
     def all_not_committed(self) -> npt.NDArray[np.void]:
         """ENDED_DTYPE[n]: the transactions that were aborted, or whose outcome is unknown."""

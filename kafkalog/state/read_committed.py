@@ -89,6 +89,8 @@ class ReadCommitted:
             n = min(n, n_stable)
         find = self._unwanted_by_offset if self._known.is_by_offset else self._unwanted
         unwanted = find(batches, first, n, replay.segment_start, committed.findings)
+        if self._known.notes and n:
+            committed.findings += self._known.notes_before(replay.segment_start + int(batches.next_position[n - 1]))
         if unwanted.size or n < len(batches):
             mask = np.zeros(len(batches), np.bool_)
             mask[:n] = True

@@ -34,7 +34,13 @@ from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.spans import batch_error
 from kafkalog.state.outcomes import POSITION_BITS, LearnedOutcomes, Reached, ReplayWindow, TransactionOutcomes
 from kafkalog.state.producers import read_markers
-from kafkalog.state.transactions import OpenTransaction, Outcome, TransactionReplay, rows_of_transactions
+from kafkalog.state.transactions import (
+    OpenTransaction,
+    Outcome,
+    TransactionEpochs,
+    TransactionReplay,
+    rows_of_transactions,
+)
 
 
 class _DamagedEnd(NamedTuple):
@@ -59,6 +65,8 @@ class OutcomeLearner:
         Whether batches with a wrong checksum count as damaged.
     is_whole : bool
         Whether the log ends where the last segment does.
+    indexed : callable
+        Returns the entries of the transaction index of a segment, by its number.
 
     Attributes
     ----------
@@ -72,6 +80,10 @@ class OutcomeLearner:
     unknown, ``raise`` raises; ``stop`` ends, like a broker's recovery, at the last stable offset of the log before the
     damage; ``skip`` leaves out the transaction's records before the damage, adds a finding, and does not hold back the
     records after it. Damage where no transaction is open has no effect.
+
+    A transaction without its abort marker, as cleaners of some releases left it, goes on in the next one of its
+    producer. Where the transaction index has the abort, its records are left out, with a note. Where only the producer
+    epoch tells, there is a note alone, as consumers get the records.
     """
 
     def __init__(
@@ -82,12 +94,16 @@ class OutcomeLearner:
         on_corruption: str = "raise",
         check_crcs: bool = True,
         is_whole: bool = True,
+        indexed: Callable[[int], npt.NDArray[np.void]] = lambda number: _NO_ENTRIES,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._paths, self._open_ahead, self._is_whole = paths, ahead, is_whole
         self._on_corruption, self._check_crcs, self._limits = on_corruption, check_crcs, limits
         self.outcomes = LearnedOutcomes()
         self._replay = TransactionReplay(limits=limits)
+        self._epochs = TransactionEpochs()
+        self._indexed = indexed
+        self._entries, self._n_indexed = _NO_ENTRIES, 0
         self._position = 0
         self._last_offset = -1
         self._last_position: int | None = None
@@ -112,7 +128,12 @@ class OutcomeLearner:
             self.close()
         known = self.outcomes
         return TransactionOutcomes(
-            known.all_not_committed(), dict(known.causes), known.end, tuple(known.findings), known.error
+            known.all_not_committed(),
+            dict(known.causes),
+            known.end,
+            tuple(known.findings),
+            known.error,
+            tuple(known.notes),
         )
 
     def learn_more(self) -> None:
@@ -283,11 +304,18 @@ class OutcomeLearner:
             rows = rows[~np.isin(rows, damaged)]
         batches = self._with_control_types(replay.window, batches, rows)
         causes = self._possibly_lost_markers(replay, batches, damaged, damage)
+        aborts = self._aborts_without_marker(replay.segment_start >> POSITION_BITS, batches)
         done = 0
-        for row, cause in [*sorted(causes.items()), (len(batches), None)]:
+        for row in sorted({*causes, *aborts, len(batches)}):
+            cause = causes.get(row)
             part = rows[np.searchsorted(rows, done) : np.searchsorted(rows, row)]
             if part.size:
                 self._record(self._replay.update(batches, log_position, rows=part))
+                for change in self._epochs.feed(batches, part):
+                    detail = f"{change.detail}; they are read, as by consumers"
+                    self._note(int(log_position[change.row]), change.offset, detail)
+            for producer_id, first_offset, offset in aborts.get(row, ()):
+                self._abort(producer_id, first_offset, offset, int(log_position[row]))
             if cause is not None and len(self._replay):
                 self._handle_lost_marker(cause, int(batches.base_offset[row]), int(log_position[row]))
             if self.outcomes.end is not None:
@@ -332,6 +360,53 @@ class OutcomeLearner:
             causes[0] = damage[0]
         return causes
 
+    def _aborts_without_marker(self, number: int, batches: BatchTable) -> dict[int, list[tuple[int, int, int]]]:
+        """Aborts that the transaction index has and whose marker's offset no batch has, by the row that follows it.
+
+        Each with producer, first offset, and offset of the marker.
+        """
+        # the last marker of a segment may be missing between it and the next one
+        for one in range(max(self._n_indexed, number - 1), number + 1):
+            entries = self._indexed(one)
+            self._entries = np.concatenate([self._entries, entries]) if entries.size else self._entries
+        self._n_indexed = max(self._n_indexed, number + 1)
+        if not self._entries.size:
+            return {}
+        last = self._entries["last_offset"].astype(np.int64)
+        is_here = (last > self._last_offset) & (last < batches.last_offset[-1])
+        mine, offset = self._entries[is_here], last[is_here]
+        self._entries = self._entries[last >= batches.last_offset[-1]]
+        row = np.searchsorted(batches.base_offset, offset, side="right")
+        reached = np.concatenate([[self._last_offset], batches.last_offset])[row]
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for at in np.flatnonzero(reached < offset).tolist():
+            entry = int(mine["producer_id"][at]), int(mine["first_offset"][at]), int(offset[at])
+            found.setdefault(int(row[at]), []).append(entry)
+        return found
+
+    def _abort(self, producer_id: int, first_offset: int, offset: int, log_position: int) -> None:
+        """End a transaction whose marker is missing, if its records are there."""
+        begun = self._replay.first_offset_of(producer_id)
+        if begun is None or not first_offset <= begun < offset:
+            return
+        ended = self._replay.abort(producer_id, offset, log_position)
+        self._epochs.end(producer_id)
+        detail = (
+            f"the transaction of producer {producer_id} from offset {begun} on has no marker; the transaction index"
+            f" says that it was aborted at offset {offset}, so its records are left out"
+        )
+        self._note(int(ended["start_position"][0]), begun, detail)
+        self._record(ended)
+
+    def _note(self, log_position: int, offset: int, detail: str) -> None:
+        """Report a marker that is missing."""
+        if self._is_in_range:
+            path, position = self._where(log_position)
+            note = Finding(
+                Reason.TRANSACTION_OUTCOME, detail, path=path, position=position, base_offset=offset, damage=False
+            )
+            self.outcomes.notes.append((log_position, note))
+
     def _record(self, ended: npt.NDArray[np.void]) -> None:
         """Keep the transactions that were not committed; ends reading at one whose outcome is unknown, or skips it."""
         not_committed = ended[ended["outcome"] != Outcome.COMMITTED]
@@ -357,6 +432,7 @@ class OutcomeLearner:
         """Handle damage that may have contained a marker: give the open transactions up, or end at the first one."""
         if self._goes_on:
             given_up = self._replay.give_up(offset, log_position)
+            self._epochs.end()
             if self._is_in_range:
                 self.outcomes.not_committed.append(given_up)
                 self.outcomes.causes.update(dict.fromkeys(given_up["start_position"].tolist(), cause))
@@ -404,6 +480,7 @@ def _doubt_about(producer_id: int, first_offset: int) -> str:
     )
 
 
+_NO_ENTRIES: Final[npt.NDArray[np.void]] = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 _MAX_MARKER_BYTES: Final = 128
 """More than the size of any marker: 78 bytes as written, up to 87 once the cleaner has added a delete horizon."""
 _IS_PART: Final = "; its end may lie in a later segment: read the partition's directory for what was committed"

@@ -67,6 +67,95 @@ def rows_of_transactions(batches: BatchTable) -> npt.NDArray[np.int64]:
     return np.flatnonzero(mask)
 
 
+class EpochChange(NamedTuple):
+    """A batch that continues a transaction of its producer under another producer epoch."""
+
+    producer_id: int
+    offset: int
+    """Base offset of the batch."""
+    row: int
+    before: int
+    after: int
+
+    @property
+    def detail(self) -> str:
+        """What is wrong."""
+        return (
+            f"epoch {self.after} of producer {self.producer_id} continues a transaction of epoch {self.before}: the"
+            " marker between them is missing, so whether the earlier records were committed is unknown"
+        )
+
+
+class TransactionEpochs:
+    """Finds transactions in which the producer epoch changes, in the batches passed to `feed` one after the other.
+
+    A coordinator ends a transaction of a producer before it lets a newer epoch write, so a marker is missing there.
+
+    Attributes
+    ----------
+    heads : dict of int to EpochChange
+        The first batch of each producer, unless it is a marker; `before` is -1.
+    """
+
+    def __init__(self) -> None:
+        self.heads: dict[int, EpochChange] = {}
+        self._open: dict[int, int] = {}
+        self._seen: set[int] = set()
+
+    def feed(self, batches: BatchTable, rows: npt.NDArray[np.int64] | None = None) -> list[EpochChange]:
+        """Return the changes in the next batches; `rows` as in `TransactionReplay.update`."""
+        rows = rows_of_transactions(batches) if rows is None else rows
+        # a batch that the cleaner emptied stays as its producer's last one, and its marker may be gone
+        rows = rows[batches.records_count[rows] != 0]
+        if not rows.size:
+            return []
+        rows = rows[np.argsort(batches.producer_id[rows], kind="stable")]
+        ids, epochs = batches.producer_id[rows], batches.producer_epoch[rows]
+        is_data = (batches.attributes[rows] & kf.CONTROL_BIT) == 0
+        is_next = ids[1:] == ids[:-1]
+        is_change = is_next & is_data[1:] & is_data[:-1] & (epochs[1:] != epochs[:-1])
+        changes = [
+            EpochChange(
+                int(ids[at]), int(batches.base_offset[rows[at]]), int(rows[at]), *epochs[at - 1 : at + 1].tolist()
+            )
+            for at in (np.flatnonzero(is_change) + 1).tolist()
+        ]
+        for at in np.flatnonzero(is_data & np.concatenate([[True], ~is_next])).tolist():
+            producer_id, epoch = int(ids[at]), int(epochs[at])
+            before = self._open.get(producer_id)
+            change = EpochChange(producer_id, int(batches.base_offset[rows[at]]), int(rows[at]), -1, epoch)
+            if producer_id not in self._seen:
+                self.heads[producer_id] = change
+            elif before is not None and before != epoch:
+                changes.append(change._replace(before=before))
+        for at in np.flatnonzero(np.concatenate([~is_next, [True]])).tolist():
+            self._seen.add(int(ids[at]))
+            if is_data[at]:
+                self._open[int(ids[at])] = int(epochs[at])
+            else:
+                self._open.pop(int(ids[at]), None)
+        return sorted(changes, key=lambda change: change.row)
+
+    def end(self, producer_id: int | None = None) -> None:
+        """The transactions of a producer ended, or those of all producers."""
+        if producer_id is None:
+            self._open.clear()
+        else:
+            self._open.pop(producer_id, None)
+
+    def join(self, following: TransactionEpochs) -> list[EpochChange]:
+        """Continue with what was fed to another object; return the changes where the two meet."""
+        changes = [
+            head._replace(before=self._open[producer_id])
+            for producer_id, head in following.heads.items()
+            if self._open.get(producer_id, head.after) != head.after
+        ]
+        for producer_id in following._seen:
+            self._open.pop(producer_id, None)
+        self._open |= following._open
+        return changes
+
+
 class TransactionReplay:
     """The transactions of a partition after the batches passed to `update` so far.
 
@@ -91,6 +180,11 @@ class TransactionReplay:
     def __len__(self) -> int:
         """Number of open transactions."""
         return len(self._open)
+
+    def first_offset_of(self, producer_id: int) -> int | None:
+        """First offset of a producer's open transaction; None if it has none."""
+        begun = self._open.get(producer_id)
+        return None if begun is None else begun[0]
 
     def __contains__(self, producer_id: int) -> bool:
         """Whether a producer has a transaction open."""
@@ -192,6 +286,21 @@ class TransactionReplay:
 
         still = begin_of[np.concatenate([head[1:], [True]]) & ~marker]
         self._replace(before, np.sort(order[still]), ids, offset, positions)
+        return ended
+
+    def abort(self, producer_id: int, offset: int, log_position: int) -> npt.NDArray[np.void]:
+        """End the open transaction of a producer as aborted, by a marker that was at an offset and is gone.
+
+        Returns
+        -------
+        ENDED_DTYPE[1]
+            `end_position` is `log_position`, that of the next batch.
+        """
+        ended = np.zeros(1, ENDED_DTYPE)
+        first_offset, start = self._open.pop(producer_id)
+        first = self.first_unstable_offset
+        stable = offset + 1 if first is None else first
+        ended[0] = producer_id, kf.NO_EPOCH, Outcome.ABORTED, first_offset, offset, stable, start, log_position
         return ended
 
     def give_up(self, offset: int, log_position: int) -> npt.NDArray[np.void]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from ways import seams
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Limits
+from kafkalog.errors import Finding, Limits, Reason
 from kafkalog.records.decode import Selection, decode
 from kafkalog.state.outcomes import POSITION_BITS, ReplayWindow
 
@@ -558,3 +559,151 @@ def test_transactions_in_a_segment_that_lies_below_its_name_end_where_their_mark
     with partition_of([(0, data(0, -1, 6)), (1000, log)]) as partition, seams(size), warnings.catch_warnings():
         warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
         assert offsets(partition, on_corruption="skip", threads=1) == [*range(10), *range(13, 18), 19]
+
+
+# --------------------------------------------------------------------------------- abort markers that are missing
+
+
+def index_of(*entries: tuple[int, int, int]) -> bytes:
+    """A transaction index: producer, first offset, and offset of the marker."""
+    return b"".join(struct.pack(">hqqqq", 0, *entry, entry[2] + 1) for entry in entries)
+
+
+def notes_of(path: Path, **options: Any) -> tuple[list[int], list[Finding]]:
+    scan = kafkalog.scan(path, columns=["offset"], **COMMITTED, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read = [row for part in scan.to_batches() for row in part["offset"].to_pylist()]
+    return read, [one for one in scan.findings if one.reason is Reason.TRANSACTION_OUTCOME]
+
+
+LOST: dict[str, tuple[dict[int, list[bytes]], dict[int, bytes], list[int]]] = {
+    "in a segment": (
+        {0: [data(0, -1, 2), data(2, 9, 3), data(6, -1, 2), data(8, 9, 2, producer_epoch=1), commit(10, 9)]},
+        {0: index_of((9, 2, 5))},
+        [0, 1, 6, 7, 8, 9],
+    ),
+    "without another epoch": (
+        {0: [data(2, 9, 3), data(8, 9, 2), commit(10, 9)]},
+        {0: index_of((9, 2, 5))},
+        [8, 9],
+    ),
+    "at the end of a segment": (
+        {0: [data(0, -1), data(2, 9, 3)], 6: [data(6, -1, 2)], 8: [data(8, 9, 2, producer_epoch=1), commit(10, 9)]},
+        {0: index_of((9, 2, 5))},
+        [0, 6, 7, 8, 9],
+    ),
+    "of a transaction from the segment before": (
+        {0: [data(2, 9, 3)], 5: [data(6, 9, 1, producer_epoch=1), commit(7, 9)]},
+        {5: index_of((9, 2, 5))},
+        [6],
+    ),
+    "of a transaction whose first batch is gone": (
+        {0: [data(3, 9, 2), data(8, 9, 1), commit(9, 9)]},
+        {0: index_of((9, 1, 5))},
+        [8],
+    ),
+    "two, one after the other": (
+        {0: [data(2, 9, 3), data(6, 9, 1), data(8, 9, 1, producer_epoch=2), commit(9, 9)]},
+        {0: index_of((9, 2, 5), (9, 6, 7))},
+        [8],
+    ),
+    "two of two producers": (
+        {0: [data(1, 8), data(2, 9), data(6, -1), data(7, 8), data(8, 9), commit(9, 8), commit(10, 9)]},
+        {0: index_of((8, 1, 4), (9, 2, 5))},
+        [6, 7, 8],
+    ),
+    "and the producer never came back": (
+        {0: [data(0, -1, 2), data(2, 9, 3), data(6, -1, 2)]},
+        {0: index_of((9, 2, 5))},
+        [0, 1, 6, 7],
+    ),
+    "and the next one aborted as well": (
+        {0: [data(2, 9, 3), data(8, 9, 2), abort(10, 9), data(11, -1)]},
+        {0: index_of((9, 2, 5), (9, 8, 10))},
+        [11],
+    ),
+}
+
+
+@pytest.mark.parametrize(("segments", "indexes", "expected"), LOST.values(), ids=LOST)
+def test_records_whose_abort_the_index_alone_has_are_left_out_with_a_note(
+    tmp_path: Path, segments: dict[int, list[bytes]], indexes: dict[int, bytes], expected: list[int]
+) -> None:
+    path = tmp_path / "t-0"
+    path.mkdir()
+    for base, parts in segments.items():
+        (path / kf.segment_file_name(base)).write_bytes(b"".join(parts))
+    for base, content in indexes.items():
+        (path / f"{base:020d}.txnindex").write_bytes(content)
+    read, notes = notes_of(path)
+    assert read == expected
+    assert notes
+    assert not any(note.damage for note in notes)
+    assert notes_of(path, threads=2)[0] == expected
+    assert notes_of(path, start_offset=expected[-1])[0] == expected[-1:]
+    found = kafkalog.verify(path)
+    assert Reason.INDEX_TRANSACTION in {one.reason for one in found.all_findings() if one.damage}
+    planned = [
+        offset
+        for task in kafkalog.scan(path, columns=["offset"], **COMMITTED).plan(target_bytes=1)
+        for part in task.to_batches()
+        for offset in part["offset"].to_pylist()
+    ]
+    assert planned == expected
+
+
+@pytest.mark.parametrize("bases", [[0], [0, 6], [0, 7]], ids=["one segment", "at the roll", "later"])
+def test_an_epoch_that_changes_within_a_transaction_is_named(tmp_path: Path, bases: list[int]) -> None:
+    batches = [data(0, -1), data(2, 9, 3), data(6, -1), data(7, 9, 2, producer_epoch=1), commit(9, 9)]
+    at = [0, 2, 6, 7, 9]
+    path = tmp_path / "t-0"
+    path.mkdir()
+    for base, stop in zip(bases, [*bases[1:], 99], strict=True):
+        content = b"".join(one for offset, one in zip(at, batches, strict=True) if base <= offset < stop)
+        (path / kf.segment_file_name(base)).write_bytes(content)
+    read, notes = notes_of(path)
+    assert read == [0, 2, 3, 4, 6, 7, 8], "as consumers get them"
+    assert [(note.base_offset, note.damage) for note in notes] == [(7, False)]
+    damage = [one for one in kafkalog.verify(path).all_findings() if one.damage]
+    assert [(one.reason, one.base_offset) for one in damage] == [(Reason.TRANSACTION_OUTCOME, 7)]
+
+
+HEALTHY = {
+    "a marker between": [data(0, 9), abort(1, 9), data(2, 9, producer_epoch=1), commit(3, 9)],
+    "a batch that the cleaner emptied": [
+        data(0, 9, records_count=0, payload=b"", last_offset_delta=0),
+        data(2, 9, producer_epoch=1),
+        commit(3, 9),
+    ],
+    "another producer": [data(0, 9), data(1, 8, producer_epoch=1), commit(2, 9), commit(3, 8)],
+    "outside of transactions": [data(0, 9, transactional=False), data(1, 9, transactional=False, producer_epoch=1)],
+}
+
+
+@pytest.mark.parametrize("batches", HEALTHY.values(), ids=HEALTHY)
+def test_healthy_transactions_give_no_finding(tmp_path: Path, batches: list[bytes]) -> None:
+    path = tmp_path / "t-0"
+    path.mkdir()
+    (path / kf.segment_file_name(0)).write_bytes(b"".join(batches))
+    # its records are compacted away, and its marker after them
+    (path / f"{0:020d}.txnindex").write_bytes(index_of(*[(9, 0, 1)] * (batches[1] == abort(1, 9))))
+    assert not notes_of(path)[1]
+    assert not [one for one in kafkalog.verify(path).all_findings() if one.damage]
+
+
+def test_entries_of_transactions_that_were_compacted_away_are_not_held_against_others(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    path.mkdir()
+    (path / kf.segment_file_name(0)).write_bytes(data(0, -1) + data(7, 9) + commit(8, 9))
+    (path / f"{0:020d}.txnindex").write_bytes(index_of((9, 2, 5), (8, 3, 6)))
+    assert notes_of(path) == ([0, 7], [])
+    assert not [one for one in kafkalog.verify(path).all_findings() if one.damage]
+
+
+def test_an_index_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    path.mkdir()
+    (path / kf.segment_file_name(0)).write_bytes(data(0, 9) + data(2, 9) + commit(3, 9))
+    (path / f"{0:020d}.txnindex").write_bytes(b"\xff" * 40)
+    assert notes_of(path)[0] == [0, 2]

@@ -27,13 +27,14 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.operations.verifying.report import VerifiedSegment
-from kafkalog.operations.verifying.segment import open_index
+from kafkalog.operations.verifying.segment import missing_marker, open_index
 from kafkalog.records.batch_table import BatchTable, valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.spans import batch_error
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
+from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, survey
@@ -92,6 +93,7 @@ def check_partition(
             )
     _compare_spacings(segments)
     _check_transactions(partition, segments, around)
+    _check_producer_epochs(segments, add)
     names = None if indexes_only else _names(partition.path)
     if names is None:
         return []
@@ -223,7 +225,7 @@ def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment
     ]
     state = _state_at(partition)
     check = TransactionIndexCheck(
-        [index.entries["first_offset"].astype(np.int64) for index in indexes if index is not None],
+        [index.entries for index in indexes if index is not None],
         open_transactions=[] if state is None else state.transactions.open_transactions(),
         limits=partition.limits,
     )
@@ -250,7 +252,17 @@ def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment
             # without a .index, LogSegment.sanityCheck fails, and LogSegment.recover rebuilds all indexes
             but = "but as there is no .index, a broker makes this one anew when it starts"
             found = [replace(finding, damage=False, detail=f"{finding.detail}; {but}") for finding in found]
-        result.findings += found
+        result.findings += [*found, *check.missing_markers()]
+
+
+def _check_producer_epochs(segments: Sequence[VerifiedSegment], add: Add) -> None:
+    """Report transactions whose producer epoch changes from one segment to the next."""
+    known = TransactionEpochs()
+    for before, segment in zip([None, *segments], segments, strict=False):
+        if before is not None and any(one.damage and one.path == before.path for one in before.findings):
+            known.end()  # what cannot be read may have held markers
+        for change in known.join(segment.transaction_epochs):
+            add(missing_marker(segment.path, change))
 
 
 def _feed(check: TransactionIndexCheck, segment: Segment) -> bool:

@@ -12,6 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss, add_loss
 from kafkalog.html import HtmlReport
 from kafkalog.indexes.spacing import Spacing
+from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
 from kafkalog.survey.losses import OffsetGap
 from kafkalog.text import counted
@@ -25,6 +26,8 @@ class VerifiedSegment(SegmentContents):
     """Number of findings beyond `Limits.max_findings`, which are counted but not kept."""
     has_aborted: bool = False
     """Whether there is an abort marker, or a control batch whose type cannot be read."""
+    transaction_epochs: TransactionEpochs = field(default_factory=TransactionEpochs, repr=False, compare=False)
+    """Producer epochs of the transactions, to be joined with those of the next segment."""
     spacing: Spacing | None = None
     """Distances between the entries of the offset index, in bytes of the `.log`; None if not measured."""
     epochs: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))

@@ -41,6 +41,7 @@ from kafkalog.records.decode import decode_all
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import falling_epoch
+from kafkalog.state.transactions import EpochChange
 from kafkalog.storage.source import ByteSource, size_of
 from kafkalog.survey.evidence import LogDirState
 
@@ -144,6 +145,10 @@ class SegmentCheck:
                 if check is not None:
                     check.feed(batches)
             epochs.feed(batches)
+            if int(batches.position[0]) != end:
+                result.transaction_epochs.end()  # the bytes before it may have held markers
+            for change in result.transaction_epochs.feed(batches):
+                findings.add(missing_marker(str(segment.path), change, int(batches.position[change.row])))
             largest = max(largest, int(batches.max_timestamp.max()))
             result.has_gaps |= have_gaps(batches, result.last_offset if int(batches.position[0]) == end else None)
             result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
@@ -217,6 +222,13 @@ class SegmentCheck:
 
 
 _EVERYTHING: Final = Selection(include_control=True)
+
+
+def missing_marker(path: str, change: EpochChange, position: int | None = None) -> Finding:
+    """The finding about a transaction in which the producer epoch changes."""
+    return Finding(
+        Reason.TRANSACTION_OUTCOME, change.detail, path=path, position=position, base_offset=change.offset, n_records=0
+    )
 
 
 def _too_far(segment: Segment, batches: BatchTable) -> Finding:
