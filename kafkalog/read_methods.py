@@ -121,6 +121,7 @@ class ScanOptions(TaskOptions, total=False):
     binary_type: pa.DataType | None
     decode: Mapping[str, Decode] | None
     schemas: Any
+    schema_context: str | None
     limits: Limits | None
 
 

@@ -115,6 +115,11 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="look up schemas at a registry (default: in the topic _schemas of the same log dir)",
     )
+    what.add_argument(
+        "--schema-context",
+        metavar="NAME",
+        help="the registry's context of schema ids, such as .partner; . is the default one",
+    )
 
 
 def decode_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -131,7 +136,8 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"a schema needs a format: say --{column}-format")
     if not decode:
         return {}
-    return {"decode": decode, "schemas": args.schemas or args.schema_registry}
+    sources = {"schemas": args.schemas or args.schema_registry, "schema_context": args.schema_context}
+    return {"decode": decode, **sources}
 
 
 def add_on_corruption(parser: Any, *, default: str) -> None:

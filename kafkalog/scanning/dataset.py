@@ -53,6 +53,9 @@ class Source(Protocol):
     def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> Self:
         """See `Scan.narrowed`."""
 
+    def without_ruled_out(self, expression: pc.Expression) -> Self:
+        """See `Scan.without_ruled_out`."""
+
     def plan(self) -> Sequence[Self]:
         """See `Scan.plan`."""
 
@@ -141,6 +144,7 @@ def _computed(
     elif filter is not None:
         read = columns_read(filter)
         needed = known if read is None else {*needed, *read}
+        scan = scan.without_ruled_out(filter)
     # a projection may name no column, but an Arrow record batch without columns has no length: the cheapest stands in
     source = scan.narrowed([name for name in known if name in needed] or [_CHEAPEST])
     reader = pa.RecordBatchReader.from_batches(source.schema, _cut(source.to_batches(), batch_size or _BATCH_SIZE))

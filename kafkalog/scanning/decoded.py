@@ -161,8 +161,9 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
     """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is decoded."""
     formats, filters = parse_decode(options.get("decode")), options.get("filters")
     if not formats:
-        if options.get("schemas") is not None:
-            raise ValueError("schemas is for decode=, such as decode={'value': 'avro'}")
+        for name in ("schemas", "schema_context"):
+            if options.get(name) is not None:
+                raise ValueError(f"{name} is for decode=, such as decode={{'value': 'avro'}}")
         return formats, options, None
     if filters is None:
         return formats, options, None

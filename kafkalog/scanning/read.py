@@ -111,6 +111,9 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     schemas : path-like, str or mapping, optional
         Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id to
         schema. Default: the topic ``_schemas`` in the same log dir.
+    schema_context : str, optional
+        The registry's context in which schema ids are looked up, such as ``.partner``; ``.`` is the default one.
+        Without it, an id that several contexts have is that of the topic's subject.
     limits : Limits
 
     Returns

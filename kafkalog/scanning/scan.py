@@ -44,6 +44,7 @@ from kafkalog.scanning.query import Opened, Query, Target, check_columns, offset
 from kafkalog.values.conditions import ArrowCondition
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.registry import schema_source
+from kafkalog.values.schemas import in_context
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,6 +83,7 @@ class Scan(DecodedScan):
         derived = {} if query.extract is None else query.extract.dtypes
         if formats:
             source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats)
+            source = in_context(source, options.get("schema_context"))
             self._decoding = Decoding(formats, source, columns, after, derived)
             columns = self._decoding.record_columns
             if isinstance(after, ArrowCondition):
@@ -442,6 +444,15 @@ class Scan(DecodedScan):
             else:
                 one._records = pa.schema([self._records.field(name) for name in names])
                 one._raw_schema = pa.schema([*one._records, *(self.schema.field(name) for name in self._derived)])
+        one._last = Pass(one._query)
+        return one
+
+    def without_ruled_out(self, expression: pc.Expression) -> Scan:
+        """This scan without records that an expression rules out before they are decoded; others may not match it."""
+        if self._decoding is None or self._query.limit is not None or self._limit is not None:
+            return self
+        one = copy(self)
+        one._query = replace(self._query, filter=implied_filter(expression, self._decoding.decoded, self._query.filter))
         one._last = Pass(one._query)
         return one
 

@@ -125,6 +125,19 @@ class Schemas(StateList[Schema]):
                 self._by_id.setdefault(one.id, []).append(one)
         return _best(self._by_id.get(schema_id, ()))
 
+    def candidates(self, schema_id: int) -> list[Schema]:
+        """Return all versions of subjects with an id; deleted ones only where no other has it."""
+        self.by_id(schema_id)
+        found = self._by_id.get(schema_id, [])
+        best = min((_DELETIONS.index(one.deleted) for one in found), default=0)
+        return [one for one in found if _DELETIONS.index(one.deleted) == best]
+
+    @property
+    def has_ambiguous_ids(self) -> bool:
+        """Whether an id stands for several schemas, as in several contexts."""
+        first: dict[int, tuple[str, str]] = {}
+        return any(first.setdefault(one.id, (one.type, one.schema)) != (one.type, one.schema) for one in self)
+
     def by_guid(self, guid: str) -> Schema | None:
         """Return the schema with a GUID."""
         return _best(one for one in self if one.guid == guid.lower())
@@ -391,10 +404,12 @@ class _Registry:
         self._by_version[subject, version] = made
 
 
+_DELETIONS: Final = (None, "soft", "hard")
+
+
 def _best(found: Iterable[Schema]) -> Schema | None:
-    order = (None, "soft", "hard")
     return min(
-        found, key=lambda one: (order.index(one.deleted), one.subject.startswith(":."), one.offset), default=None
+        found, key=lambda one: (_DELETIONS.index(one.deleted), one.subject.startswith(":."), one.offset), default=None
     )
 
 

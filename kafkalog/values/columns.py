@@ -29,11 +29,14 @@ _MOST_REFERENCES: Final = 200
 class ColumnDecoder(Protocol):
     """Decodes the key or the value of records."""
 
+    notes: set[str]
+    """What to report of schemas."""
+
     @property
     def has_type(self) -> bool:
         """Whether the type is known without a look at values."""
 
-    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+    def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
         """Take a first look at values."""
 
     def full_type(self) -> pa.DataType:
@@ -42,7 +45,7 @@ class ColumnDecoder(Protocol):
     def narrow(self, paths: list[Path] | None) -> None:
         """From now on decode only these fields."""
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
         """Values, of the type with these fields."""
 
 
@@ -53,8 +56,9 @@ class PlainColumn:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.notes: set[str] = set()
 
-    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+    def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
         pass
 
     def full_type(self) -> pa.DataType:
@@ -63,7 +67,7 @@ class PlainColumn:
     def narrow(self, paths: list[Path] | None) -> None:
         pass
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
         return decode_plain(self._name, payloads)
 
 
@@ -76,22 +80,34 @@ class JsonColumn:
 
     has_type = False
 
-    def __init__(self, header_name: str | None, how: ColumnFormat, source: SchemaSource | None) -> None:
-        self._header_name = header_name
+    def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
+        self._column, self._header_name = column, HEADER_NAMES[column] if how.has_frames else None
         self._source = source
+        self.notes: set[str] = set()
         self._given = how.schema is not None
-        self._said: dict[SchemaKey | None, pa.DataType] = {None: schema_type(how.schema) if how.schema else pa.null()}
+        said = schema_type(how.schema) if how.schema else pa.null()
+        self._said: dict[tuple[SchemaKey | None, str | None], pa.DataType] = {}
+        self._said_of_all = said
         self._values = JsonValues()
         self._paths: list[Path] | None = None
 
-    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+    def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
         for group in self._groups(payloads, headers)[0]:
-            if group.key not in self._said:
-                self._said[group.key] = self._find_type(group.key)
-            self._values.learn(group.payloads, self._said[group.key])
+            self._values.learn(group.payloads, self._type_said(group.key, topic))
 
-    def _find_type(self, key: SchemaKey | None) -> pa.DataType:
-        schema = None if key is None or self._source is None else find_schema(self._source, key)
+    def _type_said(self, key: SchemaKey | None, topic: str | None) -> pa.DataType:
+        if key is None:
+            return self._said_of_all
+        if (key, topic) not in self._said:
+            self._said[key, topic] = self._find_type(key, topic)
+        return self._said[key, topic]
+
+    def _find_type(self, key: SchemaKey, topic: str | None) -> pa.DataType:
+        if self._source is None:
+            return pa.null()
+        schema, note = find_schema(self._source, key, topic, self._column)
+        if note is not None:
+            self.notes.add(note)
         if schema is not None and schema.type == "JSON":
             with suppress(SchemaError):  # then the values alone say their types
                 return schema_type(schema.schema)
@@ -103,11 +119,11 @@ class JsonColumn:
     def narrow(self, paths: list[Path] | None) -> None:
         self._paths = paths
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
         groups, failures = self._groups(payloads, headers)
         parts = []
         for group in groups:
-            decoded = self._values.decode(group.payloads, self._paths, self._said.get(group.key, pa.null()))
+            decoded = self._values.decode(group.payloads, self._paths, self._type_said(group.key, topic))
             parts.append((group.rows, decoded))
         kind = narrow_type(self._values.common.type, self._paths)
         return _in_order(parts, len(payloads), kind, failures)
@@ -133,24 +149,25 @@ class SchemaColumn:
 
     def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
         self._how, self._source = how, source
-        self._header_name = HEADER_NAMES[column]
+        self._column, self._header_name = column, HEADER_NAMES[column]
+        self.notes: set[str] = set()
         self._common = CommonType()
         self._paths: list[Path] | None = None
         self._has_indexes = how.format == "protobuf"
-        self._protos: dict[SchemaKey | None, ProtoSchema] = {}
-        self._readers: dict[tuple[SchemaKey | None, tuple[int, ...]], ProgramValues | str] = {}
+        self._protos: dict[tuple[SchemaKey | None, str | None], ProtoSchema] = {}
+        self._readers: dict[tuple[SchemaKey | None, str | None, tuple[int, ...]], ProgramValues | str] = {}
         has_message = not self._has_indexes or how.message is not None or not how.framed
         self.has_type = how.schema is not None and has_message
         if how.schema is not None:  # one that is none is a mistake of the caller's, not of the values
             nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
-            given = self._make(Framed(None, (), nothing.start, nothing))
+            given = self._make(Framed(None, (), nothing.start, nothing), None)
             if self.has_type and not isinstance(given, str):
                 self._common.add(given.type)
 
-    def learn(self, payloads: Payloads, headers: pa.Array | None) -> None:
+    def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
         for group in self._groups(payloads, headers)[0]:
             known = len(self._readers)
-            reader = self._reader(group)
+            reader = self._reader(group, topic)
             # a schema widens the common type once, however often values name it
             if len(self._readers) > known and not isinstance(reader, str):
                 self._common.add(reader.type)
@@ -164,11 +181,11 @@ class SchemaColumn:
             self._paths, self._readers = paths, {}
             self._common.type = narrow_type(self._common.type, paths)
 
-    def decode(self, payloads: Payloads, headers: pa.Array | None) -> Decoded:
+    def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
         groups, failures = self._groups(payloads, headers)
         parts = []
         for group in groups:
-            reader = self._reader(group)
+            reader = self._reader(group, topic)
             if isinstance(reader, str):
                 # a schema that is missing or invalid costs its own values, not those of others
                 failures |= dict.fromkeys(group.rows.tolist(), reader)
@@ -192,30 +209,34 @@ class SchemaColumn:
         # null ones go along: then the group is all rows, and nothing is put together
         return [Framed(None, (), np.arange(len(payloads)), payloads)], failures
 
-    def _reader(self, group: Framed) -> ProgramValues | str:
+    def _reader(self, group: Framed, topic: str | None) -> ProgramValues | str:
         """What decodes values of a schema; a text says why nothing does."""
-        key = group.key, group.indexes
+        key = group.key, topic, group.indexes
         if key not in self._readers:
             try:
-                self._readers[key] = self._make(group)
+                self._readers[key] = self._make(group, topic)
             except SchemaError as error:
                 self._readers[key] = f"schema {group.key}: {error}"
         return self._readers[key]
 
-    def _make(self, group: Framed) -> ProgramValues | str:
+    def _make(self, group: Framed, topic: str | None) -> ProgramValues | str:
         referred: dict[tuple[str, str, int], str] = {}
         text = self._how.schema
         if text is None:
-            schema = None if self._source is None or group.key is None else find_schema(self._source, group.key)
+            schema, note = None, None
+            if self._source is not None and group.key is not None:
+                schema, note = find_schema(self._source, group.key, topic, self._column)
             if schema is None:
-                return f"no schema {group.key} is known"
+                return note or f"no schema {group.key} is known"
+            if note is not None:
+                self.notes.add(note)
             if schema.type != self._how.format.upper():
                 return f"schema {group.key} is {schema.type}"
             self._refer(schema, referred)
             text = schema.schema
         if not self._has_indexes:
             return AvroValues(text, referred.values(), self._paths)
-        if group.key not in self._protos:
+        if (group.key, topic) not in self._protos:
             by_name = {name: other for (name, _, _), other in referred.items()}
             named = getattr(self._source, "named", None)  # a directory has imports by their names
 
@@ -223,8 +244,8 @@ class SchemaColumn:
                 other = by_name.get(name) or (None if named is None else named(name))
                 return other if other is None or isinstance(other, str) else other.schema
 
-            self._protos[group.key] = ProtoSchema(text, find)
-        proto = self._protos[group.key]
+            self._protos[group.key, topic] = ProtoSchema(text, find)
+        proto = self._protos[group.key, topic]
         message = self._how.message
         chosen = proto.message_at(group.indexes or (0,)) if message is None else proto.message_named(message)
         return ProtobufValues(chosen, self._paths)
@@ -239,7 +260,7 @@ class SchemaColumn:
             if len(found) >= _MOST_REFERENCES:
                 raise SchemaError(f"more than {_MOST_REFERENCES} references")
             found[key] = ""
-            other = None if self._source is None else find_reference(self._source, one)
+            other = None if self._source is None else find_reference(self._source, one, getattr(schema, "subject", ""))
             if other is None:
                 raise SchemaError(f"it refers to {one.subject} version {one.version}, which is not known")
             self._refer(other, found)
@@ -268,5 +289,5 @@ def column_decoder(column: str, how: ColumnFormat, source: SchemaSource | None) 
     if how.format in TYPES:
         return PlainColumn(how.format)
     if how.format in ("json", "jsonschema"):
-        return JsonColumn(HEADER_NAMES[column] if how.has_frames else None, how, source)
+        return JsonColumn(column, how, source)
     return SchemaColumn(column, how, source)

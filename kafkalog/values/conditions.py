@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog.parsing import parse_time
-from kafkalog.values.types import field_at
+from kafkalog.values.types import field_at, with_field
 
 Term = tuple[Any, ...]
 """``(column, operation, value)``, without the value for ``is null`` and ``is not null``."""
@@ -149,9 +149,12 @@ def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt
 
 
 def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
-    names = dict.fromkeys(column.partition(".")[0] for column in condition.columns)
+    used = {name: columns[name] for name in dict.fromkeys(one.partition(".")[0] for one in condition.columns)}
+    for column in condition.columns:
+        name, *path = column.split(".")
+        used[name] = with_field(used[name], path)
     # Arrow filters tables, and returns rows, not a mask: so they carry their numbers
-    table = pa.table({**{name: columns[name] for name in names}, _ROW: np.arange(n)})
+    table = pa.table({**used, _ROW: np.arange(n)})
     try:
         rows = table.filter(condition.expression).column(_ROW).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -168,10 +171,13 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
     name, *path = column.split(".")
     try:
         array = field_at(columns[name], path)
-    except KeyError as error:
-        raise ValueError(f"{column!r} to filter by: {error.args[0]}") from None
+    except KeyError:  # no value of the chosen records has it
+        array = pa.nulls(len(columns[name]))
     if operation.startswith("is "):
         return _mask(array.is_null() if operation == "is null" else array.is_valid())
+    if pt.is_null(array.type):
+        found = np.full(len(array), operation in ("in", "not in") and None in term[2])
+        return ~found if operation == "not in" else found
     if pt.is_nested(array.type):
         raise ValueError(f"{column!r} is {array.type}, which compares with nothing; name a field in it")
     if pt.is_float32(array.type):

@@ -114,12 +114,17 @@ class Decoding:
         # Confluent's newer clients write the schema's id to a header
         if any(formats[name].has_frames for name in wanted):
             needed.append("headers")
+            # where ids have several schemas, subjects are those of topics
+            if getattr(source, "has_ambiguous_ids", False):
+                needed.append("topic")
         self.record_columns = tuple(dict.fromkeys(needed))
         # for the reasons alone everything is decoded
         self._wanted = wanted = {name: paths or None for name, paths in wanted.items()}
         self._decoders = {name: column_decoder(name, formats[name], source) for name in wanted}
         self._types: dict[str, pa.DataType] | None = None
+        self._path: str | None = None
         self._failures: dict[tuple[str, str, str], _Failures] = {}
+        self._notes: dict[str, Reason] = {}
         self._lost: dict[tuple[str, Path, str], _Failures] = {}
 
     @property
@@ -152,10 +157,10 @@ class Decoding:
             The values have too many different fields.
         """
         for batch in batches:
-            headers = batch.column("headers") if "headers" in batch.schema.names else None
+            headers, topic = _place(batch)
             for name, decoder in self._decoders.items():
                 try:
-                    decoder.learn(Payloads.of(batch.column(name)), headers)
+                    decoder.learn(Payloads.of(batch.column(name)), headers, topic)
                 except TooWideError as error:
                     detail = f"{name}: {error}; read it as utf8, or not decoded"
                     raise LimitExceededError(Reason.VALUE_UNDECODED, detail) from None
@@ -168,7 +173,9 @@ class Decoding:
         for name, decoder in self._decoders.items():
             paths, whole = self._wanted[name], decoder.full_type()
             for path in paths or ():
-                _field_type(name, path, whole)
+                kind = _field_type(name, path, whole, is_known=decoder.has_type)
+                if pa.types.is_null(kind) and not pa.types.is_null(whole):
+                    self._notes[_missing((name, *path), whole)] = Reason.COLUMN_MISSING
             decoder.narrow(paths)
             types[name] = narrow_type(whole, paths)
         self._types = types
@@ -207,11 +214,12 @@ class Decoding:
             From `schema`.
         """
         n = batch.num_rows
-        headers = batch.column("headers") if "headers" in batch.schema.names else None
+        headers, topic = _place(batch)
+        self._path = path
         columns: dict[str, pa.Array] = {name: batch.column(name) for name in batch.schema.names}
         for name, decoder in self._decoders.items():
             columns[f"{name}_bytes"] = raw = batch.column(name)
-            decoded = decoder.decode(Payloads.of(raw), headers)
+            decoded = decoder.decode(Payloads.of(raw), headers, topic)
             columns[name] = decoded.array
             if decoded.failures:
                 self._count(path, name, decoded.failures, batch.column("offset"))
@@ -266,6 +274,11 @@ class Decoding:
             for (path, field_path, what), one in self._lost.items()
         ]
         self._lost = {}
+        for decoder in self._decoders.values():
+            self._notes |= dict.fromkeys(sorted(decoder.notes), Reason.VALUE_UNDECODED)
+            decoder.notes.clear()
+        found += [Finding(reason, note, path=self._path, damage=False) for note, reason in self._notes.items()]
+        self._notes = {}
         for (path, name, reason), one in self._failures.items():
             shown = ", ".join(map(str, one.first)) + (", ..." if one.n > len(one.first) else "")
             what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
@@ -294,11 +307,34 @@ def _reasons(decoded: Decoded, n: int) -> list[str | None]:
     return reasons
 
 
-def _field_type(name: str, path: Sequence[str], kind: pa.DataType) -> pa.DataType:
-    """The type of a nested field; null where there was no value at all."""
+def _missing(path: Path, kind: pa.DataType) -> str:
+    """A note on a field that no value has, or only null."""
+    known = [one.name for one in kind] if pa.types.is_struct(kind) else []
+    close = near(path[1], known) if len(path) == 2 else None
+    hint = f"; did you mean {path[0]}.{close}?" if close and close != path[1] else ""
+    return f"no value of the chosen records has a field {'.'.join(path)}: the column is null{hint}"
+
+
+def _place(batch: pa.RecordBatch) -> tuple[pa.Array | None, str | None]:
+    """The headers of a batch and its topic, if they are there."""
+    names = batch.schema.names
+    headers = batch.column("headers") if "headers" in names else None
+    return headers, batch.column("topic")[0].as_py() if "topic" in names and batch.num_rows else None
+
+
+def _field_type(name: str, path: Sequence[str], kind: pa.DataType, *, is_known: bool = False) -> pa.DataType:
+    """The type of a nested field; null where no value has it.
+
+    Raises
+    ------
+    ValueError
+        The type is known without a look at values, and has no such field.
+    """
     if pa.types.is_null(kind):
         return kind
     try:
         return field_at(pa.nulls(0, kind), path).type
     except KeyError as error:
-        raise ValueError(f"no column {'.'.join((name, *path))!r}: {error.args[0]}") from None
+        if is_known:
+            raise ValueError(f"no column {'.'.join((name, *path))!r}: {error.args[0]}") from None
+        return pa.null()

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Final
 
 from kafkalog.errors import ReadError, Reason
@@ -46,6 +47,7 @@ class Registry:
             pair = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         self._timeout = timeout
+        self._context = ""
         self._known: dict[str, Schema | None] = {}
         self._lock = threading.Lock()
 
@@ -64,7 +66,13 @@ class Registry:
         ReadError
             The registry does not answer, or not as one.
         """
-        return self._get(f"/schemas/ids/{schema_id}")
+        return self._get(f"/schemas/ids/{schema_id}{self._context}")
+
+    def in_context(self, context: str) -> Registry:
+        """The registry with the ids of a context, such as ``.partner``."""
+        one = copy(self)
+        one._context = f"?subject={urllib.parse.quote(f':{context}:')}"
+        return one
 
     def by_guid(self, guid: str) -> Schema | None:
         """See `by_id`."""

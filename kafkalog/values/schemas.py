@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -26,6 +27,7 @@ class Schema(NamedTuple):
     schema: str
     """The text."""
     references: Sequence[SchemaReference] = ()
+    subject: str = ""
 
 
 class SchemaSource(Protocol):
@@ -41,18 +43,122 @@ class SchemaSource(Protocol):
         """A version of a subject."""
 
 
-def find_schema(source: SchemaSource, key: SchemaKey) -> Schema | None:
+class Chosen(NamedTuple):
     """The schema that a frame names."""
+
+    schema: Schema | None
+    """None if there is none, or if it is not known which one is meant."""
+    note: str | None = None
+    """What to report of its id."""
+
+
+def find_schema(source: SchemaSource, key: SchemaKey, topic: str | None = None, column: str = "value") -> Chosen:
+    """The schema that a frame names in the key or the value of a topic's records.
+
+    Where an id has several schemas, as in contexts of a registry, that of the topic's subject counts. The subject is
+    that of TopicNameStrategy, else of TopicRecordNameStrategy, else of RecordNameStrategy.
+    """
     found: Schema | None = source.by_id(key) if isinstance(key, int) else source.by_guid(key)
-    return found
+    if not isinstance(key, int) or not hasattr(source, "candidates"):
+        return Chosen(found)
+    candidates = source.candidates(key)
+    if len({(one.type, one.schema) for one in candidates}) < 2:
+        return Chosen(found)
+    by_rank: dict[int, list[Any]] = {}
+    for one in candidates:
+        by_rank.setdefault(_rank(one, topic, column), []).append(one)
+    best = by_rank[min(by_rank)]
+    subjects = ", ".join(one.subject for one in candidates)
+    if min(by_rank) == _OF_OTHERS or len({(one.type, one.schema) for one in best}) > 1:
+        return Chosen(None, f"schema id {key} is ambiguous ({subjects}): choose a context (schema_context)")
+    return Chosen(best[0], f"schema id {key} has several schemas ({subjects}): that of {best[0].subject} is taken")
 
 
-def find_reference(source: SchemaSource, reference: SchemaReference) -> Schema | None:
-    """The schema that another one refers to."""
-    found: Schema | None = source.find(reference.subject, reference.version)
+_OF_OTHERS: Final = 3
+
+
+def _rank(schema: Any, topic: str | None, column: str) -> int:
+    subject, name = split_subject(schema.subject)[1], _record_name(schema)
+    if topic is None:
+        return _OF_OTHERS
+    return {f"{topic}-{column}": 0, f"{topic}-{name}": 1, name: 2}.get(subject, _OF_OTHERS)
+
+
+def split_subject(subject: str) -> tuple[str, str]:
+    """The context of a subject, ``.`` for the default one, and its name there: ``:.context:name``."""
+    if subject.startswith(":."):
+        context, _, name = subject[1:].partition(":")
+        return context, name
+    return ".", subject
+
+
+def _record_name(schema: Any) -> str:
+    """The full name of what a schema defines, as RecordNameStrategy has it."""
+    if schema.type == "PROTOBUF":
+        package, message = (re.search(rf"\b{word}\s+([\w.]+)", schema.schema) for word in ("package", "message"))
+        return ".".join(one[1] for one in (package, message) if one is not None)
+    try:
+        found = json.loads(schema.schema)
+        if schema.type == "JSON":
+            return str(found.get("title", ""))
+        name, space = str(found.get("name", "")), found.get("namespace")
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return f"{space}.{name}" if space and "." not in name else name
+
+
+def find_reference(source: SchemaSource, reference: SchemaReference, subject: str = "") -> Schema | None:
+    """The schema that another one refers to; an unqualified subject is first one of the context of the other's."""
+    context, name = split_subject(subject)[0], reference.subject
+    qualified = f":{context}:{name}" if context != "." and not name.startswith(":.") else name
+    found: Schema | None = source.find(qualified, reference.version)
+    if found is None and qualified != name:
+        found = source.find(name, reference.version)
     if found is None and isinstance(source, DirectorySchemas):
         found = source.named(reference.name)
     return found
+
+
+def in_context(source: SchemaSource | None, context: str | None) -> SchemaSource | None:
+    """A source with only the schemas of a context of the registry.
+
+    Raises
+    ------
+    ValueError
+        The source does not know contexts.
+    """
+    if source is None or context is None:
+        return source
+    context = f".{context.strip(':').removeprefix('.')}"
+    if hasattr(source, "in_context"):
+        found: SchemaSource = source.in_context(context)
+        return found
+    if not hasattr(source, "candidates"):
+        raise ValueError("schema_context is for schemas of a registry: its topic, its URL or what 'schemas -o' wrote")
+    return _InContext(source, context)
+
+
+class _InContext:
+    def __init__(self, source: Any, context: str) -> None:
+        self._source, self._context = source, context
+        self.named = getattr(source, "named", None)
+
+    @property
+    def has_ambiguous_ids(self) -> bool:
+        return bool(self._source.has_ambiguous_ids)
+
+    def candidates(self, schema_id: int) -> list[Any]:
+        return [one for one in self._source.candidates(schema_id) if split_subject(one.subject)[0] == self._context]
+
+    def by_id(self, schema_id: int) -> Any:
+        return next(iter(self.candidates(schema_id)), None)
+
+    def by_guid(self, guid: str) -> Any:
+        return self._source.by_guid(guid)
+
+    def find(self, subject: str, version: int) -> Any:
+        context = "" if subject.startswith(":.") or self._context == "." else f":{self._context}:"
+        return self._source.find(context + subject, version) or self._source.find(subject, version)
 
 
 class KnownSchemas:
@@ -98,6 +204,7 @@ class DirectorySchemas:
             raise ValueError(f"schemas: {self._directory} is no directory")
         self._files: dict[str | tuple[str, int], str] = {}
         self._references: dict[str, Sequence[SchemaReference]] = {}
+        self._subjects: dict[int, list[tuple[str, str]]] = {}
         manifest = self._directory / MANIFEST
         if manifest.is_file():
             try:
@@ -106,11 +213,22 @@ class DirectorySchemas:
                     self._files[str(row["subject"]), int(row["version"])] = file
                     self._files.setdefault(str(row["guid"]), file)
                     self._references.setdefault(file, references)
+                    self._subjects.setdefault(int(row["id"]), []).append((str(row["subject"]), file))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise ValueError(f"schemas: {manifest} is no manifest of schemas: {error!r}") from None
 
     def by_id(self, schema_id: int) -> Schema | None:
         return self.named(str(schema_id))
+
+    @property
+    def has_ambiguous_ids(self) -> bool:
+        """Whether an id stands for several schemas."""
+        return any(len({file for _, file in those}) > 1 for those in self._subjects.values())
+
+    def candidates(self, schema_id: int) -> list[Schema]:
+        """The schemas of an id, with their subjects; of the manifest alone."""
+        found = ((subject, self.named(file)) for subject, file in self._subjects.get(schema_id, ()))
+        return [one._replace(subject=subject) for subject, one in found if one is not None]
 
     def by_guid(self, guid: str) -> Schema | None:
         return self.named(self._files.get(guid, guid))

@@ -180,6 +180,18 @@ def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
     return array
 
 
+def with_field(array: pa.Array, path: Sequence[str]) -> pa.Array:
+    """A struct with a nested field: null if it has none of that name."""
+    if not path or pt.is_null(array.type):
+        return array if not path else with_field(pa.nulls(len(array), pa.struct([])), path)
+    if not pt.is_struct(array.type):
+        return array
+    fields = {field.name: array.field(i) for i, field in enumerate(array.type)}
+    fields[path[0]] = with_field(fields.get(path[0], pa.nulls(len(array))), path[1:])
+    kind = pa.struct([(name, one.type) for name, one in fields.items()])
+    return struct_array(list(fields.values()), kind, validity(array))
+
+
 def struct_array(children: Sequence[pa.Array], kind: pa.DataType, valid: np.ndarray | None, n: int = 0) -> pa.Array:
     """A struct of some columns; `n` is its length if it has none."""
     n = len(children[0]) if children else n if valid is None else valid.size

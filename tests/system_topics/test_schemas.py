@@ -291,7 +291,7 @@ def test_written_schemas_are_read_back_whatever_their_subjects_are(
         if "half" not in one.subject and one.subject != "plugin":
             for found in (source.find(one.subject, one.version), source.by_guid(one.guid)):
                 assert (found.type, found.schema, [*found.references]) == (one.type, one.schema, one.references)
-    assert source.by_id(7) == ("AVRO", '"int"', ())
+    assert source.by_id(7)[:3] == ("AVRO", '"int"', ())
     with PartitionWriter(tmp_path / "bills-0") as writer:
         writer.append({"value": [b"\0\0\0\0\x0b\x10"]})
     table = kafkalog.read_table(tmp_path / "bills-0", decode={"value": "avro"}, schemas=output, columns=["value"])

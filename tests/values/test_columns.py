@@ -15,7 +15,8 @@ import pytest
 from avro_cases import AvroCase
 
 import kafkalog
-from kafkalog import PartitionWriter
+from kafkalog import DecodeWarning, PartitionWriter
+from kafkalog.cli import main
 
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, {"name": "note", "type": "string"}]}
 C = {"type": "record", "name": "C", "fields": [{"name": "n", "type": "string"}]}
@@ -209,3 +210,99 @@ def test_values_of_confluent_serializers_come_back(tmp_path: Path, n_schemas: in
         options = {"start_offset": first, "end_offset": stop, "columns": ["value"], "schemas": known}
         found = kafkalog.read_table(path, decode={"value": "avro"}, **options)
         assert found.column("value").to_pylist() == expected[first:stop]
+
+
+RIDER = {"type": "record", "name": "Rider", "namespace": "acme", "fields": [{"name": "city", "type": "string"}]}
+RIDE = {"type": "record", "name": "Ride", "fields": [{"name": "r", "type": "acme.Rider"}]}
+PLAIN = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
+
+
+def registered(root: Path, *rows: tuple[str, int, Any], references: Any = ()) -> Path:
+    keys, values = [], []
+    for subject, number, schema in rows:
+        keys.append({"keytype": "SCHEMA", "subject": subject, "version": 1, "magic": 1})
+        kind, text = ("AVRO", json.dumps(schema)) if isinstance(schema, dict) else schema
+        values.append({"subject": subject, "version": 1, "id": number, "schemaType": kind, "schema": text})
+        if subject.endswith("rides-value"):
+            values[-1]["references"] = references
+    table = {"key": [json.dumps(one).encode() for one in keys], "value": [json.dumps(one).encode() for one in values]}
+    kafkalog.write_table(table, root, topic="_schemas")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("subject", "topic", "is_chosen"),
+    [
+        (":.partner:riders-value", "riders", True),
+        (":.partner:acme.Rider", "riders", True),
+        (":.partner:riders-acme.Rider", "riders", True),
+        (":.partner:riders-value", "others", False),
+        (":.partner:riders-key", "riders", False),
+        (":.partner:orders-value", "orders", False),
+    ],
+)
+def test_an_id_of_two_contexts_is_that_of_the_topics_subject(
+    tmp_path: Path, subject: str, topic: str, is_chosen: bool
+) -> None:
+    root = registered(tmp_path / "log", ("orders-value", 1, PLAIN), (subject, 1, RIDER))
+    value = b"\0\0\0\0\1" + avro(RIDER, {"city": "Oslo"})
+    kafkalog.write_table({"value": [value]}, root, topic=topic)
+    options: dict[str, Any] = {"topics": topic, "decode": {"value": "avro"}, "columns": ["value", "value_error"]}
+    directory = tmp_path / "schemas"
+    kafkalog.schemas(root).write(directory)
+    for schemas in (None, kafkalog.schemas(root), directory):
+        scan = kafkalog.scan(root, **options, schemas=schemas)
+        with pytest.warns(DecodeWarning, match="schema id 1"):
+            (row,) = scan.to_table().to_pylist()
+        assert row["value"] == ({"city": "Oslo"} if is_chosen else None)
+        assert ("ambiguous" in (row["value_error"] or "")) != is_chosen
+        for context in (".partner", ":.partner:", "partner"):
+            (row,) = kafkalog.read_table(root, **options, schemas=schemas, schema_context=context).to_pylist()
+            assert row["value"] == {"city": "Oslo"}
+        (row,) = kafkalog.read_table(root, **options, schemas=schemas, schema_context=".").to_pylist()
+        assert row["value"] == {"id": "Oslo"}
+    with pytest.raises(ValueError, match="schema_context"):
+        kafkalog.scan(root, **options, schemas={1: json.dumps(RIDER)}, schema_context=".partner")
+
+
+def test_the_command_chooses_a_context(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = registered(tmp_path / "log", ("orders-value", 1, PLAIN), (":.partner:riders-value", 1, RIDER))
+    kafkalog.write_table({"value": [b"\0\0\0\0\1" + avro(RIDER, {"city": "Oslo"})]}, root, topic="riders")
+    command = ["cat", str(root), "-t", "riders", "--value-format", "avro", "--json", "--columns", "value"]
+    for more, expected in (([], "city"), (["--schema-context", ".partner"], "city"), (["--schema-context", "."], "id")):
+        assert main([*command, *more]) == 0
+        assert json.loads(capsys.readouterr().out) == {"value": {expected: "Oslo"}}
+
+
+@pytest.mark.parametrize("reference", ["acme.Rider", ":.partner:acme.Rider"])
+def test_references_are_looked_up_in_the_context_of_what_refers(tmp_path: Path, reference: str) -> None:
+    other = {**RIDER, "fields": [{"name": "wrong", "type": "int"}]}
+    root = registered(
+        tmp_path / "log",
+        ("acme.Rider", 5, other), (":.partner:acme.Rider", 6, RIDER), (":.partner:rides-value", 7, RIDE),
+        references=[{"name": "acme.Rider", "subject": reference, "version": 1}],
+    )  # fmt: skip
+    kafkalog.write_table({"value": [b"\0\0\0\0\7" + avro(RIDER, {"city": "Oslo"})]}, root, topic="rides")
+    table = kafkalog.read_table(root, topics="rides", decode={"value": "avro"}, columns=["value"])
+    assert table.to_pylist() == [{"value": {"r": {"city": "Oslo"}}}]
+
+
+def test_protobuf_and_json_schemas_of_two_contexts(tmp_path: Path) -> None:
+    protos = [
+        'syntax = "proto3"; message A { string a = 1; }',
+        'syntax = "proto3"; package p; message B { string b = 1; }',
+    ]
+    texts = [json.dumps({"title": name, "type": "object", "properties": {name: {"type": "string"}}}) for name in "xy"]
+    root = registered(
+        tmp_path / "log",
+        ("a-value", 1, ("PROTOBUF", protos[0])), (":.c:p.B", 1, ("PROTOBUF", protos[1])),
+        ("x-value", 2, ("JSON", texts[0])), (":.c:y", 2, ("JSON", texts[1])),
+    )  # fmt: skip
+    kafkalog.write_table({"value": [b"\0\0\0\0\1\0\x0a\1v"]}, root, topic="b")
+    kafkalog.write_table({"value": [b'\0\0\0\0\2{"z": "v"}']}, root, topic="z")
+    with pytest.warns(DecodeWarning, match=r"p\.B is taken"):
+        table = kafkalog.read_table(root, topics="b", decode={"value": "protobuf"}, columns=["value"])
+    assert table.to_pylist() == [{"value": {"b": "v"}}]
+    with pytest.warns(DecodeWarning, match="y is taken"):
+        table = kafkalog.read_table(root, topics="z", decode={"value": "jsonschema"}, columns=["value"])
+    assert table.to_pylist() == [{"value": {"y": None, "z": "v"}}]

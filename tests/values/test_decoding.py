@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,30 @@ def test_cat_prints_json_lines_of_fields_and_filters_them(orders: Path) -> None:
     ]
 
 
-def test_a_field_that_there_is_not_is_a_usage_error(orders: Path) -> None:
-    code, _, err = command("cat", orders, "--value-format", "json", "--columns", "value.nothing")
-    assert code == 2
-    assert "there are id, customer, tags" in err
+def test_a_field_that_no_value_has_is_null_and_a_note_says_so(orders: Path) -> None:
+    code, out, err = command("cat", orders, "--value-format", "json", "--columns", "value.idd", "-n", 2, "--json")
+    assert code == 0
+    assert [json.loads(line) for line in out.splitlines()] == [{"value.idd": None}] * 2
+    assert "did you mean value.id" in err
+
+
+@pytest.mark.parametrize("more", [{"start_offset": 1}, {"filters": [("offset", ">=", 1)]}, {"end_offset": 1}])
+def test_a_field_that_the_chosen_range_lacks_is_null(tmp_path: Path, more: dict[str, Any]) -> None:
+    values = [b'{"a": 1, "b": {"c": [1]}}', b'{"a": 3}', b'{"a": 4}']
+    kafkalog.write_table({"value": values}, tmp_path / "log", topic="t")
+    columns = ["offset", "value.b", "value.b.c", "value.a.d"]
+    options: dict[str, Any] = {"decode": {"value": "json"}, "columns": columns}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DecodeWarning)
+        whole = kafkalog.read_table(tmp_path / "log", **options).to_pylist()
+        found = kafkalog.read_table(tmp_path / "log", **options, **more).to_pylist()
+        assert found == [row for row in whole if ("end_offset" in more) == (row["offset"] < 1)]
+        scan = kafkalog.scan(tmp_path / "log", **options, **{**more, "filters": [("value.b.x", "is null")]})
+        assert scan.count_rows() == (3 if "filters" in more else len(found))
+        assert kafkalog.scan(tmp_path / "log", **options, filters="value.x == 1").count_rows() == 0
+    given = {"value": {"format": "avro", "schema": '{"type":"record","name":"R","fields":[]}', "framed": False}}
+    with pytest.raises(ValueError, match=r"no column 'value\.b'"):
+        kafkalog.scan(tmp_path / "log", decode=given, columns=["value.b"]).to_table()
 
 
 def test_export_writes_structs(orders: Path, tmp_path: Path) -> None:

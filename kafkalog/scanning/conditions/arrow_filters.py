@@ -177,8 +177,10 @@ def fields_of(node: Node) -> Iterator[Field]:
 
 def columns_read(expression: pc.Expression) -> set[str] | None:
     """The names of the columns that an expression reads; None if that is not known."""
-    read = fields_read(expression)
-    return None if read is None else {name.partition(".")[0] for name in read}
+    try:
+        return {one.name for one in fields_of(tree_of(expression))}
+    except (_NotUnderstoodError, RecursionError):
+        return None
 
 
 def fields_read(expression: pc.Expression) -> set[str] | None:

@@ -68,10 +68,15 @@ def narrowed(
     return None if joined.groups == ((),) else joined, Residual(expression, schema, is_needed=is_needed)
 
 
-def implied_filter(expression: pc.Expression, decoded: Collection[str]) -> Filter | None:
-    """What an expression says about columns that are not decoded: a filter that matches all that it matches."""
+def implied_filter(
+    expression: pc.Expression, decoded: Collection[str], condition: Filter | None = None
+) -> Filter | None:
+    """What an expression says about columns that are not decoded: a filter that matches all that it matches.
+
+    With a condition, the filter narrows it.
+    """
     known = [one.with_type(pa.null()) if one.name in decoded else one for one in record_schema(ALL_COLUMNS)]
-    joined, _ = both(Filter(((),)), translate(expression, pa.schema(known)))
+    joined, _ = both(condition or Filter(((),)), translate(expression, pa.schema(known)))
     return None if joined.groups == ((),) else joined
 
 
