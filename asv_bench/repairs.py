@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say("the tool's start")
     start = peers.compare({"start": dump_tool.startup()}, 3)["start"]
     dumped = [row for name in DUMPED for row in _dumped(name, max(2, chosen.rounds // 5), start)]
-    print("\n## A dump of 64 MiB, against DumpLogSegments (aim: 50 plain, 20 with --print-data-log)\n")
+    print("\n## A dump of 64 MiB, against DumpLogSegments (aim: 10)\n")
     print(
         "CPU of the tool's whole process, and less that of one with nothing to dump; kafkalog's is that of the dump.\n"
     )

@@ -20,9 +20,6 @@
     `avro`         Avro values to columns, by a program made of their schema
     `protobuf`     Protobuf values to columns, the same way
     `json_text`    JSON values to columns, by a program made of their type
-    `dump_walk`    batches and records as Kafka's DumpLogSegments finds them
-    `dump_text`    the lines that it prints of them
-    `dump_chain`   batches at positions, without their records
 
 Kernels know no paths, no Python objects in a loop and no exceptions about bytes: a status says what is wrong, and
 `kafkalog.errors` makes an exception of it. Each one pairs with the module of its name in the packages above.

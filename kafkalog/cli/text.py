@@ -18,6 +18,8 @@ _FEW: Final = 40
 """Up to this many distinct characters, one `replace` for each is faster than `translate`."""
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]+")
+_CONTROLS: Final = bytes([*range(9), *range(11, 32), 127])
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -73,6 +75,20 @@ def escape_line(text: str) -> str:
     for char, escaped in escapes.items():
         text = text.replace(char, escaped)
     return text
+
+
+def escape_controls(text: bytes) -> bytes:
+    r"""Return UTF-8 text of many lines with its control characters escaped, except for tabs and line ends.
+
+    Examples
+    --------
+    >>> escape_controls("caf\u00e9\n\x1b[31m\x9b".encode()).decode()
+    'café\n\\x1b[31m\\xc2\\x9b'
+    """
+    # both tests are much faster than the search, and most records have no such character
+    if len(text.translate(None, _CONTROLS)) == len(text) and b"\xc2" not in text:
+        return text
+    return _CONTROL.sub(lambda found: "".join(f"\\x{byte:02x}" for byte in found[0]).encode(), text)
 
 
 def _escape(char: str) -> str:

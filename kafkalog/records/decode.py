@@ -256,10 +256,13 @@ class _Job:
             rows, derived, failures = self.selection.select(spans)
             self.failures += failures
             if rows is None or rows.size:
-                self.columns = _fill(spans, rows, self.names, derived)
+                self.columns = fill_spans(spans, self.names, rows, derived)
 
 
-def _fill(spans: Spans, rows: Rows, names: Sequence[str], derived: Mapping[str, npt.NDArray[Any]]) -> RecordColumns:
+def fill_spans(
+    spans: Spans, names: Sequence[str], rows: Rows = None, derived: Mapping[str, npt.NDArray[Any]] | None = None
+) -> RecordColumns:
+    """Copy the records of spans, or those with some numbers, to columns; derived columns are added as they are."""
     n = len(spans) if rows is None else rows.size
     filled: dict[str, Column] = {}
     own = {

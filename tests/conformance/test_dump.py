@@ -318,9 +318,10 @@ def test_several_files_are_dumped_one_behind_the_other(runs: list[Run]) -> None:
 
 def test_the_command_prints_the_same_bytes(runs: list[Run], capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     from kafkalog.cli import main
+    from kafkalog.cli.text import escape_controls
 
     run = next(run for run in runs if run.options == {"print_data_log": True} and not run.thrown and run.err)
     main(["dump", "--print-data-log", os.fspath(run.paths[0])])
     printed = capfdbinary.readouterr()
-    assert printed.out.decode() == run.out
+    assert printed.out == escape_controls(run.out.encode())
     assert printed.err.decode().startswith(run.err)

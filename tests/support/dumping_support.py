@@ -6,17 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import builder
-import numpy as np
 
 import kafkalog
-from kafkalog._kernels.dump_text import OPTIONS as OPTIONS_OF_TEXT
-from kafkalog._kernels.dump_text import format_rows
-from kafkalog._kernels.dump_walk import STATE, walk_batches
-from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import KafkalogError, Reason
-from kafkalog.operations.dumping.dump_walk import Table
 
-OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 ONE = builder.record_v2(0, 0, b"k", b"v")
 
 
@@ -51,23 +44,3 @@ def findings(path: Path, **options: Any) -> list[tuple[Reason, bool]]:
     for _ in dump:
         pass
     return [(finding.reason, finding.damage) for finding in dump.findings]
-
-
-def printed(window: Any) -> bytes:
-    """What the kernels print of a window, uncompressed batches only."""
-    state, table = np.zeros(STATE["size"], np.int64), Table(64, 64)
-    state[STATE["previous"]] = -1
-    n = window.size
-    text = b""
-    status = OUTPUT_FULL
-    while status == OUTPUT_FULL:
-        status, n_batches, n_records = walk_batches(
-            window, 0, n, n, True, n, 100, state, table.batch_bytes, table.record_bytes
-        )
-        out, at = np.empty(2**20, np.uint8), np.array([0, 0, -1, 0])
-        contents = OPTIONS_OF_TEXT["contents"]
-        _, n_bytes = format_rows(
-            table.batch_bytes, n_batches, table.record_bytes, n_records, window, contents, 0, 0, out, at
-        )
-        text += out[:n_bytes].tobytes()
-    return text

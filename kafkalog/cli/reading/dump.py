@@ -22,6 +22,7 @@ from kafkalog.cli.options import (
     names,
 )
 from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.text import escape_controls
 from kafkalog.protocol.framing import TOPIC_DECODERS
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ stderr gets what the tool lists there in the end: index entries that do not fit 
 are usual in a compacted log, and in any log that does not begin at 0; some such index entries are usual in files that
 older brokers wrote. Damage is reported, too, and makes the exit code 1, which the tool's never is.
 
-Keys and values are printed as they are, as the tool does: control characters in records reach the terminal. --json and
-'kafkalog cat' escape them.
+Control characters in keys and values are escaped (\\x1b), except for tabs and line ends; the tool prints them raw. In
+Python, kafkalog.dump gives the tool's exact lines.
 
 With --json each line is an object: of a "kind" (file, batch, record, offset_index_entry, time_index_entry,
 aborted_transaction, producer, trailing_bytes, sanity, mismatch), with keys, values and the values of headers in base64,
@@ -139,7 +140,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 _print_json(dump, args.encoding or "base64", console, progress)
                 return
             for chunk in dump.chunks(progress):
-                console.write_bytes(chunk)
+                console.write_bytes(escape_controls(chunk))
                 _print_notes(dump, console)
     finally:
         _print_notes(dump, console)

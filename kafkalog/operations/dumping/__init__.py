@@ -3,11 +3,12 @@
     `dump`        the function, over files
     `options`     the options of a dump
     `files`       the type of a file, by its name
-    `dump_walk`   `.log` and `.checkpoint` files to batches and records, as Kafka's tool walks them
+    `batch_chain` batches at positions that an index gives, and from one to the next
+    `log_walk`    `.log` and `.checkpoint` files to batches and records, as Kafka's tool walks them
+    `control`     control records, and Raft's as JSON
+    `decoders`    keys and values as text and numbers
     `dump_text`   batches and records as lines
     `rows`        batches and records as objects
-    `control`     Raft's control records as JSON
-    `dump_chain`  batches at positions that an index gives
     `sidecars`    `.index`, `.txnindex` and `.snapshot` files
     `time_index`  `.timeindex` files, compared with the log
     `report`      mismatches and findings

@@ -1,7 +1,7 @@
-"""Turns Raft's control records into the JSON that Kafka's tool prints for them.
+"""Turns control records into what Kafka's tool prints of them: transaction markers, and Raft's records as JSON.
 
-Mirrors `ControlRecordUtils` and the `JsonConverter` classes that Kafka generates from its message schemas. The kernel
-prints transaction markers.
+Mirrors `ControlRecordUtils`, `EndTransactionMarker` and the `JsonConverter` classes that Kafka generates from its
+message schemas.
 """
 
 from __future__ import annotations
@@ -21,38 +21,52 @@ _MESSAGES: Final = {
     ControlRecordType.KRAFT_VOTERS: ("VotersRecord", " KRaftVoters "),
 }
 """The message in the value of each type, and the tool's text in front of it."""
+_MARKERS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
-def describe(control_type: int, value: bytes | None, *, is_2_8: bool = False) -> str:
-    """Return the text after the metadata of a control record other than a transaction marker.
+def describe(key: bytes | None, value: bytes | None, *, is_2_8: bool = False) -> str:
+    """Return the text after the metadata of a control record.
 
     Parameters
     ----------
-    control_type : int
-        The type in the record's key.
+    key, value : bytes or None
     is_2_8 : bool
-        Use the format of 2.8, which has only the name of the type.
-    """
-    if is_2_8:
-        name = "LEADER_CHANGE" if control_type == ControlRecordType.LEADER_CHANGE else "UNKNOWN"
-        return f" controlType: {name}({control_type})"
-    if control_type not in _MESSAGES:
-        return f" controlType: UNKNOWN({control_type})"
-    _, label = _MESSAGES[ControlRecordType(control_type)]
-    return label + java_json(parse(control_type, value))
-
-
-def parse(control_type: int, value: bytes | None) -> dict[str, Any]:
-    """Return the fields of a Raft control record by Kafka's names; {} for an unknown type.
+        Use the format of 2.8, which has only the name of a type of Raft.
 
     Raises
     ------
     CorruptionError
-        `control_record`: the value does not match the type.
+        `control_record`: the key is invalid, or the value does not match it.
     """
-    if control_type not in _MESSAGES:
+    kind = control_type(key)
+    if kind in _MARKERS:
+        epoch = parse(key, value)["coordinator_epoch"]
+        return f" endTxnMarker: {ControlRecordType(kind).name} coordinatorEpoch: {epoch}"
+    if is_2_8:
+        name = "LEADER_CHANGE" if kind == ControlRecordType.LEADER_CHANGE else "UNKNOWN"
+        return f" controlType: {name}({kind})"
+    if kind not in _MESSAGES:
+        return f" controlType: UNKNOWN({kind})"
+    _, label = _MESSAGES[ControlRecordType(kind)]
+    return label + java_json(parse(key, value))
+
+
+def parse(key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    """Return the fields of a control record, those of Raft by Kafka's names; {} for an unknown type.
+
+    Raises
+    ------
+    CorruptionError
+        `control_record`: the key is invalid, or the value does not match it.
+    """
+    kind = control_type(key)
+    if kind in _MARKERS:
+        if value is None or len(value) < 6 or value[0] > 127:
+            raise CorruptionError(Reason.CONTROL_RECORD, "the value of a transaction marker is invalid")
+        return {"coordinator_epoch": int.from_bytes(value[2:6], "big", signed=True)}
+    if kind not in _MESSAGES:
         return {}
-    name, _ = _MESSAGES[ControlRecordType(control_type)]
+    name, _ = _MESSAGES[ControlRecordType(kind)]
     if value is None:
         raise CorruptionError(Reason.CONTROL_RECORD, "a control record has no value")
     try:
@@ -61,3 +75,16 @@ def parse(control_type: int, value: bytes | None) -> dict[str, Any]:
     except MessageError as error:
         raise CorruptionError(Reason.CONTROL_RECORD, f"a control record's value: {error}") from error
     return json_form(name, max(fields["version"], 0), fields)
+
+
+def control_type(key: bytes | None) -> int:
+    """Return the number of the type in the key of a control record.
+
+    Raises
+    ------
+    CorruptionError
+        `control_record`: the key is too short, or has a negative version.
+    """
+    if key is None or len(key) < 4 or key[0] > 127:
+        raise CorruptionError(Reason.CONTROL_RECORD, "the key of a control record is invalid")
+    return int.from_bytes(key[2:4], "big", signed=True)

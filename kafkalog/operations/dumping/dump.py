@@ -1,6 +1,6 @@
 """Turns segment files into the lines that Kafka's `DumpLogSegments` prints for them, or into objects.
 
-`dump_walk.py` walks logs; `dump_text.py` makes lines of what it finds, `rows.py` objects. `sidecars.py` and
+`log_walk.py` walks logs; `dump_text.py` makes lines of what it finds, `rows.py` objects. `sidecars.py` and
 `time_index.py` read indexes and snapshots for both. `report.py` collects the lists that the tool prints at the end.
 
 Kafka's tool trusts every header that it can read, so this one rejects nothing that Kafka would accept: it prints
@@ -19,8 +19,8 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError
 from kafkalog.operations.dumping.dump_text import text_of_log, title
-from kafkalog.operations.dumping.dump_walk import LogWalk
 from kafkalog.operations.dumping.files import CHECKPOINT_SUFFIX, absolute, as_file, is_last_segment, open_log, suffix_of
+from kafkalog.operations.dumping.log_walk import LogWalk
 from kafkalog.operations.dumping.options import DECODERS, DIALECTS, DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.rows import Row, rows_of_log, rows_of_report
@@ -107,7 +107,7 @@ class Dump:
         return self._report.lines()
 
     def chunks(self, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
-        """Yield the text in UTF-8, in pieces of a few hundred kilobytes.
+        """Yield the text in UTF-8, in pieces of up to a few megabytes.
 
         Parameters
         ----------
@@ -153,7 +153,8 @@ class Dump:
                 yield part.text().encode(errors="surrogateescape")
             return
         yield f"{title(os.path.basename(path), is_2_8=self.options.is_2_8)}\n".encode()
-        with self._walk(path) as walk:
+        prints_fields = self.options.shows_contents or not self.options.skip_record_metadata
+        with self._walk(path, prints_fields=prints_fields, prints_values=self.options.shows_contents) as walk:
             for chunk in text_of_log(walk, self.options):
                 yield chunk
                 progress.reach(walk.position)
@@ -174,9 +175,10 @@ class Dump:
         return suffix_of(path, self.options) in (kf.LOG_SUFFIX, CHECKPOINT_SUFFIX)
 
     @contextlib.contextmanager
-    def _walk(self, path: str) -> Iterator[LogWalk]:
+    def _walk(self, path: str, **prints: bool) -> Iterator[LogWalk]:
         with open_log(path, self.options) as source:
-            yield LogWalk(source, self.options, self._report, absolute(path), is_last=is_last_segment(path))
+            is_last = is_last_segment(path)
+            yield LogWalk(source, self.options, self._report, absolute(path), is_last=is_last, **prints)
 
     def _parts(self, path: str) -> Iterator[EntryTable | Remark | ProducerEntry]:
         """Yield what is in an index or a snapshot."""

@@ -1,46 +1,80 @@
 """Turns what a dump reads into the lines that Kafka's tool prints.
 
-The kernel prints batches and records. This module names files, completes the lines of Raft's control records and of
-records of internal topics, and makes room for long lines.
+Lines are made column by column, of a template each: the lines of all batches of a part, and those of its records, which
+are then put between them.
 
 Mirrors `DumpLogSegments`.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkalog import format as kf
-from kafkalog._kernels import dump_text as kernels
-from kafkalog._kernels.dump_walk import STATUSES
-from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import CorruptionError, NotKafkaError, Reason
+from kafkalog.interchange.arrow_output import binary_array, java_string
 from kafkalog.operations.dumping.control import describe
-from kafkalog.operations.dumping.dump_walk import LogWalk, Step, error_at
+from kafkalog.operations.dumping.decoders import number_size, too_short
 from kafkalog.operations.dumping.files import start_offset
+from kafkalog.operations.dumping.log_walk import LogWalk, Part, Records, add_sequence, batch_rows, record_sequences
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.protocol.printed import printed_record
-
-OUT_BYTES: Final = 2**18
-"""Bytes of text given at a time."""
+from kafkalog.records.columns import BinaryColumn
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
-_OK = STATUS["OK"]
-_OUTPUT_FULL = STATUS["OUTPUT_FULL"]
-_CONTROL = STATUSES["CONTROL"]
-_DECODER = STATUSES["DECODER"]
+_TEXT: Final = pa.large_string()
+_BYTES: Final = pa.large_binary()
+_NUMBER: Final = pa.int64()
 
-_BATCH = kernels.STATE["batch"]
-_RECORD = kernels.STATE["record"]
-_LEFT = kernels.STATE["left"]
-_NEEDED = kernels.STATE["needed"]
+# a line of a batch, in two halves: Kafka's tool throws after the first one if it does not know the magic or the codec
+_BATCH: Final = (
+    "baseOffset: {base_offset} lastOffset: {last_offset} count: {records_count} baseSequence: {base_sequence}"
+    " lastSequence: {last_sequence} producerId: {producer_id} producerEpoch: {producer_epoch}"
+    " partitionLeaderEpoch: {partition_leader_epoch} isTransactional: {is_transactional} isControl: {is_control}"
+)
+_HORIZON: Final = " deleteHorizonMs: {delete_horizon}"
+_MESSAGE: Final = "offset: {last_offset}"
+_REST: Final = (
+    " position: {position} {timestamp_type}: {max_timestamp} size: {size_in_bytes} magic: {magic}"
+    " compresscodec: {codec} crc: {crc} isvalid: {is_valid}\n"
+)
+_RECORD: Final = (
+    "| offset: {offset} {timestamp_type}: {timestamp} keySize: {key_size} valueSize: {value_size}"
+    " sequence: {sequence} headerKeys: [{header_keys}]"
+)
+_MESSAGE_RECORD: Final = (
+    "| offset: {offset} {timestamp_type}: {timestamp} keySize: {key_size} valueSize: {value_size}"
+    " isValid: {is_valid} crc: {crc}"
+)
+_RECORD_2_8: Final = (
+    "| offset: {offset} isValid: true crc: null keySize: {key_size} valueSize: {value_size}"
+    " {timestamp_type}: {timestamp}{of_batch} sequence: {sequence} headerKeys: [{header_keys}]"
+)
+_MESSAGE_RECORD_2_8: Final = (
+    "| offset: {offset} isValid: {is_valid} crc: {crc} keySize: {key_size} valueSize: {value_size}"
+    " {timestamp_type}: {timestamp}{of_batch} crc: {crc} isvalid: {is_valid}"
+)
+_BATCH_IN_RECORD_2_8: Final = (
+    " baseOffset: {base_offset} lastOffset: {last_offset} baseSequence: {base_sequence} lastSequence: {last_sequence}"
+    " producerEpoch: {producer_epoch} partitionLeaderEpoch: {partition_leader_epoch} batchSize: {size_in_bytes}"
+    " magic: {magic} compressType: {codec} position: {position}"
+)
+
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
+_BOOLS: Final = ("false", "true")
 
 
 def title(name: str, *, is_2_8: bool) -> str:
@@ -72,71 +106,309 @@ def text_of_log(walk: LogWalk, options: DumpOptions) -> Iterator[bytes]:
     ValueError
         A key or a value is shorter than its decoder needs.
     """
-    out = np.empty(OUT_BYTES, np.uint8)
-    state = np.zeros(kernels.STATE["size"], np.int64)
-    how = (options.kernel_flags, *options.kernel_decoders)
-    for step in walk.steps():
-        state[:] = 0
-        state[_LEFT] = -1
-        status = _OUTPUT_FULL
-        while status != _OK:
-            status, n = kernels.format_rows(
-                step.table.batch_bytes,
-                step.n_batches,
-                step.table.record_bytes,
-                step.n_records,
-                step.data,
-                *how,
-                out,
-                state,
-            )
-            if n:
-                yield out[:n].tobytes()
-            if status == _OUTPUT_FULL:
-                if state[_NEEDED] > out.size:
-                    out = np.empty(int(state[_NEEDED]), np.uint8)
-            elif status == _CONTROL:
-                yield _rest_of_line(walk, step, int(state[_BATCH]), int(state[_RECORD]) - 1, options)
-            elif status != _OK:
-                walk.report_shown(step, int(state[_BATCH]) + 1, int(state[_RECORD]))
-                path, position, base_offset = walk.location(step, int(state[_BATCH]))
-                if status == _DECODER:
-                    place = f"{path}@{position} base_offset={base_offset}"
-                    raise ValueError(f"{place}: a key or a value is shorter than its decoder needs")
-                raise error_at(status, path, position, base_offset)
-        walk.report_shown(step)
+    for part in walk.parts():
+        columns = _batch_columns(part, is_2_8=options.is_2_8)
+        first = _MESSAGE if not part.is_v2 else _BATCH if options.is_2_8 else _BATCH + _HORIZON
+        batch_lines = _lines(first + _REST if part.is_known else first, columns)
+        if part.records is None or not len(part.records):
+            yield _bytes(batch_lines)
+            walk.report_shown(part)
+            continue
+        n_batches, n_records = len(part.batches), len(part.records)
+        record_lines, error = _record_lines(part, columns, options)
+        if error is not None:
+            n_records = len(record_lines)
+            n_batches = int(batch_rows(part.records)[n_records - 1]) + 1
+        yield _in_turns(batch_lines, record_lines, part.records.counts[:n_batches])
+        walk.report_shown(part, n_batches, n_records)
+        if isinstance(error, CorruptionError):
+            raise walk.locate(error, part, n_batches - 1)
+        if error is not None:
+            raise error
     n = walk.trailing_bytes()
     if n:
         yield f"Found {n} invalid bytes at the end of {os.path.basename(walk.path)}\n".encode()
 
 
-def _rest_of_line(walk: LogWalk, step: Step, batch_row: int, row: int, options: DumpOptions) -> bytes:
-    """Return the rest of the line of a Raft control record, or of a record of an internal topic."""
-    record, batch = step.records[row], step.batches[batch_row]
-    key, value = (_part(step, int(record[f"{part}_start"]), int(record[f"{part}_size"])) for part in ("key", "value"))
-    try:
-        if options.topic is None or (batch["magic"] >= 2 and batch["attributes"] & kf.CONTROL_BIT):
-            assert key is not None
-            text = describe(int.from_bytes(key[2:4], "big", signed=True), value, is_2_8=options.is_2_8)
-        else:
-            text = _contents(options.topic, int(record["offset"]), key, value, options)
-    except CorruptionError as error:
-        walk.report_shown(step, batch_row + 1, row + 1)
-        error.path, error.position, error.base_offset = walk.location(step, batch_row)
-        raise
-    return f"{text}\n".encode()
+# --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _part(step: Step, start: int, size: int) -> bytes | None:
-    """Return a key or a value; a negative size is null."""
-    return None if size < 0 else step.data[start : start + size].tobytes()
+def _record_lines(
+    part: Part, columns: Mapping[str, Any], options: DumpOptions
+) -> tuple[pa.Array, CorruptionError | ValueError | None]:
+    """Return the lines of the records of a part, and the error at which Kafka's tool throws inside the last of them."""
+    records = part.records
+    assert records is not None
+    tails, n, error = _tails(part, records, options)
+    if options.skip_record_metadata:
+        return _join(*tails), error
+    metadata = _metadata(part, records, columns, options.is_2_8)
+    if n < len(records):
+        metadata = [piece if isinstance(piece, str) else piece.slice(0, n) for piece in metadata]
+    lines = _join(*metadata, *tails)
+    if records.last == "nothing" and error is None:
+        lines = pa.concat_arrays([lines.slice(0, n - 1), _strings([""])])
+    return lines, error
 
 
-def _contents(topic: str, offset: int, key: bytes | None, value: bytes | None, options: DumpOptions) -> str:
-    """Return what a line says of key and value of a record of an internal topic."""
-    shown = printed_record(topic, offset, key, value, is_2_8=options.is_2_8)
+def _metadata(part: Part, records: Records, of_batches: Mapping[str, Any], is_2_8: bool) -> list[Any]:
+    """Return what the line of each record says besides its key and value, in pieces to join."""
+    rows = batch_rows(records)
+    types = of_batches["timestamp_type"]
+    columns: dict[str, Any] = {
+        "offset": records.offset,
+        "timestamp_type": types if isinstance(types, str) else types.take(_numbers(rows)),
+        "timestamp": records.timestamp,
+        "key_size": records.key_size,
+        "value_size": records.value_size,
+    }
+    if part.is_v2:
+        columns |= {"sequence": record_sequences(part.batches, records), "header_keys": _header_keys(records)}
+    else:
+        columns |= {"is_valid": _choice(_BOOLS, records.is_valid), "crc": records.crc}
+    if not is_2_8:
+        return _filled(_RECORD if part.is_v2 else _MESSAGE_RECORD, columns)
+    columns["of_batch"] = _lines(_BATCH_IN_RECORD_2_8, of_batches).take(_numbers(rows))
+    return _filled(_RECORD_2_8 if part.is_v2 else _MESSAGE_RECORD_2_8, columns)
+
+
+def _tails(
+    part: Part, records: Records, options: DumpOptions
+) -> tuple[list[Any], int, CorruptionError | ValueError | None]:
+    """Return how lines go on after their metadata, in pieces to join, and the number of records to show.
+
+    The last of these may be one at which Kafka's tool throws: it has no end, and there is an error, unless the walk
+    raises it.
+    """
+    control = np.zeros(len(records), np.bool_)
+    if part.is_v2 and part.batches.attribute_bits & kf.CONTROL_BIT:
+        control = (part.batches.attributes & kf.CONTROL_BIT != 0)[batch_rows(records)]
+    shows_data = options.shows_contents and not control.all()
+    special = np.ones(len(records), np.bool_) if options.topic is not None and shows_data else control
+    n, error, texts = len(records), None, []
+    if shows_data and options.topic is None:
+        n, error = _first_short(records, control, options)
+    if records.last != "line":
+        n = min(n, len(records) - 1)
+    rows = np.flatnonzero(special[:n]).tolist()
+    for row in rows:
+        try:
+            texts.append(_special(records, row, bool(control[row]), options) + "\n")
+        except CorruptionError as problem:
+            n, error = row, problem
+            break
+    pieces = _contents(records, options) if shows_data and options.topic is None else ["\n"]
+    if not texts and n == len(records):
+        if options.skip_record_metadata and len(pieces) == 1:
+            pieces = [_strings(pieces).take(_numbers(np.zeros(n, np.int64)))]
+        return pieces, n, error
+    # the texts of single records replace those of their rows; the record at which the tool throws has none
+    tails = _join(_strings([""]).take(_numbers(np.zeros(len(records), np.int64))), *pieces)
+    order = np.arange(min(n + 1, len(records)))
+    order[rows[: len(texts)]] = len(records) + np.arange(len(texts))
+    order[n:] = len(records) + len(texts)
+    return [pa.concat_arrays([tails, _strings([*texts, ""])]).take(_numbers(order))], order.size, error
+
+
+def _first_short(
+    records: Records, control: npt.NDArray[np.bool_], options: DumpOptions
+) -> tuple[int, ValueError | None]:
+    """Return the number of records before the first key or value that is shorter than its decoder needs."""
+    found: list[tuple[int, ValueError]] = []
+    for size, decoder, column in (
+        (records.key_size, options.key_decoder, records.key),
+        (records.value_size, options.value_decoder, records.value),
+    ):
+        short = np.flatnonzero((size >= 0) & (size < number_size(decoder)) & ~control)
+        if short.size:
+            row = int(short[0])
+            value = column[row]
+            assert value is not None
+            found.append((row, too_short(value, decoder, int(records.offset[row]))))
+    return min(found, key=lambda one: one[0]) if found else (len(records), None)
+
+
+def _special(records: Records, row: int, is_control: bool, options: DumpOptions) -> str:
+    """Return what the line of a control record, or of a record of an internal topic, says after its metadata."""
+    key, value = records.key[row], records.value[row]
+    if is_control:
+        return "" if options.skip_record_metadata else describe(key, value, is_2_8=options.is_2_8)
+    if options.topic is None:
+        return ""
+    shown = printed_record(options.topic, int(records.offset[row]), key, value, is_2_8=options.is_2_8)
     parts = [f"{name}: {text}" for name, text in zip(("key", "payload"), shown, strict=True) if text is not None]
     # 2.8 has no bar in front of a payload
     if not options.skip_record_metadata or (options.is_2_8 and shown[0] is None):
         return "".join(f" {part}" for part in parts)
     return f"| {' '.join(parts)}" if parts else ""
+
+
+def _contents(records: Records, options: DumpOptions) -> list[Any]:
+    """Return key and value of each record, and the end of its line, in pieces to join; of null there is nothing."""
+    key = _shown(records.key, options.key_decoder)
+    value = _shown(records.value, options.value_decoder)
+    before_key, before_value = " key: ", " payload: "
+    if options.skip_record_metadata:
+        before_key = "| key: "
+        # 2.8 has no bar in front of a payload
+        if not options.is_2_8 and key.null_count:
+            before_value = pc.if_else(key.is_null(), _literal("| payload: "), _literal(before_value))
+    return [*_unless_null(before_key, key), *_unless_null(before_value, value), "\n"]
+
+
+def _unless_null(label: Any, column: pa.Array) -> list[Any]:
+    return [_join(label, column).fill_null("")] if column.null_count else [label, column]
+
+
+def _shown(column: BinaryColumn, decoder: str | None) -> pa.Array:
+    size = number_size(decoder)
+    if size:
+        numbers = [None if value is None else int.from_bytes(value[:size], "big", signed=True) for value in column]
+        return _strings([None if number is None else str(number) for number in numbers])
+    return _text(column)
+
+
+def _header_keys(records: Records) -> Any:
+    """Return the keys of the headers of each record, with commas between them."""
+    headers = records.headers
+    if not len(headers.key):
+        return ""
+    offsets = pa.Array.from_buffers(_NUMBER, headers.offsets.size, [None, pa.py_buffer(headers.offsets)])
+    return pc.binary_join(pa.LargeListArray.from_arrays(offsets, _text(headers.key)), _literal(","))
+
+
+# --- columns of text --------------------------------------------------------------------------------------------------
+
+
+def _batch_columns(part: Part, *, is_2_8: bool) -> dict[str, Any]:
+    """Return the columns that the templates of batches name."""
+    batches = part.batches
+    attributes = batches.attributes
+    delta = batches.last_offset - batches.base_offset
+    sequence = batches.base_sequence
+    codecs = [name.upper() for name in _CODECS] if is_2_8 else _CODECS
+    has_horizon = attributes & kf.DELETE_HORIZON_BIT != 0
+    horizon: Any = "OptionalLong.empty"
+    if has_horizon.any():
+        some = _join("OptionalLong[", _digits(batches.base_timestamp), "]")
+        horizon = pc.if_else(_bools(has_horizon), some, _literal(horizon))
+    return {
+        **{name: getattr(batches, name) for name in _PLAIN},
+        "last_sequence": np.where(sequence == -1, -1, add_sequence(sequence, delta)),
+        "is_transactional": _choice(_BOOLS, attributes & kf.TRANSACTIONAL_BIT != 0),
+        "is_control": _choice(_BOOLS, attributes & kf.CONTROL_BIT != 0),
+        "delete_horizon": horizon,
+        "timestamp_type": _choice(_TIMESTAMP_TYPES, batches.timestamp_type + 1),
+        "codec": _choice(codecs, batches.codec) if part.is_known else "",
+        "is_valid": _choice(_BOOLS, part.is_valid),
+    }
+
+
+_PLAIN: Final = (
+    *("base_offset", "last_offset", "records_count", "base_sequence", "producer_id", "producer_epoch"),
+    *("partition_leader_epoch", "position", "max_timestamp", "size_in_bytes", "magic", "crc"),
+)
+
+
+def _lines(template: str, columns: Mapping[str, Any]) -> pa.Array:
+    """Fill a template for each row."""
+    return _join(*_filled(template, columns))
+
+
+def _filled(template: str, columns: Mapping[str, Any]) -> list[Any]:
+    """Return a template as pieces to join: numbers, strings of Arrow, and texts that all rows have."""
+    pieces: list[Any] = []
+    for number, part in enumerate(re.split(r"\{(\w+)\}", template)):
+        column = columns[part] if number % 2 else part
+        if isinstance(column, np.ndarray):
+            # most numbers of a batch are the same in all rows; the first column says how many rows there are
+            is_same = number > 1 and bool((column == column[0]).all())
+            column = str(int(column[0])) if is_same else _digits(column)
+        pieces.append(column)
+    return pieces
+
+
+def _join(*pieces: Any) -> pa.Array:
+    """Concatenate strings row by row; a text stands for as many of them. Null makes null."""
+    arguments: list[Any] = []
+    for is_text, run in itertools.groupby(pieces, lambda piece: isinstance(piece, str)):
+        # fewer pieces take less time
+        same = list(run)
+        arguments += [_literal("".join(same))] if is_text else same
+    return pc.binary_join_element_wise(*arguments, _literal(""))
+
+
+def _choice(names: Sequence[str], numbers: npt.NDArray[Any]) -> Any:
+    """Return the name of each number, or the one that all have."""
+    if (numbers == numbers[0]).all():
+        return names[int(numbers[0])]
+    return _strings(names).take(_numbers(numbers))
+
+
+def _text(column: BinaryColumn) -> pa.Array:
+    """Return bytes as Java makes text of them."""
+    array = binary_array(column, _BYTES).view(_TEXT)
+    if column.data.size and column.data.max() >= 0x80:
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            array = _strings([None if value is None else java_string(value) for value in column])
+    return array
+
+
+def _strings(values: Sequence[str | None]) -> pa.Array:
+    # pa.array() imports pandas if it is installed; arrays built from buffers do not
+    texts = [(value or "").encode() for value in values]
+    validity = None
+    if None in values:
+        validity = np.array([value is not None for value in values])
+    column = BinaryColumn(np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts), np.uint8), validity)
+    return binary_array(column, _BYTES).view(_TEXT)
+
+
+@lru_cache(256)
+def _literal(text: str) -> pa.Scalar:
+    return _strings([text])[0]
+
+
+def _digits(column: npt.NDArray[Any]) -> pa.Array:
+    return _numbers(column).cast(_TEXT)
+
+
+def _numbers(column: npt.NDArray[Any]) -> pa.Array:
+    numbers = np.ascontiguousarray(column, np.int64)
+    return pa.Array.from_buffers(_NUMBER, numbers.size, [None, pa.py_buffer(numbers)])
+
+
+def _bools(column: npt.NDArray[np.bool_]) -> pa.Array:
+    bits = pa.py_buffer(np.packbits(column, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), column.size, [None, bits])
+
+
+def _in_turns(batch_lines: pa.Array, record_lines: pa.Array, counts: npt.NDArray[np.int64]) -> bytes:
+    """Return the lines of batches, each before those of its records; `counts` has a number for each batch to show."""
+    if counts.size == len(record_lines) and (counts == 1).all():
+        return _bytes(_join(batch_lines.slice(0, counts.size), record_lines))
+    of_batches, batches = _buffers(batch_lines)
+    of_records, records = _buffers(record_lines)
+    at = of_batches[: counts.size + 1].tolist()
+    stops = of_records[np.minimum(np.cumsum(counts), len(record_lines))].tolist()
+    pieces: list[memoryview] = []
+    done = 0
+    for start, end, stop in zip(at[:-1], at[1:], stops, strict=True):
+        pieces.append(batches[start:end])
+        pieces.append(records[done:stop])
+        done = stop
+    return b"".join(pieces)
+
+
+def _bytes(lines: pa.Array) -> bytes:
+    """Return the text of all rows."""
+    offsets, data = _buffers(lines)
+    return bytes(data[offsets[0] : offsets[-1]])
+
+
+def _buffers(lines: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
+    _, offsets, data = lines.buffers()
+    places = np.frombuffer(offsets, np.int64)[lines.offset : lines.offset + len(lines) + 1]
+    return places, memoryview(data or b"")

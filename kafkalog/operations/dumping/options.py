@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kafkalog._kernels import dump_text as kernels
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.protocol.framing import TOPIC_DECODERS
 from kafkalog.protocol.printed import DECODED_2_8
@@ -102,18 +101,6 @@ class DumpOptions:
         return self.dialect == "2.8"
 
     @property
-    def kernel_flags(self) -> int:
-        """The options of the text as bits for the kernel."""
-        bits = kernels.OPTIONS
-        return (
-            bits["contents"] * self.shows_contents
-            | bits["skip_metadata"] * self.skip_record_metadata
-            | bits["dialect_2_8"] * self.is_2_8
-            | bits["internal"] * (self.topic_decoder is not None)
-        )
-
-    @property
-    def kernel_decoders(self) -> tuple[int, int]:
-        """The kernel's numbers of the decoders of keys and of values."""
-        key, value = (kernels.DECODERS[DECODERS[name or "string"]] for name in (self.key_decoder, self.value_decoder))
-        return key, value
+    def prints_metadata(self) -> bool:
+        """Whether the line of a record begins with its offset, timestamp and sizes."""
+        return not self.skip_record_metadata

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Reason, TruncatedTailError
+from kafkalog.records.batch_table import BatchTable
 
 MAX_PAIRS: Final = 2**20
 """The most lines kept in one list of one file; further ones are only counted."""
@@ -89,16 +90,12 @@ class Report:
         """Add a finding that is damage."""
         self.findings.add(Finding(reason, detail, path, position, length, base_offset))
 
-    def add_bad_crc(self, path: str, batch: np.void) -> None:
-        """Add a finding about a batch with a wrong checksum; `batch` is a row of the walk's table."""
-        offset = batch["base_offset"] if batch["magic"] >= 2 else batch["last_offset"]
+    def add_bad_crc(self, path: str, batch: BatchTable, base_offset: int) -> None:
+        """Add a finding about a batch with a wrong checksum, a table of one row."""
+        detail = "the checksum in the batch is not that of its bytes"
+        position, length = int(batch.position[0]), int(batch.size_in_bytes[0])
         self.add_finding(
-            Reason.CRC_MISMATCH,
-            "the checksum in the batch is not that of its bytes",
-            path=path,
-            position=int(batch["position"]),
-            base_offset=int(offset),
-            length=int(batch["size_in_bytes"]),
+            Reason.CRC_MISMATCH, detail, path=path, position=position, base_offset=base_offset, length=length
         )
 
     def add_tail(self, error: KafkalogError, *, is_last: bool) -> None:

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, LimitExceededError, Limits, Reason, SidecarError
-from kafkalog.operations.dumping.dump_chain import END, OK, last_offsets
-from kafkalog.operations.dumping.dump_walk import explain_end
+from kafkalog.operations.dumping.batch_chain import Found, last_offsets
 from kafkalog.operations.dumping.files import beside, start_offset
+from kafkalog.operations.dumping.log_walk import explain_end
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.state.producers import read_snapshot
@@ -184,17 +184,17 @@ def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Ite
         at = 0
         while at < n:
             stop = min(at + CHUNK, n)
-            last, status, n_done = last_offsets(log, position[at:stop], options.max_message_size)
-            done = slice(at, at + n_done)
-            _report_mismatches(offset[done], last[:n_done], key, path, index, report)
+            last, found = last_offsets(log, position[at:stop], options.max_message_size)
+            done = slice(at, at + last.size)
+            _report_mismatches(offset[done], last, key, path, index, report)
             if not options.verify_index_only:
                 yield EntryTable("offset_index_entry", ("offset", "position"), (offset[done], position[done]))
-            at += n_done
-            if status == END and index.is_unused:
+            at += last.size
+            if found is Found.END and index.is_unused:
                 # a segment that was just rolled has no batch yet: not an issue, though the tool throws
                 return
-            if status != OK:
-                raise _entry_error(log, index, int(position[at]), at, status, options)
+            if found is not Found.BATCH:
+                raise _entry_error(log, index, int(position[at]), at, found, options)
 
 
 def _report_mismatches(
@@ -218,9 +218,9 @@ def _report_mismatches(
 
 
 def _entry_error(
-    log: ByteSource, index: IndexFile, position: int, number: int, status: int, options: DumpOptions
+    log: ByteSource, index: IndexFile, position: int, number: int, found: Found, options: DumpOptions
 ) -> KafkalogError:
-    if status == END or not 0 <= position <= log.size:
+    if found is Found.END or not 0 <= position <= log.size:
         detail = f"entry {number} leads to {position}, where no batch of the log starts that could be read"
         return SidecarError(
             Reason.INDEX_ENTRY, detail, path=index.path, position=8 * number, base_offset=index.base_offset

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import KafkalogError, Reason, error_from_status
-from kafkalog.operations.dumping.dump_chain import WINDOW, Chain
-from kafkalog.operations.dumping.dump_walk import Payloads, explain_end, too_large, unknown_codec, walk_one
+from kafkalog.operations.dumping.batch_chain import WINDOW, Chain
 from kafkalog.operations.dumping.files import beside, start_offset
+from kafkalog.operations.dumping.log_walk import BatchReader, explain_end, header_row, too_large, unknown_codec
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.sidecars import CHUNK, EntryTable, IndexFile, Remark, passed
@@ -79,7 +79,7 @@ class _TimeChecker:
         self._largest: dict[int, int] = {}
         self._walked_bytes = 0
         self._stray_bytes = 0
-        self._payloads = Payloads(options.limits)
+        self._batches = BatchReader(options.limits, log.path)
         self._needed = np.unique(starts[(starts >= 0) & (starts <= log.size)])
         self._is_batch = np.zeros(self._needed.size, np.bool_)
         self._broken_at: int | None = None
@@ -135,8 +135,8 @@ class _TimeChecker:
 
     def _is_empty_batch_of(self, position: int, timestamp: int) -> bool:
         """Whether compaction removed all records of a batch, and its header still has the largest timestamp."""
-        batch = walk_one(_batch_at(self._log, position, self._options), position)
-        return bool(batch["magic"] >= 2 and batch["records_count"] == 0 and batch["max_timestamp"] == timestamp)
+        row = header_row(_batch_at(self._log, position, self._options), position)
+        return bool(row.magic[0] >= 2 and row.records_count[0] == 0 and row.max_timestamp[0] == timestamp)
 
     def _walk_all(self) -> None:
         """Find out which needed positions are those of batches, and where the walk over all batches fails."""
@@ -197,19 +197,18 @@ class _TimeChecker:
 
     def _largest_timestamp(self, position: int) -> int:
         """Return the largest timestamp of the records of a batch, -1 for none."""
-        path = self._log.path
         batch = _batch_at(self._log, position, self._options)
-        header = walk_one(batch, position)
-        codec = header["attributes"] & kf.CODEC_MASK
-        if header["magic"] < 2 and not codec:
-            return max(kf.NO_TIMESTAMP, int(header["max_timestamp"]))
-        if header["magic"] < 0:
-            raise error_from_status(STATUS["BAD_MAGIC"], path=path, position=position)
-        if header["magic"] >= 2 and header["records_count"] == 0:
+        row = header_row(batch, position)
+        magic, codec = int(row.magic[0]), int(row.attributes[0]) & kf.CODEC_MASK
+        if magic < 2 and not codec:
+            return max(kf.NO_TIMESTAMP, int(row.max_timestamp[0]))
+        if magic < 0:
+            raise self._batches.error(STATUS["BAD_MAGIC"], row)
+        if magic >= 2 and row.records_count[0] == 0:
             return kf.NO_TIMESTAMP
         if codec > kf.Codec.ZSTD:
-            raise unknown_codec(batch, path, position)
-        return self._payloads.largest_timestamp(batch, position, path)
+            raise unknown_codec(row, self._log.path)
+        return max(kf.NO_TIMESTAMP, self._batches.largest_timestamp(batch, row))
 
 
 def _batch_at(log: ByteSource, position: int, options: DumpOptions) -> Bytes:

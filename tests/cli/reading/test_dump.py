@@ -109,6 +109,16 @@ def test_an_index_that_does_not_fit_is_damage(run: Any, tmp_path: Path) -> None:
     assert "index_size" in err
 
 
+def test_control_characters_of_records_do_not_reach_the_terminal(run: Any, tmp_path: Path) -> None:
+    value = "a\tb\x1b[31m\x07\r\x7f\x9bc é \nd".encode()
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(builder.batch_v2([builder.record_v2(0, 0, b"k\x00", value, [(b"\x1b]", None)])]))
+    code, out, _ = run("--print-data-log", path)
+    assert code == 0
+    assert out[3].endswith("headerKeys: [\\x1b]] key: k\\x00 payload: a\tb\\x1b[31m\\x07\\x0d\\x7f\\xc2\\x9bc é ")
+    assert out[4:] == ["d"]
+
+
 def test_json_has_the_values_of_headers(run: Any) -> None:
     code, out, _ = run("--json", "--print-data-log", "--encoding", "utf8", HEADERS)
     rows = [json.loads(line) for line in out]
@@ -154,7 +164,7 @@ def test_what_makes_no_sense_is_usage(run: Any, tmp_path: Path) -> None:
     for arguments, said in (
         (("--dialect", "9", path), "no dialect '9'"),
         (("--key-decoder", "avro", path), "no decoder 'avro'"),
-        (("--key-decoder", "integer", path), "shorter than its decoder needs"),
+        (("--key-decoder", "integer", path), "the integer decoder needs 4"),
         (("--json", "--key-decoder", "integer", path), "the integer decoder needs 4"),
         (("--encoding", "hex", path), "--encoding is for --json"),
         ((tmp_path,), "is a directory"),

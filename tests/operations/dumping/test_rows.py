@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog._kernels.dump_walk import walk_batches
 from kafkalog.errors import CorruptionError, KafkalogError, Limits
-from kafkalog.operations.dumping import dump_walk
+from kafkalog.operations.dumping import log_walk
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -55,15 +54,14 @@ def text_report(path: str) -> Iterator[str]:
 
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments(min_batches=1), options=st.sampled_from(OPTIONS), data=st.data())
-def test_objects_do_not_depend_on_windows_and_tables(
+def test_objects_do_not_depend_on_windows(
     segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
 ) -> None:
     broken = data.draw(st.one_of(st.none(), strategies.damaged(segment)))
     path = write_log(tmp_path, segment.data if broken is None else broken.data)
     together = objects(path, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dump_walk, "WINDOW_BYTES", data.draw(st.sampled_from([0, 1, 100, 300, 1000])))
-        patch.setattr(dump_walk, "TABLE_ROWS", data.draw(st.integers(1, 3)))
+        patch.setattr(log_walk, "WINDOW", data.draw(st.sampled_from([0, 1, 100, 300, 1000])))
         assert objects(path, **options) == together
 
 
@@ -79,21 +77,12 @@ def objects(path: str, **options: Any) -> tuple[list[str], str, list[str], list[
     return found, error, list(dump.mismatches()), list(dump.findings)
 
 
-def test_many_small_batches_are_walked_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_batches_are_walked_together(tmp_path: Path) -> None:
     gap = [builder.batch_v2([ONE], base_offset=n) for n in range(5000)]
     del gap[2000]
-    path = write_log(tmp_path, b"".join(gap))
-    calls = []
-
-    def counted(*args: Any) -> Any:
-        calls.append(args)
-        return walk_batches(*args)
-
-    monkeypatch.setattr(dump_walk.kernels, "walk_batches", counted)
-    dump = kafkalog.dump(path, print_data_log=True)
-    kinds = [row["kind"] for row in dump.rows()]
-    assert kinds == ["file", *["batch", "record"] * 4999, "mismatch"]
-    assert 1 <= len(calls) < 10
+    dump = kafkalog.dump(write_log(tmp_path, b"".join(gap)), print_data_log=True)
+    assert [row["kind"] for row in dump.rows()] == ["file", *["batch", "record"] * 4999, "mismatch"]
+    assert 1 <= sum(1 for _ in dump.chunks()) < 10
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

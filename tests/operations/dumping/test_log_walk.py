@@ -9,15 +9,14 @@ from typing import Any
 import builder
 import pytest
 import strategies
-from dumping_support import ONE, OPTIONS, dumped, printed, write_log
+from dumping_support import ONE, OPTIONS, dumped, write_log
 from effort import examples
-from guard import guarded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import Limits, Reason
-from kafkalog.operations.dumping import dump_text, dump_walk
+from kafkalog.operations.dumping import log_walk
 
 
 def test_a_batch_with_a_wrong_checksum_is_shown_with_its_records_and_is_a_finding(tmp_path: Path) -> None:
@@ -85,29 +84,40 @@ def test_what_is_left_in_a_wrapper_is_damage_from_12_bytes_on(log: Any) -> None:
         assert len(lines) == 2
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_negative_size_is_shown_as_it_is_stored(log: Any, magic: int) -> None:
+    message = bytearray(builder.message(0, None, b"v", magic=magic))
+    at = 18 if magic == 0 else 26
+    message[at : at + 4] = struct.pack(">i", -2)
+    assert " keySize: -2 valueSize: 1 " in log(bytes(message), deep_iteration=True)[1]
+
+
+def test_a_batch_without_records_stands_between_others(log: Any) -> None:
+    two = [builder.record_v2(n) for n in range(2)]
+    data = builder.batch_v2(two) + builder.batch_v2([], base_offset=2, last_offset_delta=1)
+    kinds = [line.partition(":")[0] for line in log(data, deep_iteration=True)]
+    assert kinds == ["baseOffset", "| offset", "| offset", "baseOffset"]
+
+
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments(), options=st.sampled_from(OPTIONS), data=st.data())
-def test_text_does_not_depend_on_windows_and_buffers(
+def test_text_does_not_depend_on_windows(
     segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
 ) -> None:
     broken = data.draw(st.one_of(st.none(), strategies.damaged(segment)))
     path = write_log(tmp_path, segment.data if broken is None else broken.data)
     expected = dumped(path, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dump_walk, "WINDOW_BYTES", data.draw(st.integers(1, 300)))
-        patch.setattr(dump_text, "OUT_BYTES", data.draw(st.integers(1024, 3000)))
-        patch.setattr(dump_walk, "TABLE_ROWS", data.draw(st.integers(1, 3)))
+        patch.setattr(log_walk, "WINDOW", data.draw(st.integers(1, 300)))
         assert dumped(path, **options) == expected
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segment=strategies.segments(min_batches=1), options=st.sampled_from(OPTIONS), data=st.data())
-def test_damage_gives_our_errors_out_of_guarded_memory(
+def test_damage_gives_our_errors(
     segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
 ) -> None:
     broken = data.draw(strategies.damaged(segment)).data
-    for at_start in (False, True):
-        printed(guarded(broken, at_start=at_start))
     path = write_log(tmp_path, broken)
     for _ in kafkalog.dump(path, keep_going=True, limits=Limits(max_decompressed_bytes=2**22), **options).rows():
         pass

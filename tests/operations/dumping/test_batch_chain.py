@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from dumping_support import ONE, write_log
 
-from kafkalog.operations.dumping import dump_chain
-from kafkalog.operations.dumping.dump_chain import Chain, last_offsets
+from kafkalog.operations.dumping.batch_chain import Chain, Found, last_offsets
 from kafkalog.storage.source import PreadSource
 
 BATCHES = [builder.batch_v2([ONE] * n, base_offset=10 * n) for n in range(1, 40)]
@@ -58,13 +57,13 @@ def test_a_window_that_ends_inside_a_header_is_not_the_end_of_the_log(tmp_path: 
     assert not one.ends_in_header
 
 
-def test_last_offsets_are_found_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_offsets_are_found_in_any_order(tmp_path: Path) -> None:
     order = np.random.default_rng(1).permutation(len(BATCHES))
     with PreadSource(write_log(tmp_path, b"".join(BATCHES))) as log:
-        for window in (2**20, 500):
-            monkeypatch.setattr(dump_chain, "WINDOW", window)
-            found, status, n = last_offsets(log, POSITIONS[order].astype(np.int64), 2**20)
-            assert (status, n) == (dump_chain.OK, len(BATCHES))
-            assert found.tolist() == (11 * (order + 1) - 1).tolist()
-        assert last_offsets(log, np.array([0, log.size + 1]), 2**20)[1:] == (dump_chain.END, 1)
-        assert last_offsets(log, np.array([0]), 50)[1:] == (dump_chain.END, 0)
+        last, found = last_offsets(log, POSITIONS[order].astype(np.int64), 2**20)
+        assert found is Found.BATCH
+        assert last.tolist() == (11 * (order + 1) - 1).tolist()
+        last, found = last_offsets(log, np.array([0, log.size + 1]), 2**20)
+        assert (last.size, found) == (1, Found.END)
+        last, found = last_offsets(log, np.array([0]), 50)
+        assert (last.size, found) == (0, Found.END)
