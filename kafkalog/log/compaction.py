@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
@@ -37,11 +38,20 @@ class Density(NamedTuple):
     """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
 
 
-def have_gaps(batches: BatchTable, previous: int | None) -> bool:
-    """Whether offsets are missing; `previous` is the last offset before these batches, None if not known."""
+def have_gaps(batches: BatchTable, previous: int | None, *, position: npt.NDArray[np.int64] | None = None) -> bool:
+    """Whether offsets are missing.
+
+    Parameters
+    ----------
+    previous : int or None
+        The last offset before these batches, if the first of them directly follows it.
+    position : int64[n], optional
+        Where the batches are in the file, if they were gathered.
+    """
+    position = batches.position if position is None else position
     is_v2 = batches.magic >= 2
     before = np.concatenate([[batches.base_offset[0] - 1 if previous is None else previous], batches.last_offset[:-1]])
-    follows = batches.position == np.concatenate([batches.position[:1], batches.next_position[:-1]])
+    follows = position == np.concatenate([position[:1], (position + batches.size_in_bytes)[:-1]])
     lacks = is_v2 & (batches.records_count <= batches.last_offset - batches.base_offset)
     return bool((lacks | (follows & (batches.base_offset > before + 1))).any())
 

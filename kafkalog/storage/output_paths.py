@@ -6,6 +6,7 @@ Output must not replace what is being read, nor lie where a broker would find fo
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,21 @@ _LOG_DIR_FILES: Final = (
     kf.LOG_START_OFFSET_CHECKPOINT,
     kf.CLEAN_SHUTDOWN_FILE,
 )
+
+
+def fitting_name(stem: str, suffix: str) -> str:
+    """Return a file name of `stem` and `suffix` that fits in 255 bytes, the limit of file systems.
+
+    A stem that is too long is cut, and ends in a hash of the whole, so that two stems never get one name.
+    """
+    stem_bytes, room = stem.encode(), _MAX_NAME_BYTES - len(suffix.encode())
+    if len(stem_bytes) <= room:
+        return stem + suffix
+    digest = hashlib.sha256(stem_bytes).hexdigest()[:12]
+    return f"{stem_bytes[: room - len(digest) - 1].decode(errors='ignore')}~{digest}{suffix}"
+
+
+_MAX_NAME_BYTES: Final = 255
 
 
 def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:

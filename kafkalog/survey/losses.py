@@ -51,6 +51,13 @@ class Lost:
             finding.path, finding.base_offset, end, finding.n_records, finding.certainty, n_bytes, finding.reason
         )
 
+    def __str__(self) -> str:
+        """One line: the offsets, the number of records, and the reason."""
+        begin, end = ("?" if offset is None else offset for offset in (self.first_offset, self.end_offset))
+        sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[self.certainty]
+        n = "unknown" if self.n_records is None else f"{self.n_records:,}"
+        return f"offsets {begin}..{end}, records lost: {n}{sure} ({self.reason.value})"
+
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         return {**asdict(self), "reason": self.reason.value}
@@ -108,6 +115,13 @@ class Survey:
     """All gaps between segments; those that the cleaner explains give no finding."""
     findings: list[Finding] = field(default_factory=list)
     """Missing segments and offsets. What is damaged inside a segment is in its contents."""
+    proofs: list[str] = field(default_factory=list)
+    """Names of the files that prove losses, of the partition or of its log dir."""
+
+    def _take(self, found: Iterable[tuple[Finding, Sequence[str]]]) -> None:
+        for finding, proofs in found:
+            self.findings.append(finding)
+            self.proofs += [name for name in proofs if finding.damage and name not in self.proofs]
 
 
 def survey(
@@ -132,14 +146,14 @@ def survey(
     damaged = {one.last_offset + 1 for one in segments if any(finding.path == one.path for finding in one.findings)}
     bases = {segment.base_offset for segment in segments}
     for gap in found.gaps:
-        found.findings += _about_gap(partition, gap, segments, evidence, bases, is_damaged=gap.start in damaged)
+        found._take(_about_gap(partition, gap, segments, evidence, bases, is_damaged=gap.start in damaged))
     if state.is_live or partition.kind is not None or any(segment.error for segment in partition.segments):
         return found
     if segments:
-        found.findings += _about_start(partition, segments[0].base_offset, evidence)
-        found.findings += _about_end(partition, segments[-1], evidence)
+        found._take(_about_start(partition, segments[0].base_offset, evidence))
+        found._take(_about_end(partition, segments[-1], evidence))
     else:
-        found.findings.append(_about_nothing(partition, evidence))
+        found._take([_about_nothing(partition, evidence)])
     return found
 
 
@@ -159,11 +173,11 @@ def _about_gap(
     bases: set[int],
     *,
     is_damaged: bool,
-) -> Iterator[Finding]:
+) -> Iterator[tuple[Finding, Sequence[str]]]:
     path = str(partition.path)
     if not evidence.state.is_live and (proof := _proof_of_end(gap, segments)):
         detail = f"offsets {gap.start}..{gap.end} are gone: the end of a .log is missing, as {proof} proves"
-        yield offsets_finding(Reason.LOG_END_MISSING, detail, path, gap.start, gap.end)
+        yield offsets_finding(Reason.LOG_END_MISSING, detail, path, gap.start, gap.end), [proof]
         return
     proofs = [name for base, found in evidence.orphans.items() if gap.start <= base < gap.end for name in found]
     if not gap.is_compacted:
@@ -172,7 +186,7 @@ def _about_gap(
     if proofs:
         yield _missing_segment(partition, gap.start, gap.end, proofs)
     elif not is_damaged and not gap.is_compacted:
-        yield gap_finding(path, gap.start, gap.end, is_compacted=gap.is_compacted)
+        yield gap_finding(path, gap.start, gap.end, is_compacted=gap.is_compacted), []
 
 
 def _proof_of_end(gap: OffsetGap, segments: Sequence[SegmentContents]) -> str:
@@ -184,7 +198,7 @@ def _proof_of_end(gap: OffsetGap, segments: Sequence[SegmentContents]) -> str:
     return name if gap.start <= last < gap.end else ""
 
 
-def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterator[Finding]:
+def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterator[tuple[Finding, Sequence[str]]]:
     """Report offsets before the first segment that other files know of.
 
     The checkpoint has log start offsets above the base offset of the first segment only. As the log start offset rises,
@@ -205,10 +219,12 @@ def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterat
     if is_proved or (evidence.state.was_closed and not is_tiered(partition)):
         yield _missing_segment(partition, begin, first, [*known])
     else:
-        yield start_finding(str(partition.path), begin, first, ", ".join(known))
+        yield start_finding(str(partition.path), begin, first, ", ".join(known)), []
 
 
-def _about_end(partition: Partition, last: SegmentContents, evidence: Evidence) -> Iterator[Finding]:
+def _about_end(
+    partition: Partition, last: SegmentContents, evidence: Evidence
+) -> Iterator[tuple[Finding, Sequence[str]]]:
     """Report offsets after the last segment that other files know of."""
     end = last.last_offset + 1
     known = {name: offset for name, offset in evidence.ends.items() if offset > end}
@@ -217,15 +233,15 @@ def _about_end(partition: Partition, last: SegmentContents, evidence: Evidence) 
             known |= dict.fromkeys(names, base)
         elif base == end and not known:
             # PartitionWriter moves indexes into place before the .log: if it was killed in between, nothing is lost
-            yield from (_leftover(partition, name) for name in names)
+            yield from ((_leftover(partition, name), []) for name in names)
     # if the last segment is damaged, the log may seem to end where the damage begins; that has a finding already
     if known and not last.hides_end:
         missing = end_finding(str(partition.path), end, known, damage=True)
         if missing is not None:
-            yield missing
+            yield missing, [*known]
 
 
-def _about_nothing(partition: Partition, evidence: Evidence) -> Finding:
+def _about_nothing(partition: Partition, evidence: Evidence) -> tuple[Finding, Sequence[str]]:
     """Report a directory without a segment.
 
     A broker creates the first segment before any other file, so any other file proves that a segment was lost.
@@ -238,18 +254,20 @@ def _about_nothing(partition: Partition, evidence: Evidence) -> Finding:
     is_deleting = evidence.has(kf.DELETED_SUFFIX, kf.SWAP_SUFFIX)
     if not proofs or (is_deleting and not orphans):
         detail = "there is no .log: a broker makes an empty one when it starts"
-        return Finding(Reason.SEGMENT_MISSING, detail, path=str(partition.path), damage=False)
+        return Finding(Reason.SEGMENT_MISSING, detail, path=str(partition.path), damage=False), []
     start = max(partition.log_start_offset, 0)
     end = max([start, *evidence.ends.values(), *(base + 1 for base in orphans)])
     return _missing_segment(partition, start, end, proofs)
 
 
-def _missing_segment(partition: Partition, start: int, end: int, proofs: Sequence[str]) -> Finding:
+def _missing_segment(
+    partition: Partition, start: int, end: int, proofs: Sequence[str]
+) -> tuple[Finding, Sequence[str]]:
     shown = ", ".join(proofs[:_SHOWN]) + (f" and {len(proofs) - _SHOWN} more" if len(proofs) > _SHOWN else "")
     why, path = f"are gone: a .log is missing, as {shown} proves", str(partition.path)
     if end <= start:
-        return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start)
-    return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start}..{end} {why}", path, start, end)
+        return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start), proofs
+    return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start}..{end} {why}", path, start, end), proofs
 
 
 def _leftover(partition: Partition, name: str) -> Finding:

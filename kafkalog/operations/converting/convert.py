@@ -19,6 +19,7 @@ from kafkalog.errors import (
     ConfigWarning,
     CorruptionWarning,
     Finding,
+    KafkalogError,
     Limits,
     NotKafkaError,
     OnCorruption,
@@ -38,6 +39,7 @@ from kafkalog.operations.converting.report import ConversionReport, converted
 from kafkalog.operations.converting.rewrite import Settings
 from kafkalog.operations.converting.rules import Rules
 from kafkalog.operations.converting.target import ConvertedPartitions
+from kafkalog.operations.rebuilding.choosing import may_copy, saved_alone
 from kafkalog.parsing import one_of, optional_integer
 from kafkalog.records.codecs import Compression
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
@@ -214,6 +216,7 @@ def convert(
         root = None
         if named and not is_one and not dry_run:
             root = stack.enter_context(staged_directory(target)).path
+        failed: list[KafkalogError] = []
         for key, partition in named:
             conversion = Conversion(
                 partition,
@@ -226,17 +229,22 @@ def convert(
             )
             where = target if is_one else target / str(key)
             try:
-                if dry_run:
-                    conversion.run(Sink(), pool, n_threads)
-                else:
-                    directory = where if root is None else root / str(key)
-                    with targets.open(directory, partition, conversion.start_offset) as sink:
-                        conversion.run(sink, pool, n_threads)
-            except ReadError as error:
-                removed = removed_from(opened, error)
+                with saved_alone(on_corruption != "raise" and len(named) > 1, failed.append):
+                    if dry_run:
+                        conversion.run(Sink(), pool, n_threads)
+                    else:
+                        directory = where if root is None else root / str(key)
+                        with targets.open(directory, partition, conversion.start_offset) as sink:
+                            conversion.run(sink, pool, n_threads)
+            except ReadError as raised:
+                removed = removed_from(opened, raised)
                 if removed is None:
                     raise
                 note(removed)  # none of it is in the output
+                continue
+            if failed:
+                error = failed.pop()
+                note(removed_from(opened, error) or error.to_finding())
                 continue
             offsets = conversion.start_offset, conversion.end_offset
             report.partitions.append(
@@ -288,7 +296,8 @@ def _choose(
             among = _without_internal(opened, partitions, internal, note)
     for partition in partitions_of(opened, topics, partitions, among=among):
         if isinstance(partition, Partition):
-            yield partition
+            if may_copy(opened, partition, topics, note):
+                yield partition
         elif on_corruption == "raise" and removed_from(opened, partition) is None:
             raise partition
         else:
@@ -299,18 +308,12 @@ def _without_internal(
     log_dir: LogDir, partitions: Sequence[int] | int | None, internal: bool, note: Callable[[Finding], None]
 ) -> list[kf.TopicPartition]:
     """The partitions to convert if no topic is named; topics that are left out are noted."""
-    kept = set(log_dir.select(internal=internal))
-    left_out = {
-        key.topic: key
-        for key in log_dir.select(partitions=partitions)
-        if key not in kept or key.topic == kf.METADATA_TOPIC
-    }
-    for topic, key in sorted(left_out.items()):
+    every = log_dir.select(partitions=partitions)
+    kept = {*log_dir.select(internal=internal), *(key for key in every if key.topic == kf.METADATA_TOPIC)}
+    for topic, key in sorted({key.topic: key for key in every if key not in kept}.items()):
         detail = f"the internal topic {topic!r} is left out; topics (-t) names it, internal=True (--internal) takes all"
-        if topic == kf.METADATA_TOPIC:
-            detail = "the cluster's metadata is left out: only its controllers write it"
         note(Finding(Reason.UNSAFE_PATH, detail, path=str(log_dir.path_of(key).path), damage=False))
-    return [key for key in kept if key.topic not in left_out]
+    return [*kept]
 
 
 def _named(chosen: list[Partition]) -> Iterator[_Pair]:

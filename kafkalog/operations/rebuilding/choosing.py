@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, NotKafkaError, Reason
+from kafkalog.errors import Finding, KafkalogError, NotKafkaError, Reason, UnsafePathError, WriteError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
+from kafkalog.parsing import TopicPatterns
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.output_paths import check_outside
 
@@ -31,17 +33,23 @@ def choose(
     topics: Iterable[str] | str | None,
     partitions: Iterable[int] | int | None,
     report: Callable[[Finding], object] | None = None,
+    *,
+    copies: bool = False,
 ) -> Iterator[Chosen]:
     """Yield the partitions to rebuild, restricted to segments if only some were named.
 
     `report` is called with the findings of a log dir, with files of partitions that are left out, and with partitions
-    that cannot be opened. Without `report` the first partition that cannot be opened raises.
+    that cannot be opened. Without `report` the first partition that cannot be opened raises. With `copies`, the
+    cluster's metadata is left out (see `may_copy`).
     """
+    note = report or (lambda finding: None)
     if isinstance(opened, Segment):
         # through its partition: snapshots and epochs depend on the segments before it
         yield _named(opened.path.parent, [opened])
         return
     if isinstance(opened, Partition):
+        if copies:
+            may_copy(opened, opened, None, note)
         _report_left_out(opened, report)
         yield Chosen(opened, None) if opened.is_whole else _named(opened.path, opened.segments)
         return
@@ -49,6 +57,8 @@ def choose(
         for finding in opened.findings:
             report(finding)
     for partition in partitions_of(opened, topics, partitions):
+        if copies and isinstance(partition, Partition) and not may_copy(opened, partition, topics, note):
+            continue
         try:
             if isinstance(partition, KafkalogError):
                 raise partition
@@ -63,11 +73,48 @@ def choose(
             yield one
 
 
+def may_copy(
+    opened: LogDir | Partition | Segment,
+    partition: Partition,
+    topics: Iterable[str] | str | None,
+    note: Callable[[Finding], object],
+) -> bool:
+    """Whether a partition can be written elsewhere; the cluster's metadata of a log dir is noted and left out.
+
+    Raises
+    ------
+    UnsafePathError
+        It is the cluster's metadata, and was named.
+    """
+    key = partition.topic_partition
+    if key is None or key.topic != kf.METADATA_TOPIC:
+        return True
+    detail = "the cluster's metadata is not copied: only its controllers write it"
+    if not isinstance(opened, LogDir) or kf.METADATA_TOPIC in TopicPatterns(topics).included:
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=partition.path)
+    note(Finding(Reason.UNSAFE_PATH, detail, path=str(partition.path), damage=False))
+    return False
+
+
 def _report_left_out(partition: Partition, report: Callable[[Finding], object] | None) -> None:
     """Report the files of a partition that are no segments of it."""
     if report is not None and partition.is_whole:
         for finding in partition.findings:
             report(finding)
+
+
+@contextlib.contextmanager
+def saved_alone(is_one_of_many: bool, failed: Callable[[KafkalogError], object]) -> Iterator[None]:
+    """Pass the error of a partition to `failed`, so that the others are saved; raise it if it is the only one.
+
+    An output that cannot be written concerns all partitions, so it raises.
+    """
+    try:
+        yield
+    except KafkalogError as error:
+        if not is_one_of_many or isinstance(error, WriteError):
+            raise
+        failed(error)
 
 
 def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:

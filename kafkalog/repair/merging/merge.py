@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from kafkalog.errors import (
     DEFAULT_LIMITS,
     FileChangedError,
     Finding,
+    KafkalogError,
     Limits,
     NotKafkaError,
     OutputExistsError,
@@ -28,7 +30,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
-from kafkalog.operations.rebuilding.choosing import check_paths, choose
+from kafkalog.operations.rebuilding.choosing import check_paths, choose, saved_alone
 from kafkalog.records.batch_table import Window, valid_crcs, whole_batches
 from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
@@ -38,7 +40,7 @@ from kafkalog.repair.salvaging.salvage import write_report
 from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.bad_sectors import BadSectorSource
-from kafkalog.storage.staging import staged_directory
+from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.text import counted
 
 REPORT_NAME: Final = "merge.json"
@@ -131,11 +133,10 @@ def merge(
         if not isinstance(opened, (LogDir, Partition)):
             raise NotKafkaError(Reason.NOT_KAFKA, "it is neither a partition directory nor a log dir", path=opened.path)
         are_partitions = are_partitions and isinstance(opened, Partition)
-        chosen = list(choose(opened, topics, partitions, report.findings.add))
+        chosen = list(choose(opened, topics, partitions, report.findings.add, copies=True))
         check_paths(opened, chosen, output=output, dry_run=dry_run)
         for one in chosen:
             groups.setdefault(one.partition.topic_partition or _NAMELESS, []).append(one.partition)
-    topic_ids = {name: _common_topic_id(group, report.findings.add) for name, group in groups.items()}
     if are_partitions and len(groups) > 1:
         names = " and ".join(sorted(map(str, groups)))
         raise NotKafkaError(
@@ -150,20 +151,30 @@ def merge(
         staged = None if dry_run else stack.enter_context(staged_directory(target))
         starts: dict[kf.TopicPartition, int] = {}
         for name, group in groups.items():
-            copies = [
-                read_replica(one, number, report.findings.add, progress, limits) for number, one in enumerate(group)
-            ]
-            merged = _PartitionMerge(copies, str(target / str(name)), report.findings.add)
-            report.partitions.append(merged.report)
-            merged.write(None if staged is None else staged.path / str(name), topic_ids[name], limits)
-            # a start behind the end would hide all that was merged
-            end = merged.report.end_offset
-            start = max((given for one in group if (given := _checkpointed_start(one)) <= end), default=0)
-            if start > merged.report.start_offset:
-                starts[name] = start
+            with saved_alone(len(groups) > 1, partial(_fail, report, str(name), staged)):
+                topic_id = _common_topic_id(group, report.findings.add)
+                copies = [
+                    read_replica(one, number, report.findings.add, progress, limits) for number, one in enumerate(group)
+                ]
+                merged = _PartitionMerge(copies, str(target / str(name)), report.findings.add)
+                merged.write(None if staged is None else staged.path / str(name), topic_id, limits)
+                report.partitions.append(merged.report)
+                # a start past the end would hide all that was merged
+                end = merged.report.end_offset
+                start = max((given for one in group if (given := _checkpointed_start(one)) <= end), default=0)
+                if start > merged.report.start_offset:
+                    starts[name] = start
         if staged is not None:
             write_report(staged, REPORT_NAME, report, starts)
     return report
+
+
+def _fail(report: MergeReport, name: str, staged: StagedDirectory | None, error: KafkalogError) -> None:
+    """Report a partition that could not be merged, and remove what was written of it."""
+    report.findings.add(error.to_finding())
+    report.partitions.append(MergedPartition(name, "", error=str(error)))
+    if staged is not None:
+        staged.remove(name)
 
 
 def _checkpointed_start(partition: Partition) -> int:

@@ -74,6 +74,8 @@ class MergedPartition:
     """In the order in which they were given."""
     ranges: list[MergedRange] = field(default_factory=list)
     """In order."""
+    error: str | None = None
+    """Why the copies could not be merged; None if they were."""
 
     @property
     def missing(self) -> list[MergedRange]:
@@ -100,6 +102,9 @@ class MergeReport(CopyReport):
     def lines(self) -> Iterable[str]:
         """The report as text for people."""
         for partition in self.partitions:
+            if partition.error is not None:
+                yield f"{partition.output}: NOT MERGED: {partition.error}"
+                continue
             yield f"{partition.output}: offsets {partition.start_offset}..{partition.end_offset}"
             for one in partition.replicas:
                 role = "leader" if one.path == partition.leader else "copy"

@@ -10,17 +10,19 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.errors import Certainty, FileChangedError, Finding, Limits, Reason
+from kafkalog.log.compaction import have_gaps
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
-from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, gather, reason_of
+from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, file_positions, gather, reason_of
 from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedPartition, SalvagedSegment
 from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.staging import StagedFile
+from kafkalog.survey.evidence import SegmentContents
 
 MOST_HOLES: Final = 1000
 """Holes of a partition that are described; the others are counted."""
@@ -106,6 +108,8 @@ class PartitionSalvage:
     ----------
     next_offset : int
         The offset after the last batch that was kept.
+    contents : dict of int to SegmentContents
+        What was kept of each segment, by base offset.
     """
 
     def __init__(
@@ -126,6 +130,8 @@ class PartitionSalvage:
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
         self.next_offset = report.start_offset
+        self.contents: dict[int, SegmentContents] = {}
+        self._end = 0  # position after the last batch that was kept
         self._timestamp: int | None = None
         self._epoch: int | None = None
 
@@ -141,6 +147,9 @@ class PartitionSalvage:
         row.n_bytes_padding = plan.size_in_bytes - plan.padding_start
         row.n_batches_suspect = plan.n_suspect_batches
         self._report.segments.append(row)
+        base = segment.base_offset
+        self.contents[base] = SegmentContents(row.path, base, base - 1, row.size_in_bytes)
+        self._end = 0
         if self._sink is not None:
             self._sink.roll(segment.base_offset)
         self.next_offset = max(self.next_offset, segment.base_offset)
@@ -173,7 +182,6 @@ class PartitionSalvage:
         self._report.end_offset = self.next_offset
         self._report.open_transactions = self._open()
         self._report.transactions_without_marker = list(self._without_marker)
-        self._quarantine.close()
 
     def _append(self, plan: SegmentPlan, source: BadSectorSource, row: SalvagedSegment, first: int, stop: int) -> None:
         """Append the kept runs `first` to `stop`."""
@@ -198,6 +206,11 @@ class PartitionSalvage:
             row.n_records_kept += int(np.maximum(batches.records_count, 0).sum(dtype=np.int64))
             row.n_records_kept += int((batches.records_count < 0).sum())
             self._follow(window, batches)
+            position = file_positions(batches.position, start, stop_at)
+            contents = self.contents[plan.segment.base_offset]
+            previous = contents.last_offset if int(position[0]) == self._end else None
+            contents.has_gaps |= have_gaps(batches, previous, position=position)
+            contents.last_offset, self._end = int(batches.last_offset[-1]), int(stop_at[-1])
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""

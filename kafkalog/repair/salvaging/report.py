@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
 from kafkalog.html import HtmlReport
+from kafkalog.survey.losses import Lost
 from kafkalog.text import counted
 
 
@@ -118,6 +119,16 @@ class LostRange:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EvidenceFile:
+    """A file that proves that records are missing. Its bytes are in the quarantine file."""
+
+    name: str
+    size_in_bytes: int
+    quarantine_position: int
+    sha256: str
+
+
 @dataclass(slots=True)
 class SalvagedSegment:
     """The bytes of one `.log`; kept, lost, padding and suspect bytes add up to its size."""
@@ -150,7 +161,7 @@ class SalvagedPartition:
     output: str
     """The new partition directory."""
     quarantine: str | None = None
-    """The file with the lost and the suspect bytes; None if there are none."""
+    """The file with the lost and the suspect bytes, and with evidence; None if there are none."""
     unverified_records: str | None = None
     """The file with single records of damaged batches."""
     n_unverified_records: int = 0
@@ -159,9 +170,15 @@ class SalvagedPartition:
     """Of the output; `end_offset` is excluded."""
     segments: list[SalvagedSegment] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
-    """In order; at most `Limits.max_findings`."""
+    """Holes, in order; at most `Limits.max_findings`."""
     n_more_lost: int = 0
     """Further holes. Their bytes are counted, and are in the quarantine file."""
+    losses: list[Lost] = field(default_factory=list)
+    """What is lost, by offset: in holes, and in segments that are missing. Losses that touch are one."""
+    evidence: list[EvidenceFile] = field(default_factory=list)
+    """Files that prove that segments are missing, such as an index without its `.log`."""
+    error: str | None = None
+    """Why the partition could not be saved; None if it was."""
     open_transactions: list[tuple[int, int]] = field(default_factory=list)
     """Producer and first offset of transactions that are open at the end of the output."""
     transactions_without_marker: list[tuple[int, int]] = field(default_factory=list)
@@ -218,6 +235,9 @@ class SalvageReport(CopyReport):
     def lines(self) -> Iterable[str]:
         """The report as text for people."""
         for partition in self.partitions:
+            if partition.error is not None:
+                yield f"{partition.path}: NOT SAVED: {partition.error}"
+                continue
             kept, lost = partition.total("n_batches_kept"), partition.total("n_bytes_lost")
             yield f"{partition.path}: offsets {partition.start_offset}..{partition.end_offset}"
             yield f"  kept       {partition.total('n_bytes_kept'):,} bytes, {counted(kept, 'batch')}"
@@ -233,6 +253,11 @@ class SalvageReport(CopyReport):
                 yield f"  hole       {_hole(one)}"
             if partition.n_more_lost:
                 yield f"  hole       and {partition.n_more_lost:,} more"
+            for loss in partition.losses:
+                if loss.path == partition.path:
+                    yield f"  missing    {loss}"
+            for file in partition.evidence:
+                yield f"  evidence   {file.name}, {file.size_in_bytes:,} bytes, is in the quarantine file"
             for producer_id, first in partition.transactions_without_marker:
                 yield (
                     f"  WARNING    the transaction of producer {producer_id} that begins at offset {first} may have"

@@ -19,26 +19,28 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Outp
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
-from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
+from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose, saved_alone
 from kafkalog.parsing import integer
 from kafkalog.repair.salvaging.partition import PartitionSalvage, Quarantine
 from kafkalog.repair.salvaging.plan import plan_segment
-from kafkalog.repair.salvaging.report import CopyReport, SalvagedPartition, SalvageReport
+from kafkalog.repair.salvaging.report import CopyReport, EvidenceFile, SalvagedPartition, SalvageReport
 from kafkalog.repair.salvaging.single_records import SingleRecords
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.output_paths import fitting_name
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.survey.evidence import LogDirState, SegmentContents
+from kafkalog.survey.losses import losses_of, survey
 
 REPORT_NAME: Final = "salvage.json"
-QUARANTINE_SUFFIX: Final = ".quarantine"
-RECORDS_SUFFIX: Final = ".unverified.jsonl"
+SUFFIXES: Final = (".quarantine", ".unverified.jsonl")
+"""Of the files with what was not kept, and with single records of damaged batches."""
 _NAMELESS: Final = kf.TopicPartition("salvaged", 0)
 _MAX_PROPERTIES_BYTES: Final = 2**20
 
@@ -134,16 +136,27 @@ def salvage(
         staged = None if dry_run else stack.enter_context(staged_directory(target))
         starts: dict[kf.TopicPartition, int] = {}
         for partition, only in chosen:
-            salvaged, start = salvage_partition(
-                partition, only, target, staged, pool,
-                threads=threads, records=records, note=report.findings.add, progress=progress, limits=limits,
-            )  # fmt: skip
-            report.partitions.append(salvaged)
-            if start is not None:
-                starts[partition.topic_partition or _NAMELESS] = start
+            with saved_alone(len(chosen) > 1, partial(_fail, report, partition, staged)):
+                salvaged, start = salvage_partition(
+                    partition, only, target, staged, pool,
+                    threads=threads, records=records, note=report.findings.add, progress=progress, limits=limits,
+                )  # fmt: skip
+                report.partitions.append(salvaged)
+                if start is not None:
+                    starts[partition.topic_partition or _NAMELESS] = start
         if staged is not None:
             finish_output(staged, report, opened, starts)
     return report
+
+
+def _fail(report: SalvageReport, partition: Partition, staged: StagedDirectory | None, error: KafkalogError) -> None:
+    """Report a partition that could not be saved, and remove what was written of it."""
+    name = str(partition.topic_partition or _NAMELESS)
+    report.findings.add(error.to_finding())
+    report.partitions.append(SalvagedPartition(str(partition.path), "", error=str(error)))
+    if staged is not None:
+        for part in (name, *(fitting_name(name, suffix) for suffix in SUFFIXES)):
+            staged.remove(part)
 
 
 def begin_salvage(
@@ -160,7 +173,7 @@ def begin_salvage(
     if output is None and not dry_run:
         raise ValueError("say where to: output=, or dry_run=True")
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
-    chosen = list(choose(opened, topics, partitions, report.findings.add))
+    chosen = list(choose(opened, topics, partitions, report.findings.add, copies=True))
     target = Path() if output is None else Path(output)
     if chosen:
         check_paths(opened, chosen, output=output, dry_run=dry_run)
@@ -252,8 +265,9 @@ class _PartitionSalvage:
         records: bool,
         limits: Limits,
     ) -> None:
-        self._partition, self._segments, self._report, self._note = partition, segments, report, note
+        self._partition, self._segments, self._report, self._report_finding = partition, segments, report, note
         self._records, self._limits = records, limits
+        self._found: list[Finding] = []
 
     def run(
         self, staged: StagedDirectory | None, pool: OrderedPool, threads: int, progress: Callable[[int], object]
@@ -261,9 +275,11 @@ class _PartitionSalvage:
         """Search the segments, several at a time, and write them in order."""
         name = str(self._partition.topic_partition or _NAMELESS)
         report, limits = self._report, self._limits
-        quarantine = Quarantine(None if staged is None else partial(staged.create, name + QUARANTINE_SUFFIX))
+        beside = os.path.dirname(report.output)
+        quarantine_name, records_name = (fitting_name(name, suffix) for suffix in SUFFIXES)
+        quarantine = Quarantine(None if staged is None else partial(staged.create, quarantine_name))
         singles = SingleRecords(
-            None if staged is None else partial(staged.create, name + RECORDS_SUFFIX), is_wanted=self._records
+            None if staged is None else partial(staged.create, records_name), is_wanted=self._records
         )
         with contextlib.ExitStack() as stack:
             if staged is None:
@@ -282,35 +298,51 @@ class _PartitionSalvage:
             ))) for segment, source in self._opened())  # fmt: skip
             for _, source, pending in pool.ahead(plans, 2 * threads):
                 with source:
-                    plan = pending.result()
-                    self._note_gap(output.next_offset, plan.segment)
-                    output.add(plan, source)
+                    output.add(pending.result(), source)
             output.finish()
-        self._note_end()
+        if len(self._segments) == len(self._partition.segments):
+            self._survey([self._contents(segment, output) for segment in self._segments], quarantine)
+        report.losses = losses_of(self._found)
+        quarantine.close()
         singles.close()
         if quarantine.n_bytes:
-            report.quarantine = report.output + QUARANTINE_SUFFIX
+            report.quarantine = os.path.join(beside, quarantine_name)
         report.n_unverified_records = singles.n_records
         if singles.n_records:
-            report.unverified_records = report.output + RECORDS_SUFFIX
+            report.unverified_records = os.path.join(beside, records_name)
 
-    def _note_gap(self, end: int, segment: Segment) -> None:
-        """Note offsets before a segment that no segment has; a hole in the log has a finding of its own."""
-        lost = self._report.lost
-        is_told = bool(lost) and lost[-1].end_offset == segment.base_offset
-        if self._report.segments and len(self._segments) == len(self._partition.segments) and not is_told:
-            gap = self._partition.gap_between(end, segment.base_offset) if end < segment.base_offset else None
-            if gap is not None:
-                self._note(gap)
+    def _contents(self, segment: Segment, output: PartitionSalvage) -> SegmentContents:
+        """What a segment contains; nothing if it could not be opened."""
+        path, base = str(segment.path), segment.base_offset
+        nothing = SegmentContents(path, base, base - 1, segment.size_in_bytes)
+        contents = output.contents.get(base, nothing)
+        contents.findings = [one for one in self._found if one.path == path]
+        return contents
 
-    def _note_end(self) -> None:
-        """Note offsets behind the log's end that the broker had; a hole at the end has a finding of its own."""
-        end, known, lost = self._report.end_offset, self._partition.high_watermark, self._report.lost
-        is_told = bool(lost) and (lost[-1].end_offset is None or lost[-1].end_offset > end)
-        if known is None or known <= end or is_told or len(self._segments) < len(self._partition.segments):
-            return
-        detail = f"the log ends at offset {end}, and this knows of more: {kf.HIGH_WATERMARK_CHECKPOINT} ({known})"
-        self._note(offsets_finding(Reason.LOG_END_MISSING, detail, str(self._partition.path), end, known))
+    def _note(self, finding: Finding) -> None:
+        self._report_finding(finding)
+        if len(self._found) < self._limits.max_findings:
+            self._found.append(finding)
+
+    def _survey(self, contents: list[SegmentContents], quarantine: Quarantine) -> None:
+        """Report what other files prove to be missing, and keep these files in the quarantine file."""
+        partition, report = self._partition, self._report
+        try:
+            names = sorted(os.listdir(partition.path))
+        except OSError:
+            return  # of a removed directory nothing can be said
+        found = survey(partition, contents, LogDirState.of(partition), names)
+        for finding in found.findings:
+            self._note(finding)
+        for name in found.proofs:
+            path = partition.path / name
+            path = path if name in names else partition.path.absolute().parent / name
+            try:
+                with BadSectorSource(path) as source:
+                    at, digest, *_ = quarantine.add(source, 0, source.size)
+                    report.evidence.append(EvidenceFile(name, source.size, at, digest))
+            except KafkalogError as error:
+                self._note(error.to_finding(damage=False))
 
     def _opened(self) -> Iterator[tuple[Segment, BadSectorSource]]:
         for segment in self._segments:
