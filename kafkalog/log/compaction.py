@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,35 +38,28 @@ class Density(NamedTuple):
     """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
 
 
-def have_gaps(batches: BatchTable, previous: int | None, *, position: npt.NDArray[np.int64] | None = None) -> bool:
-    """Whether offsets are missing.
+class GapMeter:
+    """Whether offsets are missing in a segment, by its intact batches: a damaged header may show gaps that are none.
 
-    Parameters
+    Attributes
     ----------
-    previous : int or None
-        The last offset before these batches, if the first of them directly follows it.
-    position : int64[n], optional
-        Where the batches are in the file, if they were gathered.
+    has_gaps : bool
     """
-    position = batches.position if position is None else position
-    is_v2 = batches.magic >= 2
-    before = np.concatenate([[batches.base_offset[0] - 1 if previous is None else previous], batches.last_offset[:-1]])
-    follows = position == np.concatenate([position[:1], (position + batches.size_in_bytes)[:-1]])
-    lacks = is_v2 & (batches.records_count <= batches.last_offset - batches.base_offset)
-    return bool((lacks | (follows & (batches.base_offset > before + 1))).any())
 
+    def __init__(self, base_offset: int) -> None:
+        self.has_gaps = False
+        self._last, self._end = base_offset - 1, 0
 
-def densities(bases: Iterable[int], tables: Iterable[tuple[int, BatchTable]]) -> Iterator[Density]:
-    """Yield the density of each segment, from the batch tables of all of them in order, each with a base offset."""
-    found = {base: Density(base, base - 1, False) for base in bases}
-    ends: dict[int, int] = {}
-    for base, batches in tables:
-        row = found[base]
-        previous = row.last_offset if int(batches.position[0]) == ends.get(base, 0) else None
-        has_gaps = row.has_gaps or have_gaps(batches, previous)
-        found[base] = Density(base, int(batches.last_offset[-1]), has_gaps)
-        ends[base] = batches.end_position
-    yield from found.values()
+    def feed(self, batches: BatchTable, position: npt.NDArray[np.int64] | None = None) -> None:
+        """Add batches with right checksums, in order; `position` says where they are if they were gathered."""
+        if not len(batches):
+            return
+        position = batches.position if position is None else position
+        before = np.concatenate([[self._last], batches.last_offset[:-1]])
+        follows = position == np.concatenate([[self._end], (position + batches.size_in_bytes)[:-1]])
+        lacks = (batches.magic >= 2) & (batches.records_count <= batches.last_offset - batches.base_offset)
+        self.has_gaps |= bool((lacks | (follows & (batches.base_offset > before + 1))).any())
+        self._last, self._end = int(batches.last_offset[-1]), int(position[-1] + batches.size_in_bytes[-1])
 
 
 def is_compacted(

@@ -6,7 +6,7 @@ Mirrors the reading half of `UnifiedLog` and `LocalLog`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -19,15 +19,15 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadError, SidecarError
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, one_ahead
-from kafkalog.log.compaction import Density, densities, is_compacted
+from kafkalog.log.compaction import Density, GapMeter, is_compacted
 from kafkalog.log.lookups.list_offsets import ListOffsets
 from kafkalog.log.range_ends import overlapping
 from kafkalog.log.searching.missing import gap_finding, missing_end, start_findings
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, SegmentWindow
+from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader
 from kafkalog.read_methods import ReadMethods
-from kafkalog.records.batch_table import BatchTable
+from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
@@ -330,10 +330,15 @@ class Partition(ReadMethods):
         reader = SegmentReader(
             whole.segments, known=None, gap_between=lambda *gap: None, behind_end=lambda end: None, limits=self.limits
         )
-        windows = reader.windows(
-            Selection(), on_corruption="skip", reader_for=lambda segment: HeaderReader(limits=segment.limits)
-        )
-        return [*densities([segment.base_offset for segment in whole.segments], _released(windows))]
+        meters = [GapMeter(segment.base_offset) for segment in whole.segments]
+        lasts = [segment.base_offset - 1 for segment in whole.segments]
+        for window in reader.windows(Selection(), on_corruption="skip"):
+            batches = window.batches
+            meters[window.number].feed(batches[np.flatnonzero(valid_crcs(window.window))])
+            lasts[window.number] = int(batches.last_offset[-1])
+            window.release()
+        rows = zip(whole.segments, lasts, meters, strict=True)
+        return [Density(one.base_offset, last, meter.has_gaps) for one, last, meter in rows]
 
     def gap_between(self, start: int, end: int) -> Finding | None:
         """The finding about offsets that are missing between two segments; None where they were compacted."""
@@ -515,10 +520,3 @@ class Partition(ReadMethods):
         if totals is not None:
             totals.merge(total)
         return total.statistics(keep_gaps=True)
-
-
-def _released(windows: Iterable[SegmentWindow]) -> Iterator[tuple[int, BatchTable]]:
-    """Yield the base offset of the segment and the batches of each window, whose memory can then be used again."""
-    for window in windows:
-        window.release()
-        yield window.segment.base_offset, window.batches

@@ -238,8 +238,10 @@ class SegmentStream:
         else:
             window = self._batch_at(position)
             end = None if window is None or window.batches.base_offset[0] < 0 else int(window.batches.base_offset[0])
-        if end is None or end < first:
-            return replace(finding, base_offset=first if end is None else None)
+        if end is None:
+            return replace(finding, base_offset=first)
+        if end < first:  # the damaged batch before it, whose header is wrong, has a finding about these offsets
+            return replace(finding, n_records=0, certainty="at_most")
         n = end - first
         if not n:
             return replace(finding, base_offset=first, n_records=0, certainty="exact")

@@ -322,11 +322,12 @@ def lost_batch(
     if error.reason is Reason.CRC_MISMATCH:
         # where the header does not fit between its neighbours, or is zeros, it is what is damaged
         start = base if before is None else min(base, before + 1)
-        end = last + 1 if after is None else max(after, last + 1)
-        if not count or start < base or last + 1 < end <= start + _MOST_OFFSETS:
+        end = last + 1 if after is None or after <= start else after
+        if not count or start < base or (last + 1 != end and end <= start + _MOST_OFFSETS):
             return replace(finding, base_offset=start, last_offset=end - 1, n_records=end - start, certainty=certainty)
     if 0 <= count <= last - base + 1:
-        certainty = "header" if error.reason is Reason.CRC_MISMATCH else "exact"
+        is_confirmed = before == base - 1 and after == last + 1 and count == last - base + 1
+        certainty = "header" if error.reason is Reason.CRC_MISMATCH and not is_confirmed else "exact"
     else:
         count = last - base + 1
     return replace(finding, base_offset=base, last_offset=last, n_records=count, certainty=certainty)

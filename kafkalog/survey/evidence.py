@@ -7,7 +7,7 @@ one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,8 @@ from kafkalog.errors import Finding, KafkalogError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.compaction import Density
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import END_CHECKPOINTS
-from kafkalog.state.checkpoints import checkpointed_offset, read_leader_epochs
+from kafkalog.log.searching.missing import checkpointed, known_ends, snapshot_offsets
+from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.file_locks import is_locked
@@ -66,11 +66,19 @@ class SegmentContents:
     """Issues of the `.log` and its indexes."""
     has_gaps: bool = False
     """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
+    claimed_end: int = 0
+    """The end offset of damaged batches after the last one, by their headers alone."""
 
     @property
     def density(self) -> Density:
         """How dense the offsets are."""
         return Density(self.base_offset, self.last_offset, self.has_gaps)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last batch, or after what its findings count as lost."""
+        lost = (one.last_offset for one in self.findings if one.damage and one.path == self.path and one.n_records)
+        return max([self.last_offset + 1, self.claimed_end, *(last + 1 for last in lost if last is not None)])
 
     @property
     def hides_end(self) -> bool:
@@ -117,22 +125,18 @@ class Evidence:
         """
         if state.is_live:
             return cls(names, state, {}, [], [], None, None, {})
-        root, key = partition.path.absolute().parent, partition.topic_partition
-        checkpointed = {
-            name: offset
-            for name in (kf.LOG_START_OFFSET_CHECKPOINT, *END_CHECKPOINTS)
-            if key is not None and (offset := checkpointed_offset(root / name, key)) is not None
-        }
-        log_start = checkpointed.pop(kf.LOG_START_OFFSET_CHECKPOINT, None)
-        snapshots = _offsets(names, kf.PRODUCER_SNAPSHOT_SUFFIX)
+        key = partition.topic_partition if partition.kind is None else None
+        log_start = checkpointed(partition.path, key, kf.LOG_START_OFFSET_CHECKPOINT).get(
+            kf.LOG_START_OFFSET_CHECKPOINT
+        )
         try:
             epochs = read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)
         except KafkalogError:
             epochs = None  # the check of the checkpoints reports it
         first = None if epochs is None or not epochs.size else int(epochs["start_offset"][0])
         orphans, leftovers = ({}, []) if partition.kind == "delete" else _orphans(partition, segments, names, log_start)
-        ends = checkpointed | {snapshot_name(offset): offset for offset in snapshots}
-        return cls(names, state, orphans, leftovers, snapshots, log_start, first, ends)
+        ends = known_ends(partition.path, key, names)
+        return cls(names, state, orphans, leftovers, snapshot_offsets(names), log_start, first, ends)
 
     def has(self, *suffixes: str) -> bool:
         """Whether a file has one of these suffixes."""
@@ -162,11 +166,6 @@ def last_indexed(segment: SegmentContents) -> tuple[str, int]:
     except KafkalogError:
         return os.path.basename(name), -1  # the check of the index reports it
     return os.path.basename(name), int(offsets[-1]) if offsets.size else -1
-
-
-def snapshot_name(offset: int) -> str:
-    """Return the file name of the producer snapshot at an offset."""
-    return kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)
 
 
 def _orphans(
@@ -206,8 +205,3 @@ def _has_entries(path: Path, base_offset: int) -> bool:
         return len(_INDEXES[path.suffix].open(path, base_offset)) > 0
     except KafkalogError:
         return True
-
-
-def _offsets(names: Iterable[str], suffix: str) -> list[int]:
-    found = (kf.parse_base_offset(name) for name in names if name.endswith(suffix))
-    return [offset for offset in found if offset is not None]

@@ -15,8 +15,14 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import Certainty, Finding, Reason
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import end_finding, gap_finding, offsets_finding, start_finding
-from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, is_tiered, last_indexed, snapshot_name
+from kafkalog.log.searching.missing import (
+    end_finding,
+    gap_finding,
+    offsets_finding,
+    snapshot_name,
+    start_finding,
+)
+from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, is_tiered, last_indexed
 
 _SHOWN: Final = 4
 
@@ -71,11 +77,18 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
     )
     joined: list[Lost] = []
     for one in found:
-        end = joined[-1].end_offset if joined else None
-        if end is None or one.first_offset is None or one.first_offset > end:
+        before = joined[-1] if joined else None
+        if before is None or before.first_offset is None or one.first_offset is None:
+            joined.append(one)
+        elif before.end_offset is None and one.reason is Reason.LOG_END_MISSING:
+            # another file says where damage at the end of the log would have ended
+            assert one.end_offset is not None
+            n = one.end_offset - before.first_offset
+            joined[-1] = replace(before, end_offset=one.end_offset, n_records=n, certainty="at_most")
+        elif before.end_offset is None or one.first_offset > before.end_offset:
             joined.append(one)
         else:
-            joined[-1] = _join(joined[-1], one, end)
+            joined[-1] = _join(before, one, before.end_offset)
     return joined
 
 
@@ -225,8 +238,8 @@ def _about_start(partition: Partition, first: int, evidence: Evidence) -> Iterat
 def _about_end(
     partition: Partition, last: SegmentContents, evidence: Evidence
 ) -> Iterator[tuple[Finding, Sequence[str]]]:
-    """Report offsets after the last segment that other files know of."""
-    end = last.last_offset + 1
+    """Report offsets after the last segment that other files know of, and no finding about it counts."""
+    end = last.end_offset
     known = {name: offset for name, offset in evidence.ends.items() if offset > end}
     for base, names in evidence.orphans.items():
         if base > end:
@@ -234,11 +247,9 @@ def _about_end(
         elif base == end and not known:
             # PartitionWriter moves indexes into place before the .log: if it was killed in between, nothing is lost
             yield from ((_leftover(partition, name), []) for name in names)
-    # if the last segment is damaged, the log may seem to end where the damage begins; that has a finding already
-    if known and not last.hides_end:
-        missing = end_finding(str(partition.path), end, known, damage=True)
-        if missing is not None:
-            yield missing, [*known]
+    missing = end_finding(str(partition.path), end, known, damage=True)
+    if missing is not None:
+        yield missing, [*known]
 
 
 def _about_nothing(partition: Partition, evidence: Evidence) -> tuple[Finding, Sequence[str]]:

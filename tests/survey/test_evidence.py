@@ -9,8 +9,9 @@ from files import broker_on
 from salvages import dense, log_of, written
 
 import kafkalog
+from kafkalog.log.searching.missing import snapshot_name
 from kafkalog.state.checkpoints import encode_offset_checkpoint
-from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, snapshot_name
+from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents
 
 KEY = kafkalog.TopicPartition("t", 0)
 ENTRY = bytes([0, 0, 0, 3, 0, 0, 0, 90])

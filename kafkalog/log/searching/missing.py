@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -104,14 +105,46 @@ def retired(segment: Segment, error: KafkalogError) -> Finding | None:
 
 
 def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Finding | None:
-    """The note about offsets behind the end of a partition that the checkpoints of its log dir have.
+    """The note about offsets past the end of a partition that other files have.
 
     None without a `key`, for what is no whole partition; and while a broker runs, which writes its checkpoints after
     the log that was read.
     """
     if key is None:
         return None
+    with contextlib.suppress(OSError):
+        found = end_finding(str(partition), end, known_ends(partition, key, os.listdir(partition)), damage=False)
+        return None if found is None or is_locked(partition.absolute().parent) else found
+    return None
+
+
+def known_ends(partition: Path, key: kf.TopicPartition | None, names: Iterable[str]) -> dict[str, int]:
+    """The offsets that a log once reached, by the file that has them: checkpoints and producer snapshots.
+
+    Parameters
+    ----------
+    key : TopicPartition or None
+        None for a renamed directory, which no checkpoint names.
+    names : iterable of str
+        What is in the directory.
+    """
+    snapshots = {snapshot_name(offset): offset for offset in snapshot_offsets(names)}
+    return checkpointed(partition, key, *END_CHECKPOINTS) | snapshots
+
+
+def checkpointed(partition: Path, key: kf.TopicPartition | None, *names: str) -> dict[str, int]:
+    """The offsets of a partition in checkpoints of its log dir, by their names."""
     root = partition.absolute().parent
-    ends = {name: checkpointed_offset(root / name, key) for name in END_CHECKPOINTS}
-    known = {name: offset for name, offset in ends.items() if offset is not None and offset > end}
-    return None if not known or is_locked(root) else end_finding(str(partition), end, known, damage=False)
+    found = {} if key is None else {name: checkpointed_offset(root / name, key) for name in names}
+    return {name: offset for name, offset in found.items() if offset is not None}
+
+
+def snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """The offsets of the producer snapshots among file names."""
+    found = (kf.parse_base_offset(name) for name in names if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX))
+    return [offset for offset in found if offset is not None]
+
+
+def snapshot_name(offset: int) -> str:
+    """The file name of the producer snapshot at an offset."""
+    return kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)

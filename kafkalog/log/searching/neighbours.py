@@ -39,8 +39,20 @@ def lost_in(segment: Segment, window: Window, error: KafkalogError) -> Finding:
             if is_end:
                 limit, last = segment.limits.max_batch_bytes, int(batches.last_offset[row])
                 behind, _ = batch_at(source, batches.end_position, limit, last)
-                after = None if behind is None else int(behind.batches.base_offset[0])
+                after = (
+                    _offset_after(whole, source, batches.end_position)
+                    if behind is None
+                    else int(behind.batches.base_offset[0])
+                )
     return lost_batch(error, batches, before=before, after=after)
+
+
+def _offset_after(segment: Segment, source: ByteSource, position: int) -> int | None:
+    """Base offset of the next intact batch after damage, or of the next segment; None if there is neither."""
+    for window in SegmentStream(segment, source, on_corruption="skip").windows(position):
+        source.release(window.data, window.start)
+        return window.batches.first_offset
+    return segment.next_base_offset
 
 
 def _last_offset_before(segment: Segment, source: ByteSource, position: int) -> int | None:

@@ -29,7 +29,7 @@ from kafkalog.errors import (
 )
 from kafkalog.indexes.checks import OffsetIndexCheck, TimeIndexCheck
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, max_index_entries
-from kafkalog.log.compaction import have_gaps
+from kafkalog.log.compaction import GapMeter
 from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_stream import SegmentStream
@@ -133,6 +133,7 @@ class SegmentCheck:
         if time_index is not None:
             time_check = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
         epochs = _Epochs(segment, findings.add)
+        gaps = GapMeter(segment.base_offset)
         end = largest = 0
         # a checked window may come without its bytes, which decoding needs
         checked = self._crcs and not self._deep
@@ -141,6 +142,9 @@ class SegmentCheck:
             batches = window.batches
             if self._crcs:
                 self._check_bytes(segment, window, findings.add)
+                gaps.feed(batches[np.flatnonzero(valid_crcs(window))])
+            else:
+                gaps.feed(batches)
             for check in (offset_check, time_check):
                 if check is not None:
                     check.feed(batches)
@@ -150,7 +154,6 @@ class SegmentCheck:
             for change in result.transaction_epochs.feed(batches):
                 findings.add(missing_marker(str(segment.path), change, int(batches.position[change.row])))
             largest = max(largest, int(batches.max_timestamp.max()))
-            result.has_gaps |= have_gaps(batches, result.last_offset if int(batches.position[0]) == end else None)
             result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
             result.n_batches += len(batches)
             is_far = segment.has_base_offset and batches.last_offset[-1] - segment.base_offset > kf.MAX_RELATIVE_OFFSET
@@ -163,7 +166,7 @@ class SegmentCheck:
             del window, batches
             if self._stopped:
                 return end
-        result.epochs = epochs.changes()
+        result.epochs, result.has_gaps = epochs.changes(), gaps.has_gaps
         is_torn = end < source.size
         is_open = segment.is_last and not around.was_closed
         rows: list[Finding] = []

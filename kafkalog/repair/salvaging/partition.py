@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.errors import Certainty, FileChangedError, Finding, Limits, Reason
-from kafkalog.log.compaction import have_gaps
+from kafkalog.log.compaction import GapMeter
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
@@ -99,10 +99,12 @@ class PartitionSalvage:
         Called with a finding about each hole.
     on_piece : callable
         ``on_piece(source, segment, start, end)`` is called with each lost range that may be a damaged batch.
+    was_closed : bool
+        Whether the log dir was shut down cleanly, so that no batch was left incomplete at its end.
     decompress : bool
         Whether to look into compressed batches for what cannot be decoded.
     known_end : int or None
-        An offset up to which the log reached, as a checkpoint says.
+        An offset up to which the log reached, as another file says.
 
     Attributes
     ----------
@@ -122,16 +124,17 @@ class PartitionSalvage:
         known_end: int | None,
         limits: Limits,
         *,
+        was_closed: bool = False,
         decompress: bool = False,
     ) -> None:
-        self._decompress = decompress
+        self._decompress, self._was_closed = decompress, was_closed
         self._report, self._sink, self._quarantine, self._note = report, sink, quarantine, note
         self._on_piece, self._known_end, self._limits = on_piece, known_end, limits
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
         self.next_offset = report.start_offset
         self.contents: dict[int, SegmentContents] = {}
-        self._end = 0  # position after the last batch that was kept
+        self._gaps = GapMeter(0)
         self._timestamp: int | None = None
         self._epoch: int | None = None
 
@@ -149,7 +152,7 @@ class PartitionSalvage:
         self._report.segments.append(row)
         base = segment.base_offset
         self.contents[base] = SegmentContents(row.path, base, base - 1, row.size_in_bytes)
-        self._end = 0
+        self._gaps = GapMeter(base)
         if self._sink is not None:
             self._sink.roll(segment.base_offset)
         self.next_offset = max(self.next_offset, segment.base_offset)
@@ -207,10 +210,9 @@ class PartitionSalvage:
             row.n_records_kept += int((batches.records_count < 0).sum())
             self._follow(window, batches)
             position = file_positions(batches.position, start, stop_at)
+            self._gaps.feed(batches, position)
             contents = self.contents[plan.segment.base_offset]
-            previous = contents.last_offset if int(position[0]) == self._end else None
-            contents.has_gaps |= have_gaps(batches, previous, position=position)
-            contents.last_offset, self._end = int(batches.last_offset[-1]), int(stop_at[-1])
+            contents.last_offset, contents.has_gaps = int(batches.last_offset[-1]), self._gaps.has_gaps
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""
@@ -256,8 +258,14 @@ class PartitionSalvage:
             end_offset = int(kept.first_offset[hole])
             timestamp, epoch = _first_of(source, int(kept.start[hole]))
         is_linked = bool(lost.is_linked[first:stop].all())
-        # headers count only where each batch of the hole has one: else there may be more between them
-        n_records, certainty = _count(heads if is_linked else [], begin, end_offset)
+        is_cut = end_offset is None and {one.reason for one in pieces} == {Reason.PARTIAL_TAIL}
+        is_torn = is_cut and not self._was_closed
+        known_end = None if is_torn else self._known_end
+        # what the header of an incomplete batch says was never all there
+        heads = [] if is_cut else heads
+        n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
+        if not is_torn:
+            self.contents[plan.segment.base_offset].claimed_end = claimed
         transactions = self._open()[:_MOST_TRANSACTIONS]
         self._without_marker.update(dict.fromkeys(transactions))
         found = LostRange(
@@ -277,6 +285,7 @@ class PartitionSalvage:
             tuple(transactions),
             source.is_unreadable(start, end),
             tuple(pieces),
+            is_torn,
         )
         self._report.lost.append(found)
         self._note(found.to_finding())
@@ -322,24 +331,43 @@ def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int |
     return timestamp if timestamp >= 0 else None, epoch if epoch >= 0 else None
 
 
-def _count(heads: list[bytes], begin: int, end: int | None) -> tuple[int | None, Certainty | None]:
-    """How many records a hole of these offsets lost; `heads` are of the damaged batches that fill it, if known."""
+def _count(
+    heads: list[bytes], begin: int, end: int | None, known_end: int | None, *, is_linked: bool
+) -> tuple[int | None, Certainty | None, int | None, int]:
+    """Return how many records a hole lost, how certain that is, where it ends, and where its headers say it ends.
+
+    Parameters
+    ----------
+    heads : list of bytes
+        The first bytes of the ranges that were lost.
+    begin, end : int, int or None
+        Offsets that the hole may have held.
+    known_end : int or None
+        Where another file says that the log ended, at least; for a hole at the end, whose `end` is None.
+    is_linked : bool
+        Whether each range is one damaged batch. Otherwise there may be more batches than headers.
+    """
     if end is not None and end <= begin:
-        return 0, "exact"
-    at, n_records = begin, 0
+        return 0, "exact", end, end
+    at, n_records, is_counted = begin, 0, True
     for head in heads:
         if len(head) < _HEAD_BYTES or head[16] != 2:
             break
         base, delta, count = (int.from_bytes(head[a:b], "big", signed=True) for a, b in ((0, 8), (23, 27), (57, 61)))
         # a damaged header counts only where it fits between its neighbours
-        if base < at or delta < 0 or not 0 <= count <= delta + 1 or (end is not None and base + delta >= end):
+        is_far = delta > kf.MAX_RELATIVE_OFFSET if end is None else base + delta >= end
+        if base < at or delta < 0 or is_far:
             break
-        at, n_records = base + delta + 1, n_records + count
+        is_counted &= 0 < count <= delta + 1
+        at, n_records = base + delta + 1, n_records + (count if is_counted else delta + 1)
     else:
-        if heads:
-            is_full = at == end and n_records == end - begin
-            return n_records, "exact" if is_full else "header"
-    return (None, None) if end is None else (end - begin, "at_most")
+        if heads and is_counted and at == end and n_records == end - begin:
+            return n_records, "exact", end, at
+        if heads and is_counted and is_linked and (end is not None or (known_end or 0) <= at):
+            return n_records, "header", at if end is None else end, at
+    if end is None and known_end is not None and known_end > at:
+        end = known_end
+    return (None, None, None, at) if end is None else (end - begin, "at_most", end, at)
 
 
 def _producers(heads: list[bytes]) -> tuple[int, ...]:

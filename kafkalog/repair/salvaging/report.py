@@ -71,6 +71,8 @@ class LostRange:
     is_unreadable: bool
     """Whether the disk could not read some of it."""
     pieces: tuple[LostPiece, ...]
+    is_torn: bool = False
+    """Whether it is only the incomplete batch that a crash leaves at the end of a log: normal, and no damage."""
 
     @classmethod
     def of_zeros(
@@ -100,7 +102,7 @@ class LostRange:
         offsets = f"{self.first_offset}..{'?' if self.end_offset is None else self.end_offset}"
         is_suspect = not self.size_in_bytes
         what = "intact batches that do not belong here" if is_suspect else f"{self.size_in_bytes:,} bytes lost"
-        detail, is_damage = f"{what}, of offsets {offsets}", True
+        detail, is_damage = f"{what}, of offsets {offsets}", not self.is_torn
         if not self.pieces:
             is_damage = self.end_offset is not None
             known = "batches that are lost" if is_damage else "padding, or batches that are lost: nothing tells"

@@ -19,6 +19,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Outp
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.missing import END_CHECKPOINTS, known_ends
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
@@ -268,6 +269,10 @@ class _PartitionSalvage:
         self._partition, self._segments, self._report, self._report_finding = partition, segments, report, note
         self._records, self._limits = records, limits
         self._found: list[Finding] = []
+        self._state = LogDirState.of(partition)
+        self._names: list[str] = []
+        with contextlib.suppress(OSError):  # of a removed directory nothing can be said
+            self._names = sorted(os.listdir(partition.path))
 
     def run(
         self, staged: StagedDirectory | None, pool: OrderedPool, threads: int, progress: Callable[[int], object]
@@ -288,9 +293,16 @@ class _PartitionSalvage:
                 targets = ConvertedPartitions(None, limits, lambda finding: None)
                 directory = staged.path / name
                 sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
-            known_end = self._partition.high_watermark
             output = PartitionSalvage(
-                report, sink, quarantine, self._note, singles.add, known_end, limits, decompress=self._records
+                report,
+                sink,
+                quarantine,
+                self._note,
+                singles.add,
+                self._known_end(),
+                limits,
+                was_closed=self._state.was_closed,
+                decompress=self._records,
             )
             epochs = self._epochs()
             plans = ((segment, source, pool.submit(partial(
@@ -324,14 +336,17 @@ class _PartitionSalvage:
         if len(self._found) < self._limits.max_findings:
             self._found.append(finding)
 
+    def _known_end(self) -> int | None:
+        """An offset that the log once reached, as checkpoints and snapshots after the last segment's base say."""
+        last = self._partition.segments[-1].base_offset if self._partition.segments else 0
+        key = self._partition.topic_partition if self._partition.kind is None else None
+        ends = {} if self._state.is_live else known_ends(self._partition.path, key, self._names)
+        return max((end for name, end in ends.items() if end > last or name in END_CHECKPOINTS), default=None)
+
     def _survey(self, contents: list[SegmentContents], quarantine: Quarantine) -> None:
         """Report what other files prove to be missing, and keep these files in the quarantine file."""
-        partition, report = self._partition, self._report
-        try:
-            names = sorted(os.listdir(partition.path))
-        except OSError:
-            return  # of a removed directory nothing can be said
-        found = survey(partition, contents, LogDirState.of(partition), names)
+        partition, report, names = self._partition, self._report, self._names
+        found = survey(partition, contents, self._state, names)
         for finding in found.findings:
             self._note(finding)
         for name in found.proofs:

@@ -1,0 +1,161 @@
+"""Commands that survey the same damaged log report the same losses, and what is lost and what is kept is what existed.
+
+A command is a function in `COMMANDS`; add another one with what it covers.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from effort import examples
+
+import kafkalog
+from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.survey.losses import Lost, losses_of
+
+N = 260
+"""Records that existed: offsets 0 to 259."""
+
+Range = tuple[int | None, int | None, int | None]
+
+
+class Report(NamedTuple):
+    """What a command reports of a log dir with one partition."""
+
+    losses: list[Lost]
+    kept: list[int] | int | None = None
+    """The offsets in its result, or their number; None for a command without a result."""
+
+
+def counting_notes(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings, with the notes about missing offsets as damage: readers do not look for all that proves a loss."""
+    missing = (Reason.OFFSET_GAP, Reason.LOG_END_MISSING)
+    return [replace(one, damage=True) if one.reason in missing else one for one in findings]
+
+
+def of_verify(root: Path) -> Report:
+    return Report(losses_of(kafkalog.verify(root).all_findings()))
+
+
+def of_salvage(root: Path) -> Report:
+    report = kafkalog.salvage(root, dry_run=True)
+    assert report.ok == (not report.findings.n_damage)
+    return Report(
+        [lost for one in report.partitions for lost in one.losses],
+        sum(segment.n_records_kept for one in report.partitions for segment in one.segments),
+    )
+
+
+def of_scan(root: Path) -> Report:
+    scan = kafkalog.scan(root, columns=["offset"], on_corruption="skip")
+    offsets = scan.to_table()["offset"].to_pylist()
+    return Report(losses_of(counting_notes(scan.findings)), offsets)
+
+
+def of_convert(root: Path) -> Report:
+    report = kafkalog.convert(root, root.parent / "converted", on_corruption="skip", dry_run=True)
+    return Report(losses_of(counting_notes(report.findings.rows)), report.total("n_records_after"))
+
+
+COMMANDS: dict[str, tuple[Callable[[Path], Report], bool]] = {
+    "salvage": (of_salvage, True),
+    "scan": (of_scan, False),
+    "convert": (of_convert, False),
+}
+"""The function, and whether it covers what verify does: readers do not look for what is left of a missing segment."""
+
+
+def write_log(root: Path, rng: random.Random) -> Path:
+    """A log dir with one partition of several segments."""
+    root.mkdir()
+    config = kafkalog.LogConfig(segment_bytes=14 + 2**12, index_interval_bytes=512)
+    options = {"max_records_per_batch": rng.choice([1, 3, 10]), "compression": rng.choice(["none", "gzip", "lz4"])}
+    with kafkalog.PartitionWriter(root / "t-0", config=config, batch_size=1024, **options) as writer:
+        writer.append({"value": [rng.randbytes(rng.randrange(60)) for _ in range(N)]})
+    if rng.random() < 0.5:
+        (root / ".kafka_cleanshutdown").touch()
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            (root / name).write_bytes(encode_offset_checkpoint({kafkalog.TopicPartition("t", 0): N}))
+    return root / "t-0"
+
+
+def in_an_epoch(log: Path, at: int) -> bool:
+    """Whether a position is in a leader epoch, which no checksum covers: readers return such a batch all the same."""
+    batches = kafkalog.Segment(log).batches
+    return any(start + 12 <= at < start + 16 for start in batches.position.tolist())
+
+
+def damage(partition: Path, rng: random.Random) -> str:
+    """Damage a file, or lose some."""
+    log = rng.choice(sorted(partition.glob("*.log")))
+    data = bytearray(log.read_bytes())
+    at, n = rng.randrange(len(data)), rng.choice([1, 8, 61, 300, 1200])
+    kind = rng.choice(["flip", "zeros", "noise", "cut", "insert", "delete", "lose log", "lose segment", "empty"])
+    if kind == "flip":
+        at = next(one for one in (rng.randrange(len(data)) for _ in range(100)) if not in_an_epoch(log, one))
+        data[at] ^= 1 << rng.randrange(8)
+    elif kind == "zeros":
+        data[at : at + n] = bytes(len(data[at : at + n]))
+    elif kind == "noise":
+        n = max(n, 61)
+        data[at : at + n] = rng.randbytes(len(data[at : at + n]))
+    elif kind == "insert":
+        data[at:at] = rng.randbytes(n)
+    elif kind == "delete":
+        del data[at : at + n]
+    elif kind in ("cut", "empty"):
+        del data[at if kind == "cut" else 0 :]
+    if kind == "lose log":
+        log.unlink()
+    elif kind == "lose segment":
+        for path in partition.glob(f"{log.stem}.*"):
+            path.unlink()
+    else:
+        log.write_bytes(data)
+    return f"{kind} {n} bytes at {at} in {log.name}"
+
+
+def ranges(losses: Iterable[Lost]) -> list[Range]:
+    return [(one.first_offset, one.end_offset, one.n_records) for one in losses]
+
+
+def within(losses: Iterable[Lost], bases: list[int]) -> list[Range]:
+    """The losses between the first segment and the end of the last one, and those after it that checkpoints prove."""
+    return [one for one in ranges(losses) if one[1] is None or not bases or one[1] > bases[0]]
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_commands_agree_and_nothing_is_lost_silently(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    partition = write_log(tmp_path / "logs", rng)
+    root = partition.parent
+    what = damage(partition, rng)
+    bases = sorted(int(path.stem) for path in partition.glob("*.log"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)
+        verified = of_verify(root)
+        reports = {name: command(root) for name, (command, _) in COMMANDS.items()}
+    for name, report in reports.items():
+        if COMMANDS[name][1]:
+            assert ranges(report.losses) == ranges(verified.losses), (what, name)
+        else:
+            assert within(report.losses, bases) == within(verified.losses, bases), (what, name)
+    kept = reports["scan"].kept
+    assert isinstance(kept, list)
+    assert reports["salvage"].kept == reports["convert"].kept == len(kept), what
+    known = [(one.first_offset or 0, one.end_offset or N) for one in verified.losses]
+    gone = [offset for offset in range(N) if offset not in {*kept}]
+    if bases and bases[0] and not (root / ".kafka_cleanshutdown").exists():
+        gone = [offset for offset in gone if offset >= bases[0]]  # retention may have deleted them
+    torn = [one for one in kafkalog.verify(root).all_findings() if one.reason is Reason.PARTIAL_TAIL and not one.damage]
+    gone = [] if torn else gone  # an incomplete last batch is what a crash leaves
+    assert [offset for offset in gone if not any(start <= offset < end for start, end in known)] == [], what
+    if all(one.n_records is not None and one.certainty == "exact" for one in verified.losses):
+        assert sum(one.n_records or 0 for one in verified.losses) == len(gone), what
