@@ -16,8 +16,9 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, Finding, Reason, TruncatedTailError
 from kafkalog.indexes.builder import IndexBuilder
+from kafkalog.log.searching.neighbours import lost_in
 from kafkalog.log.segment import Segment
-from kafkalog.records.batch_table import BatchTable, Window, lost_batch, valid_crcs
+from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers.batch_reader import walk_checked
 from kafkalog.state.leader_epochs import new_epochs
@@ -229,7 +230,7 @@ class _Windows:
             path=str(self._segment.path),
             position=int(batches.position[row]),
         )
-        self.finding = replace(lost_batch(error, batches), length=int(batches.size_in_bytes[row]))
+        self.finding = replace(lost_in(self._segment, window, error), length=int(batches.size_in_bytes[row]))
         return Window(window.data, window.start, batches[:row])
 
     def _unwatched(self, error: CorruptionError, position: int) -> Window | None:
