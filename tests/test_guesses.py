@@ -190,7 +190,7 @@ SPARK_OPTIONS: tuple[tuple[dict[str, str], str], ...] = (
     ({"kafka.bootstrap.servers": "localhost:9092"}, "load(path)"),
     ({}, ""),
 )
-SPARK_JOBS = ("salvage", "scan", "verify", "reindex")
+SPARK_JOBS = ("scan", "verify", "reindex")
 
 WRONG = {
     "next(iter(kafkalog.records(p))).value",  # a package of that name; the command is cat

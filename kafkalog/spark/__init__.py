@@ -1,6 +1,6 @@
 """Kafka's log on Spark: a data source, and jobs for a cluster or one machine; needs ``kafkalog[spark]``.
 
-    `data_source`     the data source "kafkalog", for `spark.read` and `readStream`
+    `data_source`     the data source "kafkalog", for `spark.read`, `readStream` and `df.write`
     `source_options`  its options
     `decoded`         decoded keys and values: options, and their types in Spark
     `offsets`         topics, offsets and timestamps in options to offset ranges
@@ -8,10 +8,10 @@
     `stream_reader`   follows log dirs that grow
     `types`           Arrow's record columns to those that Spark takes
     `writer`          the sink: a DataFrame to the partitions of a log dir
-    `stream_writer`   the sink of a streaming query
     `sink_options`    the sink's options, and its columns
     `repartition`     brings the records of each Kafka partition together, for the sink
-    `jobs`            scan, verify, reindex, salvage, recover and export as jobs
+    `runner`          runs a function for pieces of a log on executors, and publishes their files
+    `jobs`            scan, batches, verify, reindex and export
     `session`         a Spark session for the command line
 
 If the package is installed, Spark finds the data source by itself. If it is only importable, as from a source tree,
@@ -20,6 +20,7 @@ call `register`.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.spark.repartition import prepare
@@ -28,23 +29,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog.spark.jobs.export import export as export
-    from kafkalog.spark.jobs.recover import recover as recover
     from kafkalog.spark.jobs.reindex import reindex as reindex
-    from kafkalog.spark.jobs.salvage import salvage as salvage
     from kafkalog.spark.jobs.scan import batches as batches
     from kafkalog.spark.jobs.scan import scan as scan
     from kafkalog.spark.jobs.verify import verify as verify
 
-__all__ = ["batches", "export", "prepare", "recover", "register", "reindex", "salvage", "scan", "verify"]
+__all__ = ["batches", "export", "prepare", "register", "reindex", "scan", "verify"]
 
 
 def __getattr__(name: str) -> Any:
     """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
-        from kafkalog.spark.jobs import export, recover, reindex, salvage, scan, verify
-
-        jobs = {"export": export, "recover": recover, "reindex": reindex, "salvage": salvage, "verify": verify}
-        return getattr(jobs.get(name, scan), name)
+        module = importlib.import_module(f"kafkalog.spark.jobs.{'scan' if name == 'batches' else name}")
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -80,10 +80,8 @@ class KafkaLogSource(DataSource):
         return KafkaLogWriter(parse_sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the writer for ``df.writeStream``."""
-        from kafkalog.spark.sink_options import parse_sink_options
-        from kafkalog.spark.stream_writer import KafkaLogStreamWriter
-
-        if overwrite:
-            raise ValueError('a log is only ever appended to: use outputMode("append")')
-        return KafkaLogStreamWriter(parse_sink_options(self.options), schema)
+        """Raise: a stream is written by `foreachBatch`."""
+        raise ValueError(
+            'a stream is written batch by batch: foreachBatch with write.format("kafkalog"), and the option jobId with'
+            " the number of the batch (see the guide on Spark)"
+        )

@@ -23,6 +23,7 @@ from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
 from kafkalog.spark.decoded import arrow_schema, decoded_schema
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
+from kafkalog.spark.runner import check_files, piece_of
 from kafkalog.spark.source_options import SourceOptions
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.values.decoding import DecodeWarning, Decoding
@@ -71,6 +72,7 @@ class TaskReader:
 
     def _batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task in Spark's types."""
+        check_files(piece_of(task, tolerates_deletion=not self._options.fail_on_data_loss).files)
         decoding, lost = self._decoding, Lost()
         columns = types.record_columns(self._columns) if decoding is None else decoding.record_columns
         for raw in _records(self._options, task, columns, self._report):

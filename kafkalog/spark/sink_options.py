@@ -6,7 +6,6 @@ An option that only a broker could honour is rejected, with the reason. So is an
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -15,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from kafkalog import format as kf
 from kafkalog.interchange.arrow_input import PLACE_COLUMNS, WRITTEN_COLUMNS
-from kafkalog.spark.source_options import local_path
+from kafkalog.spark.runner import absolute
 from kafkalog.spark.types import ALL_COLUMNS
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig
@@ -35,7 +34,6 @@ _SUPPORTED: Final = (
     "compression",
     "batch.size",
 )
-_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _CONFIG: Final = {item.name.replace("_", "."): item.name for item in fields(LogConfig)}
 _NO_BROKER: Final = "this sink writes files and asks no broker"
 _REFUSED: Final = {
@@ -66,8 +64,6 @@ class SinkOptions:
     topic_id: str | None
     job_id: str | None
     stage_in: str | None
-    checkpoint: str | None
-    """Where Spark keeps the progress of a stream, if it is an option of the query."""
     compression: str | None
     batch_size: int
     config: LogConfig
@@ -97,7 +93,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     # as for Spark's Kafka sink, so that a query needs few changes
     kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
     given = {**kafka, **{name: value for name, value in given.items() if not name.startswith("kafka.")}}
-    known = {name.lower() for name in _SUPPORTED} | _OF_SPARK | set(_CONFIG) | {"internal.segment.bytes"}
+    known = {name.lower() for name in _SUPPORTED} | set(_CONFIG) | {"internal.segment.bytes"}
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
@@ -105,7 +101,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             raise ValueError(f"option {name!r} is not known{hint}")
     path = given.get("path", "")
     if not path:
-        raise ValueError("which log dir? Name it in save(path) or start(path)")
+        raise ValueError("which log dir? Name it in save(path)")
     settings = {name: value for name, value in given.items() if name in _CONFIG or name == "internal.segment.bytes"}
     compression = given.get("compression")
     if settings.get("compression.type") == "none":  # a producer's name for it; the topic setting is "uncompressed"
@@ -122,7 +118,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     if given.get("jobid") == "":
         raise ValueError("jobId is empty")
     return SinkOptions(
-        path=os.path.abspath(local_path(path)),
+        path=absolute(path),
         topic=topic,
         partitions=partitions,
         preserve_offsets=preserve,
@@ -131,7 +127,6 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         topic_id=None if "topicid" not in given else parse_topic_id(given["topicid"]),
         job_id=given.get("jobid"),
         stage_in=given.get("stagein"),
-        checkpoint=given.get("checkpointlocation"),
         compression=compression,
         batch_size=_whole(given, "batch.size") or kf.BATCH_SIZE,
         config=LogConfig.from_properties(settings),

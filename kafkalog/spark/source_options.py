@@ -12,13 +12,13 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
-from urllib.parse import unquote
 
 from kafkalog import format as kf
 from kafkalog.errors import OnCorruption
 from kafkalog.parsing import TopicPatterns
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding, parse_json
+from kafkalog.spark.runner import absolute
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
 from kafkalog.text import near
@@ -294,26 +294,10 @@ def _check_names(given: Mapping[str, str]) -> None:
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if "paths" in given:
         paths = parse_json(given["paths"], "paths", lambda value: isinstance(value, list))
-        return tuple(local_path(str(path)) for path in paths)
+        return tuple(absolute(str(path)) for path in paths)
     if "path" not in given:
         raise ValueError("no path given: name a log dir (a value of log.dirs, or a copy of one) in load(path)")
-    return (local_path(given["path"]),)
-
-
-def local_path(path: str) -> str:
-    """Return the local path of a path or ``file:`` URL; driver and executors must share its file system.
-
-    Raises
-    ------
-    ValueError
-        The URL has another scheme.
-    """
-    scheme, found, rest = path.partition(":")
-    if not found or "/" in scheme:
-        return path
-    if scheme != "file":
-        raise ValueError(f"{path}: log dirs are on a file system that driver and executors mount, not on {scheme}:")
-    return "/" + unquote(rest).lstrip("/")
+    return (absolute(given["path"]),)
 
 
 def _topics(given: Mapping[str, str]) -> Topics:

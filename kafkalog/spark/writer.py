@@ -17,26 +17,21 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning
 from kafkalog.interchange.arrow_input import ColumnReader, slices
 from kafkalog.records.columns import RecordColumns
+from kafkalog.spark.runner import make_task_directory
 from kafkalog.spark.sink_options import SinkOptions, match_columns
 from kafkalog.storage.broker_lock import refuse_if_locked
-from kafkalog.writing.job_commit import (
-    INTENT_FILE,
-    StagedPartition,
-    StagedWriter,
-    commit,
-    recover,
-)
+from kafkalog.writing.job_commit import INTENT_FILE, StagedPartition, StagedWriter, commit, recover
 from kafkalog.writing.job_directories import StagingArea, create_job, remove_job, this_owner
 from kafkalog.writing.partition_writer import PartitionWriter
 from kafkalog.writing.routing import Router, WaitingRecords
@@ -46,15 +41,11 @@ from kafkalog.writing.routing import Router, WaitingRecords
 class SinkMessage(WriterCommitMessage):
     """The message of a task to the driver: the partitions that it staged."""
 
-    job: str
-    """Directory of the job."""
     partitions: list[StagedPartition] = field(default_factory=list)
-    record: dict[str, Any] | None = None
-    """The entry for the commit log, if only tasks know it: see `kafkalog.writing.job_directories.CommitLog.has`."""
 
 
-class SinkWriter:
-    """The base class of the writers of batches and streams.
+class KafkaLogWriter(DataSourceArrowWriter):
+    """Writes a DataFrame.
 
     The constructor runs on the driver, and finishes the commit of a job that died while it committed.
 
@@ -65,8 +56,8 @@ class SinkWriter:
 
     Raises
     ------
-    ValueError
-        A column is not one of a record, or is missing.
+    ValueError, UnwritableError
+        A column is not one of a record, is missing, or has another type.
     UnsafePathError
         A broker is running on the log dir.
     """
@@ -75,6 +66,7 @@ class SinkWriter:
         self._options = options
         self._columns = match_columns(schema, options)
         self._ignored = [name for name in schema.names if name not in self._columns.values()]
+        self._reader(to_arrow_schema(schema, timezone="UTC"))  # which checks the types
         self._area = StagingArea.of(options.path, options.stage_in)
         # before any task runs: the commit would be refused after all the work
         refuse_if_locked([self._area.log_dir])
@@ -86,28 +78,36 @@ class SinkWriter:
                 CorruptionWarning,
                 stacklevel=1,
             )
-        # the Python processes come and go within a job, and only the JVM lives as long as it
-        self._owner = this_owner(driver_process())
         # one time for all tasks, as for a producer's batch, and a task that is retried writes the same
         self._timestamp = time.time_ns() // 10**6
+        # asked on the driver: the tasks of a job that is run again have nothing to do then
+        self._is_done = options.job_id is not None and self._area.commits().has(options.job_id)
+        self._job = self._area.job(f"job-{secrets.token_hex(16)}")
+        if self._is_done:
+            warnings.warn(f"job {options.job_id!r} was committed before: nothing is written", stacklevel=1)
+        else:
+            # the Python processes come and go within a job, and only the JVM lives as long as it
+            create_job(self._job, this_owner(driver_process()))
 
-    def _stage(self, rows: Iterator[pa.RecordBatch], job: Path, *, sorts: bool = False) -> list[StagedPartition]:
-        """Write the rows of a task into a directory of its own."""
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
+        """Stage the rows of a task; a killed task returns from here too, and Spark discards its message."""
         task: _Task | None = None
         row = 0
         try:
-            for batch in rows:
+            for batch in iterator if not self._is_done else ():
                 if task is None and batch.num_rows:
-                    # a name of its own: Spark may run a task again, or twice at the same time (speculation)
-                    directory = job / f"task-{secrets.token_hex(8)}"
-                    os.mkdir(directory)
-                    reader = self._reader(batch.schema)
-                    task = _Task(self._area, directory, self._options, self._timestamp, reader, sorts=sorts)
+                    task = _Task(
+                        self._area,
+                        make_task_directory(self._job),
+                        self._options,
+                        self._timestamp,
+                        self._reader(batch.schema),
+                    )
                 for part in slices(batch):
                     assert task is not None
                     task.take(part, row)
                     row += part.num_rows
-            return [] if task is None else task.finish()
+            return SinkMessage([] if task is None else task.finish())
         except BaseException:
             if task is not None:
                 task.abandon()
@@ -121,48 +121,19 @@ class SinkWriter:
             truncate_timestamps=self._options.truncate_timestamps,
         )
 
-
-class KafkaLogWriter(SinkWriter, DataSourceArrowWriter):
-    """Writes a DataFrame."""
-
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
-        self._record = None if options.job_id is None else {"job": options.job_id}
-        # asked on the driver: the tasks of a job that is run again have nothing to do then
-        self._is_done = self._area.commits().has(self._record)
-        self._job = self._area.job(f"job-{secrets.token_hex(16)}")
-        if self._is_done:
-            warnings.warn(f"job {options.job_id!r} was committed before: nothing is written", stacklevel=1)
-        else:
-            create_job(self._job, self._owner)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
-        """Stage the rows of a task; a killed task returns from here too, and Spark discards its message."""
-        if self._is_done:
-            return SinkMessage(str(self._job))
-        return SinkMessage(str(self._job), self._stage(iterator, self._job))
-
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the partitions that all tasks staged."""
         if not self._is_done:
-            commit(self._area, self._job, staged_by(messages), self._record)
+            staged = [each for message in messages if isinstance(message, SinkMessage) for each in message.partitions]
+            commit(self._area, self._job, staged, self._options.job_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the whole job directory, including files of tasks that sent no message."""
-        abandon(self._area, self._job)
-
-
-def staged_by(messages: list[WriterCommitMessage | None]) -> list[StagedPartition]:
-    """Return the staged partitions of all tasks."""
-    return [each for message in messages if isinstance(message, SinkMessage) for each in message.partitions]
-
-
-def abandon(area: StagingArea, job: Path) -> None:
-    """Remove a failed job; but finish a commit that has begun, since readers may have seen a part of it."""
-    if (job / INTENT_FILE).exists():
-        recover(area)
-    else:
-        remove_job(job)
+        if (self._job / INTENT_FILE).exists():
+            # a commit that has begun is finished, since readers may have seen a part of it
+            recover(self._area)
+        else:
+            remove_job(self._job)
 
 
 def driver_process() -> int | None:
@@ -186,19 +157,10 @@ class _Task:
     ----------
     timestamp : int
         Timestamp of the records if the DataFrame has no such column, ms.
-    sorts : bool
-        Whether to sort records with offsets in memory; else they must already be in order.
     """
 
     def __init__(
-        self,
-        area: StagingArea,
-        directory: Path,
-        options: SinkOptions,
-        timestamp: int,
-        reader: ColumnReader,
-        *,
-        sorts: bool,
+        self, area: StagingArea, directory: Path, options: SinkOptions, timestamp: int, reader: ColumnReader
     ) -> None:
         self._area, self._directory, self._options = area, directory, options
         self._timestamp, self._reader = timestamp, reader
@@ -208,7 +170,6 @@ class _Task:
             self._open_writer,
             path=area.log_dir,
             batch_size=options.batch_size,
-            sorts=sorts,
             hint="kafkalog.spark.prepare(df, preserve_offsets=True) sorts them, as preserveOffsets needs them",
         )
 

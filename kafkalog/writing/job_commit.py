@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -165,22 +165,20 @@ class StagedWriter:
         self.writer.abort()
 
 
-def commit(
-    area: StagingArea, job: Path, partitions: Sequence[StagedPartition], record: Mapping[str, Any] | None = None
-) -> bool:
+def commit(area: StagingArea, job: Path, partitions: Sequence[StagedPartition], job_id: str | None = None) -> bool:
     """Move a job's partitions into the log dir.
 
     Parameters
     ----------
     job : Path
         The job's directory; it is removed.
-    record : mapping, optional
-        Entry for the commit log: see `CommitLog.has`.
+    job_id : str, optional
+        Added to the commit log.
 
     Returns
     -------
     bool
-        False if `record` was committed before; then no partition is moved.
+        False if `job_id` was committed before; then no partition is moved.
 
     Raises
     ------
@@ -204,17 +202,17 @@ def commit(
         _finish_begun(area)
         # read after begun commits are finished: one of them may be an earlier attempt of this job
         commits = area.commits()
-        if commits.has(record):
+        if commits.has(job_id):
             remove_job(job)
             return False
-        if not partitions and record is None:
+        if not partitions and job_id is None:
             remove_job(job)
             return True
         # the lock of the log dir is shared within a process: only those of the partitions keep its other writers out
         with hold_partitions(area.log_dir / each.name for each in partitions):
             for each in partitions:
                 _check_unchanged(area.log_dir / each.name, each)
-            intent = _Intent(str(area.log_dir), dict(record or {}), list(partitions), not area.log_dir.exists())
+            intent = _Intent(str(area.log_dir), job_id, list(partitions), not area.log_dir.exists())
             intent.write(job)
             try:
                 _carry_out(area, job, intent)
@@ -224,8 +222,8 @@ def commit(
                 # everything is moved back: without the intent, `recover` does not retry the commit
                 (job / INTENT_FILE).unlink(missing_ok=True)
                 raise
-        # the intent stays until the record is durable: after a crash in between `recover` adds it
-        commits.add(record)
+        # the intent stays until the id is durable: after a crash in between `recover` adds it
+        commits.add(job_id)
         remove_job(job)
     return True
 
@@ -260,7 +258,7 @@ class _Intent:
     """The plan of a commit; it is durable before the first file is moved."""
 
     log_dir: str
-    record: dict[str, Any]
+    job_id: str | None
     partitions: list[StagedPartition] = field(default_factory=list)
     makes_log_dir: bool = False
 
@@ -290,7 +288,7 @@ class _Intent:
                 )
                 for each in content["partitions"]
             ]
-            return cls(content["log_dir"], content["record"], partitions, content["makes_log_dir"])
+            return cls(content["log_dir"], content["job_id"], partitions, content["makes_log_dir"])
         except (ValueError, KeyError, TypeError) as error:
             detail = f"a commit that was begun cannot be finished, since its plan cannot be read: {error}"
             raise SidecarError(Reason.CHECKPOINT_SYNTAX, detail, path=path) from error
@@ -331,7 +329,7 @@ def _finish_begun(area: StagingArea) -> list[str]:
             for each in intent.partitions:
                 _check_ours(area.log_dir / each.name, job / each.staged, each)
             _carry_out(area, job, intent)
-        area.commits().add(intent.record)
+        area.commits().add(intent.job_id)
         remove_job(job)
         finished += [each.name for each in intent.partitions]
     return finished

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import json
 import os
-import secrets
 import shutil
 import socket
 import time
@@ -108,14 +107,12 @@ class StagingArea:
 class CommitLog:
     """The commits recorded for a log dir: a small JSON file, which is replaced as a whole.
 
-    A job that may be retried records its id, or its query and batch number, in the commit that publishes its records
-    (see `kafkalog.writing.job_commit`). A retry finds the entry and does not write the records twice.
+    A job that may be retried records its id in the commit that publishes its records (see
+    `kafkalog.writing.job_commit`). A retry finds the entry and does not write the records twice.
     """
 
     path: Path
     """The commit log's file."""
-    queries: dict[str, int] = field(default_factory=dict)
-    """The last committed batch of each streaming query."""
     jobs: list[str] = field(default_factory=list)
     """Ids of committed jobs, the oldest first."""
 
@@ -134,42 +131,30 @@ class CommitLog:
             content = json.loads(read_file(path, max_bytes=_MAX_BYTES))
             if content["version"] != _VERSION:
                 raise ValueError(f"version {content['version']} is not known")
-            queries = {str(query): int(batch) for query, batch in content["queries"].items()}
-            return cls(path, queries, [str(job) for job in content["jobs"]])
+            return cls(path, [str(job) for job in content["jobs"]])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             detail = f"which jobs were committed before is not known ({error}): restore the file, or remove it"
             raise SidecarError(Reason.CHECKPOINT_SYNTAX, detail, path=path) from error
 
-    def has(self, record: Mapping[str, Any] | None) -> bool:
-        """Whether a record was committed before: ``{"query": str, "batch": int}``, or ``{"job": str}``."""
-        if not record:
-            return False
-        if "job" in record:
-            return str(record["job"]) in self.jobs
-        # a query commits its batches in order: a lower number is a retry, too
-        return self.queries.get(record["query"], -1) >= int(record["batch"])
+    def has(self, job: str | None) -> bool:
+        """Whether a job was committed before; one without an id was not."""
+        return job in self.jobs
 
-    def add(self, record: Mapping[str, Any] | None) -> None:
-        """Add a record and write the file durably."""
-        if not record or self.has(record):
+    def add(self, job: str | None) -> None:
+        """Add the id of a job, if it has one, and write the file durably."""
+        if job is None or self.has(job):
             return
-        if "job" in record:
-            self.jobs = [*self.jobs, record["job"]][-MAX_JOBS:]
-        else:
-            self.queries[record["query"]] = record["batch"]
-        content = {"version": _VERSION, "queries": self.queries, "jobs": self.jobs}
+        self.jobs = [*self.jobs, job][-MAX_JOBS:]
+        content = {"version": _VERSION, "jobs": self.jobs}
         with staged_file(self.path, overwrite=True) as file:
             file.write(json.dumps(content, indent=1).encode() + b"\n")
 
 
 def create_job(path: Path, owner: Mapping[str, Any]) -> None:
-    """Create the directory of a job, unless it exists, and write its owner file."""
+    """Create the directory of a job, and write its owner file."""
     with writing(path):
-        path.mkdir(exist_ok=True)
-        # tasks of a job may come at the same time: each replaces the owner file as a whole
-        note = path / f"{OWNER_FILE}.{secrets.token_hex(4)}"
-        note.write_text(json.dumps(dict(owner)))
-        os.replace(note, path / OWNER_FILE)
+        path.mkdir(mode=0o755)
+        (path / OWNER_FILE).write_text(json.dumps(dict(owner)))
 
 
 def remove_job(path: Path) -> None:

@@ -135,7 +135,6 @@ def test_version(run_lines: Any) -> None:
         (["export", "LOG_DIR", "-o", "-", "--format", "csv", "--partition-by", "date"], "makes a directory"),
         (["export", "LOG_DIR", "--to", "x.csv"], "no option --to; did you mean -o/--output?"),
         (["export", "LOG_DIR", "--to", "csv"], "no option --to; did you mean --format?"),
-        (["spark", "recover", "LOG_DIR", "--in-place"], "a job recovers into a copy (-o DIR)"),
     ],
 )
 def test_wrong_usage_is_2_and_prints_nothing(run_lines: Any, log_dir: Path, argv: list[str], message: str) -> None:

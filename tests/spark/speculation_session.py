@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,22 +115,23 @@ def write(url: str, scratch: str, sink: str) -> None:
 def run_jobs(spark: SparkSession, log: str) -> None:
     """Run jobs whose tasks write files, each stage with a task that runs twice; what they make lies beside the log."""
     from kafkalog import spark as jobs
-    from kafkalog.spark.jobs import tables, two_passes
+    from kafkalog.spark import runner
 
-    map_groups: Callable[..., Any] = tables.map_groups
+    run: Callable[..., Any] = runner.run
+    run_tasks: Callable[..., Iterator[pa.RecordBatch]] = runner._run_tasks
     stages: list[str] = []
 
-    def patched(rows: Any, number: str, n: int, work: Work, schema: pa.Schema) -> Any:
-        assert n > 1  # of a stage with one task no second attempt is started
-        stages.append(f"{job}{len(stages)}")
-        return map_groups(rows, number, n, twice(stages[-1], work), schema)
+    def patched(spark: SparkSession, pieces: Any, function: Any, schema: pa.Schema, **options: Any) -> Any:
+        assert len(pieces) > 1  # of a stage with one task no second attempt is started
+        step = f"{job}{len(stages)}"
+        stages.append(step)
+        runner._run_tasks = lambda function, batches: twice(step, partial(run_tasks, function))(batches)
+        return run(spark, pieces, function, schema, **options)
 
-    tables.map_groups = two_passes.map_groups = patched
+    runner.run = patched
     place = Path(log).parent
     job = "export"
     jobs.export(spark, log, place / job, task_bytes=2**16)
-    job = "salvage"
-    jobs.salvage(spark, log, output=place / job)
     job = "reindex"
     jobs.reindex(spark, log, output=place / job, task_bytes=2**10)
     print(json.dumps(["read", *stages]))

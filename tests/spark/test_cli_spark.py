@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.errors import CorruptionError, ReadError
 from kafkalog.spark import session
-from kafkalog.spark.jobs.tables import map_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,29 +116,12 @@ def test_rebuilt_files_are_said(run: Run, log_dir_copy: Path, tmp_path: Path) ->
     assert run("reindex", log_dir_copy, "--dry-run", "--backup")[0] == 2
 
 
-@pytest.mark.parametrize("job", ["salvage", "recover"])
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_repairs_say_what_they_say_without_spark(
-    run: Run, log_dir_copy: Path, capsys: pytest.CaptureFixture[str], job: str, options: tuple[str, ...]
-) -> None:
-    damage(log_dir_copy)
-    code = main([job, str(log_dir_copy), "--dry-run", "-q", *options])
-    expected = capsys.readouterr()
-    assert (code, "p-multi-1" in expected.out) == (1, True)
-    assert run(job, log_dir_copy, "--dry-run", "-q", *options) == (code, expected.out, expected.err)
-
-
 def test_an_export_is_made_once(run: Run, log_dir_copy: Path, tmp_path: Path) -> None:
     out = tmp_path / "lake"
     code, _, err = run("export", log_dir_copy, "-t", "p-multi", "-o", out, "--partition-by", "topic,partition")
     assert code == 0
     assert "303 records" in err
     assert sum(pq.read_metadata(path).num_rows for path in out.rglob("*.parquet")) == 303
-    code, printed, err = run(
-        "export", log_dir_copy, "-t", "p-multi", "-o", out, "--partition-by", "topic,partition", "--json"
-    )
-    assert code == 0
-    assert {json.loads(line)["status"] for line in printed.splitlines()} == {"present"}
     code, _, err = run("export", log_dir_copy, "-o", out)
     assert code == 6
     assert "--overwrite replaces it" in err
@@ -160,7 +139,6 @@ JOBS = {
     "batches": [],
     "verify": [],
     "reindex": ["--dry-run"],
-    "recover": ["--dry-run"],
     "export": ["-o", "OUT", "--on-corruption", "skip"],
 }
 
@@ -212,37 +190,3 @@ def test_without_pyspark_the_command_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "pyspark.sql", None)
     assert main(["spark", "verify", str(log_dir)]) == 2
     assert "pip install pyspark" in capsys.readouterr().err
-
-
-def test_errors_of_executors_become_ours() -> None:
-    text = (
-        "Traceback\n  File x\nkafkalog.errors.CorruptionError: /a b/x.log@17 base_offset=3: crc_mismatch: why: because"
-    )
-    error = session.error_of(text)
-    assert isinstance(error, CorruptionError)
-    assert (error.path, error.position, error.base_offset) == ("/a b/x.log", 17, 3)
-    assert (error.reason, error.detail) == ("crc_mismatch", "why: because")
-    assert isinstance(session.error_of("Job aborted\nlost an executor"), ReadError)
-
-
-def test_progress_is_told_in_tasks(spark: SparkSession, tmp_path: Path) -> None:
-    seen = tmp_path / "two are done"
-
-    def work(task: int) -> Iterator[pa.RecordBatch]:
-        enough = time.monotonic() + 60
-        while task > 1 and not seen.exists() and time.monotonic() < enough:
-            time.sleep(0.05)
-        yield pa.RecordBatch.from_pydict({"n": pa.array([task], pa.int32())})
-
-    told: list[tuple[int, int]] = []
-
-    def tell(done: int, n: int) -> None:
-        told.append((done, n))
-        if done >= 2:
-            seen.touch()
-
-    with session.watched(spark, tell):
-        map_tasks(spark, list(range(6)), work, pa.schema([("n", pa.int32())])).collect()
-    assert all(0 <= done <= n for done, n in told)
-    assert max(n for _, n in told) >= 6
-    assert max(done for done, _ in told) >= 2

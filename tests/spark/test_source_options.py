@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from kafkalog import format as kf
@@ -30,7 +32,7 @@ def test_without_options_everything_is_read_but_internal_topics() -> None:
 
 def test_a_path_may_be_a_url_of_a_local_file() -> None:
     assert parse(path="/a:b").paths == ("/a:b",)
-    assert parse(path="logs/t-0").paths == ("logs/t-0",)
+    assert parse(path="logs/t-0").paths == (os.path.abspath("logs/t-0"),)
     assert parse(paths='["file:///a%20b", "file:/c"]').paths == ("/a b", "/c")
 
 

@@ -1,74 +1,19 @@
-"""Each batch of a stream is written once, over restarts."""
+"""A stream into a log dir, by `foreachBatch` and a `jobId` for each batch: each is written once, over restarts."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, StructField, StructType
 from sink_rows import frame, hidden, rows, save
 
-import kafkalog
 import kafkalog.spark
-from kafkalog.spark import stream_writer
-from kafkalog.spark.sink_options import parse_sink_options
-from kafkalog.spark.stream_writer import KafkaLogStreamWriter
-from kafkalog.writing.job_directories import create_job
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def test_a_task_that_comes_after_the_commit_of_its_batch_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # the second attempt of a task: the others are done, and the batch is committed before it has a directory
-    record = {"query": "ab-cd", "batch": 3}
-    monkeypatch.setattr(stream_writer, "_this_batch", lambda: record)
-    schema = StructType([StructField("value", BinaryType())])
-    batch = pa.record_batch({"value": pa.array([b"1", b"2"])})
-
-    def writer() -> KafkaLogStreamWriter:
-        return KafkaLogStreamWriter(parse_sink_options({"path": str(tmp_path / "log"), "topic": "t"}), schema)
-
-    first = writer()
-    message = first.write(iter([batch]))
-
-    def commit_first(job: Path, owner: dict[str, Any]) -> None:
-        writer().commit([message], 3)
-        create_job(job, owner)
-
-    monkeypatch.setattr(stream_writer, "create_job", commit_first)
-    assert first.write(iter([batch])).partitions == []
-    assert [row["value"] for row in kafkalog.scan(tmp_path / "log").to_table().to_pylist()] == [b"1", b"2"]
-    assert hidden(tmp_path) == [".log.kafkalog-commits"]
-
-
-@pytest.mark.parametrize("checkpoint", ["named", "of another file system"])
-def test_an_aborted_batch_without_messages_leaves_no_directory_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: str
-) -> None:
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "metadata").write_text('{"id":"ab-cd"}')
-    schema = StructType([StructField("value", BinaryType())])
-    where = f"file:{tmp_path / 'checkpoint'}" if checkpoint == "named" else "hdfs://host/checkpoint"
-
-    def writer() -> KafkaLogStreamWriter:  # Spark makes one for the tasks, and one on the driver
-        options = {"path": str(tmp_path / "log"), "topic": "t", "checkpointLocation": where}
-        return KafkaLogStreamWriter(parse_sink_options(options), schema)
-
-    for record in ({"query": "ab-cd", "batch": 3}, {"query": "ab-ce", "batch": 3}, {"query": "ab-cd", "batch": 30}):
-        monkeypatch.setattr(stream_writer, "_this_batch", lambda record=record: record)
-        writer().write(iter([pa.record_batch({"value": pa.array([b"1"])})]))
-    writer().abort([None], 3)
-    left = sorted("-".join(name.split("-")[:3]) for name in hidden(tmp_path))
-    others = [".log.job-abcd-30", ".log.job-abce-3"]
-    assert left == ([".log.job-abcd-3", *others] if checkpoint != "named" else others)
 
 
 @pytest.mark.slow
@@ -76,17 +21,15 @@ def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session: Sp
     log, mirror = tmp_path / "log", tmp_path / "mirror"
     checkpoint = tmp_path / "checkpoint"
 
+    def write(batch: DataFrame, number: int) -> None:
+        ready = kafkalog.spark.prepare(batch, preserve_offsets=True, num_tasks=2)
+        save(ready, mirror, preserveOffsets=True, jobId=f"mirror-{number}")
+
     def run() -> None:
         reader = session.readStream.format("kafkalog").options(startingOffsets="earliest", includeHeaders="true")
-        stream = kafkalog.spark.prepare(
-            reader.option("maxOffsetsPerTrigger", "200").load(str(log)), preserve_offsets=True, num_tasks=2
-        )
-        query = (
-            stream.writeStream.format("kafkalog")
-            .options(preserveOffsets="true", path=str(mirror), checkpointLocation=str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
+        stream = reader.option("maxOffsetsPerTrigger", "200").load(str(log))
+        writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(120)
 
     save(kafkalog.spark.prepare(frame(session), topic="t", num_partitions=2), log)
@@ -104,4 +47,10 @@ def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session: Sp
     assert rows(mirror) == rows(log)
     assert len(rows(mirror)) == 320
     assert hidden(tmp_path) == [".mirror.kafkalog-commits"]
-    shutil.rmtree(mirror)
+
+
+def test_a_stream_writer_says_how_to_write_a_stream(session: SparkSession, tmp_path: Path) -> None:
+    stream = session.readStream.format("rate").load().selectExpr("cast(value as string) value")
+    writer = stream.writeStream.format("kafkalog").option("topic", "t").option("path", str(tmp_path / "log"))
+    with pytest.raises(Exception, match="foreachBatch"):
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination(60)

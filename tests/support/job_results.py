@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    pass
 
 SMALL = 2**16
 
@@ -25,9 +21,7 @@ def ordered(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def arrow(frame: Any) -> pa.Table:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*pandas", FutureWarning)  # PySpark's, whenever Arrow is used
-        return frame.toArrow()
+    return frame.toArrow()
 
 
 def tree(root: Path) -> dict[str, bytes]:

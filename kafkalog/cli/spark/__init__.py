@@ -1,8 +1,7 @@
 """The command `kafkalog spark`: the commands that run as jobs on Spark.
 
     `spark`    scan, batches, verify, reindex and export
-    `repairs`  salvage and recover
-    `running`  what they share: options, and a session that tells its progress
+    `running`  options of all jobs, and their session
 
 Only these modules may import `kafkalog.spark`.
 """

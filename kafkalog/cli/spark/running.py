@@ -1,4 +1,4 @@
-"""What all commands of `kafkalog spark` share: their options, and a session that shows its progress."""
+"""Options that all commands of `kafkalog spark` share, and the session that they run in."""
 
 from __future__ import annotations
 
@@ -23,19 +23,8 @@ MASTERS: Final = """
 nodes need kafkalog and these paths. --conf gives Spark's settings, such as spark.executor.memory=2g."""
 
 
-_task_size = functools.partial(n_bytes, least=1)
-
-
-def add_job(jobs: Any, name: str, words: HelpText, run: Any, *, takes_bytes: bool = True, **options: Any) -> Parser:
-    """Add a command with the options of all jobs.
-
-    Parameters
-    ----------
-    takes_bytes : bool
-        Whether the size of tasks can be said.
-    options
-        Those of `add_command`.
-    """
+def add_job(jobs: Any, name: str, words: HelpText, run: Any, **options: Any) -> Parser:
+    """Add a command with the options of all jobs; `options` are those of `add_command`."""
     parser = add_command(jobs, name, words, run, **options)
     where = parser.add_argument_group("Spark")
     where.add_argument("--master", metavar="URL", default="local[*]", help="where to run (default: %(default)s)")
@@ -47,43 +36,34 @@ def add_job(jobs: Any, name: str, words: HelpText, run: Any, *, takes_bytes: boo
         type=assignment("spark.executor.memory=2g"),
         help="a setting of Spark's; may be repeated",
     )
-    if takes_bytes:
-        where.add_argument(
-            "--task-bytes",
-            metavar="N",
-            type=_task_size,
-            help="bytes of .log files a task (K, M, G understood)",
-        )
+    where.add_argument(
+        "--task-bytes",
+        metavar="N",
+        type=functools.partial(n_bytes, least=1),
+        help="bytes of .log files a task (K, M, G understood)",
+    )
     parser.add_argument("--json", action="store_true", help="an object per line")
     return parser
 
 
 @contextlib.contextmanager
 def running(args: argparse.Namespace, console: Console) -> Iterator[SparkSession]:
-    """Run a Spark session, show its progress, and turn its failures into kafkalog's errors."""
-    from kafkalog.spark.session import SparkUnavailableError, our_errors, session, watched
+    """Run a Spark session that shows Spark's progress, and raise its failures as kafkalog's errors."""
+    from kafkalog.spark.session import SparkUnavailableError, session
 
-    conf = dict(args.conf)
+    conf = {"spark.ui.showConsoleProgress": str(console.shows_progress).lower()}
     if console.verbose:
-        conf.setdefault("spark.log.level", "WARN")
-    console.start_progress(0, args.job, unit=" tasks")
-
-    def tell(done: int, n: int) -> None:
-        console.progress.resize(n)
-        console.progress.reach(done)
-
+        conf["spark.log.level"] = "WARN"
     # PySpark warns of much that a user of the command line cannot change
     warnings.simplefilter("ignore")
     try:
-        with session(args.master, conf, name=f"kafkalog {args.job}") as spark, contextlib.ExitStack() as stack:
-            if console.shows_progress:
-                stack.enter_context(watched(spark, tell))
-            with usage_errors(), our_errors():
+        with session(args.master, {**conf, **dict(args.conf)}, name=f"kafkalog {args.job}") as spark:
+            from kafkalog.spark.runner import raised_errors
+
+            with usage_errors(), raised_errors():
                 yield spark
-    except SparkUnavailableError as error:
+    except (SparkUnavailableError, ImportError) as error:
         raise UsageError(str(error)) from error
-    finally:
-        console.progress.close()
 
 
 def task_bytes(args: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`kafkalog spark`: scan, batches, verify, reindex and export as Spark jobs; adds those of `repairs`."""
+"""`kafkalog spark`: scan, batches, verify, reindex and export as Spark jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from kafkalog.cli.scan_options import (
     path_of,
     scan_options,
 )
-from kafkalog.cli.spark import repairs
 from kafkalog.cli.spark.running import MASTERS, add_job, running, task_bytes
 from kafkalog.cli.text import human_bytes, table
 from kafkalog.cli.writing import reindex
@@ -53,7 +52,6 @@ examples:
   kafkalog spark verify /backup/kafka --master spark://master:7077
   kafkalog spark reindex /backup/kafka --in-place
   kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
-  kafkalog spark salvage /mnt/disk/kafka -o /new/salvaged
 
 'kafkalog spark COMMAND --help' says more about a command."""
 
@@ -85,8 +83,7 @@ _VERIFY: Final = HelpText(
     summary="check checksums, indexes, producer snapshots and checkpoints",
     description="""\
 Check what 'kafkalog verify' checks, with the same findings and exit codes, many segments at a time: a line per segment
-with damage (with -v also where anything else was found), and a total. With --json every segment and partition. With
---work-dir a run that was killed resumes."""
+with damage (with -v also where anything else was found), and a total. With --json every segment and partition."""
     + MASTERS,
     examples="""\
   kafkalog spark verify /backup/kafka
@@ -95,9 +92,8 @@ with damage (with -v also where anything else was found), and a total. With --js
 _REBUILD: Final = HelpText(
     summary="rebuild indexes from .log files",
     description="""\
-Write what 'kafkalog reindex' writes, byte for byte, many segments at a time. Say where to: -o DIR, --in-place or
---dry-run. A run that failed or was killed resumes: results of finished tasks are kept in a hidden directory beside DIR
-or the log dir (--work-dir for another place that all nodes share) until the job is done."""
+Write what 'kafkalog reindex' writes, byte for byte, many segments at a time. One of -o DIR, --in-place and --dry-run is
+required. Executors keep what they have read in a hidden directory next to DIR or the log dir, until the job is done."""
     + MASTERS,
     examples="""\
   kafkalog spark reindex /backup/kafka --dry-run
@@ -107,8 +103,7 @@ _EXPORT: Final = HelpText(
     summary="write records to a directory of Parquet, Arrow, CSV or JSON lines files",
     description="""\
 Write records into a directory that appears when everything is written. Each task writes files of its own; with
---partition-by they are in topic=.../partition=.../date=... directories. A run that failed or was killed resumes:
-the files of finished tasks are kept in a hidden directory beside the output until the job is done."""
+--partition-by they are in topic=.../partition=.../date=... directories."""
     + MASTERS,
     examples="""\
   kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
@@ -141,8 +136,6 @@ def add_parser(commands: Any) -> None:
     _add_verify(jobs)
     _add_rebuild(jobs)
     _add_export(jobs)
-    repairs.add_salvage(jobs)
-    repairs.add_recover(jobs)
 
 
 def _add_scan(jobs: Any) -> None:
@@ -168,18 +161,12 @@ def _add_verify(jobs: Any) -> None:
     depth.add_argument("--indexes-only", action="store_true", help="only the indexes, against batch headers")
     depth.add_argument("--deep", action="store_true", help="also decode every record")
     add_index_interval(parser, "")
-    parser.add_argument(
-        "--work-dir", metavar="DIR", help="directory for the results of finished tasks, until the job is done"
-    )
     add_limits(parser, max_findings=100)  # all of them come to the driver
 
 
 def _add_rebuild(jobs: Any) -> None:
     parser = add_job(jobs, "reindex", _REBUILD, _run_rebuild, writes=True)
     reindex.add_options(parser)
-    parser.add_argument(
-        "--work-dir", metavar="DIR", help="directory for the results of finished tasks, until the job is done"
-    )
     add_limits(parser)
 
 
@@ -210,8 +197,8 @@ def _run_scan(args: argparse.Namespace, console: Console) -> None:
     needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
     columns = args.columns or (needed if args.sql is None else None)
     with running(args, console) as spark:
+        from kafkalog.spark.jobs.findings import TaskFindings
         from kafkalog.spark.jobs.scan import scan
-        from kafkalog.spark.jobs.tables import TaskFindings
 
         found = TaskFindings(spark)
         frame = scan(spark, open_records(args, console), columns=columns, found=found, **options)
@@ -223,8 +210,8 @@ def _run_scan(args: argparse.Namespace, console: Console) -> None:
 def _run_batches(args: argparse.Namespace, console: Console) -> None:
     options = chosen(args, "topics", "partitions", "on_corruption", "limits") | task_bytes(args)
     with running(args, console) as spark:
+        from kafkalog.spark.jobs.findings import TaskFindings
         from kafkalog.spark.jobs.scan import batches
-        from kafkalog.spark.jobs.tables import TaskFindings
 
         found = TaskFindings(spark)
         frame = batches(spark, path_of(args), found=found, **options)
@@ -264,7 +251,7 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.spark.jobs.verify import verify
 
         opened = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
-        names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "work_dir", "limits")
+        names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "limits")
         frame = verify(spark, opened, **chosen(args, *names), **task_bytes(args))
         totals = Totals()
         for row in _rows(frame):
@@ -291,7 +278,7 @@ def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
 
 def _counted_findings(row: dict[str, Any], console: Console) -> list[Finding]:
     """Return the findings of a row, and count them for the exit code."""
-    from kafkalog.spark.jobs.tables import findings_of
+    from kafkalog.spark.jobs.findings import findings_of
 
     findings = findings_of(row["findings"])
     console.count_findings(findings)
@@ -307,7 +294,7 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     with running(args, console) as spark:
         from kafkalog.spark.jobs.reindex import reindex as run_job
 
-        frame = run_job(spark, path_of(args), **options, work_dir=args.work_dir, **task_bytes(args))
+        frame = run_job(spark, path_of(args), **options, **task_bytes(args))
         for row in _rows(frame):
             _report(row, console, is_json=args.json, changes=changes, with_same=args.output is not None)
             n_backups += sum(file["backup"] is not None for file in row["files"])
@@ -318,11 +305,11 @@ def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
 
 
 def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: dict[str, int], with_same: bool) -> None:
-    from kafkalog.spark.jobs.tables import findings_of
+    from kafkalog.spark.jobs.findings import findings_of
 
     console.findings(findings_of(row["findings"]))
     for one in row["skipped"]:
-        console.note(f"{row['path']}: {reindex.not_rebuilt([one['kind']], one['why'])}")
+        console.note(f"{one['path']}: {reindex.not_rebuilt([one['kind']], one['why'])}")
     if is_json:
         console.json(row)
     for file in row["files"]:
@@ -335,28 +322,23 @@ def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: di
 def _run_export(args: argparse.Namespace, console: Console) -> None:
     options = _scan_options(args)
     n_records = n_bytes = 0
-    unopened: list[Finding] = []
-    states: dict[str, int] = {}
     with running(args, console) as spark:
         from kafkalog.errors import OutputExistsError
         from kafkalog.spark.jobs.export import export
-        from kafkalog.spark.jobs.tables import findings_of
+        from kafkalog.spark.jobs.findings import findings_of
 
         try:
             options |= chosen(args, "format", "partition_by", "columns", "compression", "overwrite")
             with hint_at_skip("export what is intact"):
-                frame = export(spark, open_records(args, console), args.output, report=unopened.append, **options)
+                frame = export(spark, open_records(args, console), args.output, **options)
         except OutputExistsError as error:
             if not args.overwrite:
                 error.advise("--overwrite replaces it")
             raise
-        console.findings(unopened)
         for row in _rows(frame):
             console.findings(findings_of(row["findings"]))
             n_records += row["n_records"]
             n_bytes += row["size_in_bytes"]
-            states[row["status"]] = states.get(row["status"], 0) + 1
             if args.json:
                 console.json(row)
-    counts = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
-    console.note(f"{n_records:,} records out of {human_bytes(n_bytes)}, segments: {counts or 'none'}: {args.output}")
+    console.note(f"{n_records:,} records out of {human_bytes(n_bytes)}: {args.output}")

@@ -320,7 +320,7 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
 
 
 MANIFEST: Final = "_kafkalog_export.json"
-"""A file that lists the contents of a directory that a Spark job made; other tools skip names with a leading `_`."""
+"""The manifest of an export with `resume`; other tools skip names with a leading `_`."""
 
 _OURS: Final = re.compile(rf"(topic|partition|date)=.+|part-\d+(-\d+)?\.\w+(\.gz|\.zst)?|{re.escape(MANIFEST)}")
 

@@ -1,8 +1,8 @@
-"""`kafkalog.reindex` as a Spark job: executors read the segments, then write the files of each partition.
+"""`kafkalog.reindex` as a Spark job: executors read the segments, then make the files of each partition.
 
-The first pass reads the batches of each segment, which is the expensive part, and keeps the results in a shared
-directory. The second pass does what needs the segments of a partition in order: producers, aborted transactions, leader
-epochs, and the point at which damage ends a recovery. It also writes each file in one step, as without Spark.
+A task reads the batches of each segment, which is the expensive part, and keeps the result in the job's directory.
+Then a task does what needs the segments of a partition in order: producers, aborted transactions, leader epochs, and
+the point at which damage ends a recovery. The driver moves the files into place.
 """
 
 from __future__ import annotations
@@ -11,78 +11,78 @@ import contextlib
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, UnsafePathError, WriteError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.choosing import check_paths, choose
+from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
-from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile, Skipped
+from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport
 from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, Target
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.finished_tasks import FinishedTasks, job_directory, key_of
-from kafkalog.spark.jobs.tables import (
-    FILE_FIELDS,
-    FOUND_FIELDS,
-    PLACE_FIELDS,
-    batch_of,
-    error_data,
-    finding_rows,
+from kafkalog.spark.jobs.findings import FOUND_FIELDS, PLACE_FIELDS, finding_rows
+from kafkalog.spark.runner import (
+    Piece,
+    absolute,
+    files_of,
     frame_of,
-    map_tasks,
-    pack,
-    run_now,
+    job_directory,
+    publish,
+    results,
+    task_directory,
 )
-from kafkalog.spark.jobs.task_outputs import task_output, task_outputs
-from kafkalog.spark.jobs.two_passes import two_passes
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
-from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
-from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.output_paths import staging_directory
 from kafkalog.storage.staging import staged_directory
 
+_FILE: Final = pa.struct(
+    [
+        ("path", pa.string()),
+        ("kind", pa.string()),
+        ("n_entries", pa.int64()),
+        ("n_bytes", pa.int64()),
+        ("change", pa.string()),
+        ("backup", pa.string()),
+    ]
+)
 SCHEMA: Final = pa.schema(
     [
-        pa.field("kind", pa.string()),
         *PLACE_FIELDS,
-        pa.field("base_offset", pa.int64()),
         pa.field("size_in_bytes", pa.int64()),
-        pa.field("status", pa.string()),
         pa.field("index_interval_bytes", pa.int64()),
         pa.field("interval_origin", pa.string()),
-        pa.field("files", pa.list_(pa.struct([*FILE_FIELDS, pa.field("backup", pa.string())]))),
-        pa.field("skipped", pa.list_(pa.struct([pa.field("kind", pa.string()), pa.field("why", pa.string())]))),
+        pa.field("files", pa.list_(_FILE)),
+        pa.field("skipped", pa.list_(pa.struct([(name, pa.string()) for name in ("path", "kind", "why")]))),
         *FOUND_FIELDS,
-        pa.field("error", pa.binary()),
     ]
 )
 
-_INTERVALS: Final = pa.schema([("partition", pa.int32()), ("n_bytes", pa.int64()), ("origin", pa.string())])
 
+class _Whole(NamedTuple):
+    """A partition, and what its task needs."""
 
-@dataclass(slots=True)
-class _Found:
-    """The result of reading a segment: stored under `key`, or pickled in `data`; neither if it failed."""
-
-    key: str | None = None
-    data: bytes | None = None
-    seconds: float = 0.0
+    partition: Partition
+    interval: IndexInterval
+    max_index_bytes: int
+    read: list[str | None]
+    """Files with what was read of each segment, None if that failed; empty if the task itself reads the segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,11 @@ class _Writing:
     """Which files to write, and where."""
 
     kinds: frozenset[str]
-    outputs: str | None
-    backup: bool
+    job: Path | None
+    in_place: bool
     damaged: Damaged
-    dry_run: bool
     now_ms: int | None
     limits: Limits
-    finished: FinishedTasks | None
-    index_sizes: dict[str, int]
 
 
 def reindex(
@@ -115,7 +112,6 @@ def reindex(
     dry_run: bool = False,
     now: int | datetime | None = None,
     task_bytes: int = 4 * TASK_BYTES,
-    work_dir: str | os.PathLike[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> DataFrame:
     """Rebuild the derived files of partitions, byte for byte as a broker's recovery does; runs before it returns.
@@ -123,257 +119,188 @@ def reindex(
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-    path : path-like, sequence of path-like, or what `kafkalog.open` returned
-        Log dirs or partition directories; must be the same on the driver and the executors.
-    kinds, output, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
-        See `kafkalog.reindex`. The driver holds the locks of log dirs and partitions.
+    path, kinds, output, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
+        See `kafkalog.reindex`. The driver holds the locks of log dirs and partitions. A dry run reads each partition in
+        one task.
     task_bytes : int
         About how many bytes of `.log` files a task reads; at least one segment.
-    work_dir : path-like, optional
-        A directory for the results of the first pass, on a shared file system. A job that failed or was killed resumes
-        when it is run again. Removed when the job has succeeded. Default: a hidden directory beside `output`, or beside
-        the log dir; none for a dry run.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        A row for each segment (`kind` is "segment"), and one for the other files of each partition: kind, path, topic,
-        partition, base_offset, size_in_bytes, status ("changed", "same", "damaged" if the `.log` is, "skipped"),
-        index_interval_bytes, interval_origin, files (path, kind, n_entries, n_bytes, change, backup), skipped (kind,
-        why), findings, seconds.
+        A row for each partition: path, topic, partition, size_in_bytes, index_interval_bytes, interval_origin, files
+        (the fields of `kafkalog.RebuildReport.files`), skipped, findings, seconds.
 
     Raises
     ------
-    KafkalogError
+    KafkalogError, ValueError
         See `kafkalog.reindex`.
-
-    Notes
-    -----
-    After a crash of the driver or of executors, each file in place is either as it was or complete, `output` does not
-    exist, and `work_dir` has the results of finished tasks.
 
     Examples
     --------
     >>> kafkalog.spark.reindex(spark, "/backup/kafka", in_place=True).show()  # doctest: +SKIP
     """
     wanted = check_options(kinds, output=output, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
+    opened, found = _choose(absolute(path), topics, partitions, limits)
+    roots, chosen = check_paths(opened, found, output=output, dry_run=dry_run), [one.partition for one in found]
+    now_ms = None if now is None else parse_milliseconds("now", now)
+    with contextlib.ExitStack() as stack:
+        writes = not dry_run and bool(chosen)
+        if in_place and writes:
+            stack.enter_context(hold_locks(roots))
+            stack.enter_context(hold_partitions(one.path for one in chosen))
+        job = stack.enter_context(_job_directory(output, roots)) if writes else None
+        wholes = _plan(spark, chosen, index_interval_bytes, task_bytes, limits)
+        if job is not None:
+            wholes = _read_segments(spark, wholes, job, task_bytes, with_producers=is_replayed(wanted))
+        writing = _Writing(wanted, job, output is None, damaged, now_ms, limits)
+        pieces = [Piece(one, one.partition.size_in_bytes, files_of(one.partition)) for one in wholes]
+        rebuilt = results(spark, pieces, partial(_rebuild, writing), task_bytes=task_bytes)
+        if output is not None and writes:
+            staged = stack.enter_context(staged_directory(output))
+            publish(staged, (file for directory, _ in rebuilt for file in _files_in(directory)))
+        elif writes:
+            _replace(rebuilt, InPlace(backup=backup is not False))
+    return frame_of(spark, (row for _, row in rebuilt), SCHEMA)
+
+
+def _choose(path: Any, topics: Any, partitions: Any, limits: Limits) -> tuple[LogDir | Partition, list[Chosen]]:
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     if isinstance(opened, Segment):
         raise ValueError(f"{opened.path} is one segment: a job is for partitions and log dirs")
     found = list(choose(opened, topics, partitions))
     if some := [one.partition.path for one in found if one.only is not None]:
         raise ValueError(f"segments of {some[0]} were named: a job is for partitions and log dirs")
-    chosen = [one.partition for one in found]
-    roots = check_paths(opened, found, output=output, dry_run=dry_run)
-    if work_dir is None and not dry_run and roots:
-        work_dir = job_directory(roots[0] if output is None else output)
-    elif work_dir is not None:
-        check_outside(work_dir, roots)
-    # the stack unwinds in reverse: `output` is published, locks are released, and only then the results are removed
-    with contextlib.ExitStack() as stack:
-        finished = None
-        if work_dir is not None:
-            finished = FinishedTasks(os.path.realpath(work_dir))
-            stack.enter_context(finished.held())
-        if in_place and not dry_run:
-            stack.enter_context(hold_locks(roots))
-            stack.enter_context(hold_partitions(one.path for one in chosen))
-            if finished is not None:
-                # the locks are given back when nobody writes under them any more
-                stack.enter_context(finished.waits_for_attempts())
-        outputs = None
-        if output is not None and not dry_run:
-            outputs = stack.enter_context(task_outputs(stack.enter_context(staged_directory(output))))
-        now_ms = None if now is None else parse_milliseconds("now", now)
-        # as without Spark, the cluster's metadata are not read for this setting alone
-        sizes = index_sizes(chosen, limits) if index_interval_bytes is None else {}
-        place = None if outputs is None else outputs.path
-        writing = _Writing(wanted, place, backup is not False, damaged, dry_run, now_ms, limits, finished, sizes)
-        intervals = intervals_of(spark, chosen, index_interval_bytes, task_bytes, limits)
-        with_producers = is_replayed(wanted)
-
-        def of_segment(segment: Segment, interval: IndexInterval) -> _Found:
-            return _read(segment, interval.n_bytes, finished, with_producers=with_producers)
-
-        def of_partition(partition: Partition, interval: IndexInterval, found: list[_Found]) -> list[dict[str, Any]]:
-            try:
-                return _write(partition, interval, found, writing)
-            except KafkalogError as error:
-                return [{"kind": "error", "error": error_data(error)}]
-
-        heads = list(zip(chosen, intervals, strict=True))
-        table = run_now(two_passes(spark, heads, of_segment, of_partition, SCHEMA, task_bytes=task_bytes))
-        if outputs is not None:
-            outputs.gather(one.path.absolute().name for one in chosen)
-    table = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("path", "ascending")])
-    return frame_of(spark, table)
+    return opened, found
 
 
-def index_sizes(chosen: Sequence[Partition], limits: Limits) -> dict[str, int]:
-    """Return the `segment.index.bytes` of partitions by path, where the cluster's metadata say another than Kafka's."""
-    configs: dict[Path, ClusterMetadata | None] = {}
-    found = {}
-    for partition in chosen:
-        root = partition.path.absolute().parent
-        if root not in configs:
-            configs[root] = read_cluster_metadata(root, limits=limits)
-        found[str(partition.path)] = max_index_bytes(partition, configs[root])
-    return {path: size for path, size in found.items() if size != LogConfig().segment_index_bytes}
+def _job_directory(output: Any, roots: Sequence[Path]) -> contextlib.AbstractContextManager[Path]:
+    """The job's directory: next to the output, or to the first log dir if that can be."""
+    if output is None:
+        return job_directory(staging_directory(roots[0] / "any-0"), roots[0].name)
+    target = Path(os.path.abspath(output))
+    return job_directory(target.parent, target.name)
 
 
-def intervals_of(
+def _plan(
     spark: SparkSession, chosen: Sequence[Partition], given: int | None, task_bytes: int, limits: Limits
-) -> list[IndexInterval]:
-    """Return the `index.interval.bytes` of each partition; executors find it, as that may need reading segments."""
-    if given is not None:
-        return [IndexInterval(given, "given")] * len(chosen)
-    configs: dict[Path, ClusterMetadata | None] = {}
-    tasks: dict[int, list[tuple[int, Partition, ClusterMetadata | None]]] = {}
-    groups = pack([one.size_in_bytes for one in chosen], task_bytes)
-    for number, (partition, group) in enumerate(zip(chosen, groups, strict=True)):
-        root = partition.path.absolute().parent
-        if root not in configs:
-            configs[root] = read_cluster_metadata(root, limits=limits)
-        tasks.setdefault(group, []).append((number, partition, configs[root]))
-
-    def work(task: list[tuple[int, Partition, ClusterMetadata | None]]) -> Iterator[pa.RecordBatch]:
-        rows = []
-        for number, partition, known in task:
-            n_bytes, origin = index_interval(partition, known)
-            rows.append({"partition": number, "n_bytes": n_bytes, "origin": origin})
-        yield batch_of(rows, _INTERVALS)
-
-    found = run_now(map_tasks(spark, list(tasks.values()), work, _INTERVALS)).sort_by("partition")
-    return [IndexInterval(row["n_bytes"], row["origin"]) for row in found.to_pylist()]
+) -> list[_Whole]:
+    """Find the settings of each partition; executors do, as that may need reading segments."""
+    known: dict[Path, ClusterMetadata | None] = {}
+    pieces = []
+    for partition in chosen:
+        root = partition.path.parent
+        if given is None and root not in known:
+            known[root] = read_cluster_metadata(root, limits=limits)
+        # as without Spark, the cluster's metadata are not read if the interval is known
+        pieces.append(Piece((partition, known.get(root), given), partition.size_in_bytes, files_of(partition)))
+    if given is None:
+        return results(spark, pieces, _find_settings, task_bytes=task_bytes)
+    return [_find_settings(piece.value) for piece in pieces]
 
 
-def _read(segment: Segment, interval: int, finished: FinishedTasks | None, *, with_producers: bool) -> _Found:
-    start = time.monotonic()
-    key = None
-    if finished is not None:
-        key = key_of("recover", interval, with_producers, segment.is_last, files=[segment.path])
-        if finished.has(key):
-            return _Found(key, seconds=time.monotonic() - start)
+def _find_settings(about: tuple[Partition, ClusterMetadata | None, int | None]) -> _Whole:
+    partition, known, given = about
+    interval = index_interval(partition, known) if given is None else IndexInterval(given, "given")
+    return _Whole(partition, interval, max_index_bytes(partition, known), [])
+
+
+def _read_segments(
+    spark: SparkSession, wholes: Sequence[_Whole], job: Path, task_bytes: int, *, with_producers: bool
+) -> list[_Whole]:
+    pieces = [
+        Piece((segment, whole.interval.n_bytes), segment.size_in_bytes, files_of(segment))
+        for whole in wholes
+        for segment in whole.partition.segments
+    ]
+    function = partial(_read, job, with_producers=with_producers)
+    found = iter(results(spark, pieces, function, task_bytes=task_bytes))
+    return [whole._replace(read=[next(found) for _ in whole.partition.segments]) for whole in wholes]
+
+
+def _read(job: Path, about: tuple[Segment, int], *, with_producers: bool) -> str | None:
+    segment, interval = about
     try:
         found = recover(segment, interval, with_producers=with_producers)
     except KafkalogError:
-        return _Found()  # the second pass reads the segment again, and decides what the error means for the partition
-    if finished is None or key is None:
-        return _Found(data=pickle.dumps(found), seconds=time.monotonic() - start)
-    finished.put(key, found)
-    return _Found(key, seconds=time.monotonic() - start)
+        # the task of the partition reads the segment again, and decides what the error means
+        return None
+    with task_directory(job) as directory, directory.create("read") as file:
+        file.write(pickle.dumps(found))
+    return str(directory.path / "read")
 
 
-def _write(
-    partition: Partition,
-    interval: IndexInterval,
-    states: Sequence[_Found],
-    writing: _Writing,
-) -> list[dict[str, Any]]:
+def _rebuild(writing: _Writing, whole: _Whole) -> tuple[Path | None, dict[str, Any]]:
+    """Make the files of a partition; return their directory, and the result row."""
     report = RebuildReport()
     start = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        if writing.finished is not None and writing.outputs is None and not writing.dry_run:
-            stack.enter_context(writing.finished.attempt())
-        rebuilder = Rebuilder(
-            report,
-            _target(partition, writing, stack),
-            is_in_place=writing.outputs is None,
-            damaged=writing.damaged,
-            limits=writing.limits,
-            read=_reader(partition, states, writing.finished),
-        )
-        work = rebuilder.plan(partition, None, writing.kinds, interval, writing.now_ms)
-        work.max_index_bytes = writing.index_sizes.get(str(partition.path), work.max_index_bytes)
-        rebuilder.run([work], 1)
-    return list(_rows(partition, interval, states, report, time.monotonic() - start))
+    path = None
+    read = {segment.base_offset: one for segment, one in zip(whole.partition.segments, whole.read, strict=False)}
 
-
-def _target(partition: Partition, writing: _Writing, stack: contextlib.ExitStack) -> Target:
-    if writing.dry_run:
-        return DryRun()
-    if writing.outputs is None:
-        return InPlace(backup=writing.backup)
-    return OutputDirectory(stack.enter_context(task_output(writing.outputs, partition.path.absolute().name)))
-
-
-def _reader(
-    partition: Partition, states: Sequence[_Found], finished: FinishedTasks | None
-) -> Callable[[Segment, int, bool], RecoveredSegment]:
-    by_offset = {segment.base_offset: state for segment, state in zip(partition.segments, states, strict=True)}
-
-    def read(segment: Segment, interval: int, with_producers: bool) -> RecoveredSegment:
-        state = by_offset[segment.base_offset]
-        found: RecoveredSegment | None = None
-        if state.data is not None:
-            found = pickle.loads(state.data)
-            state.data = None  # free the memory before the next segment
-        elif state.key is not None and finished is not None:
-            found = finished.find(state.key)
-        if found is None:
-            found = recover(segment, interval, with_producers=with_producers)
+    def cached(segment: Segment, interval: int, with_producers: bool) -> RecoveredSegment:
+        one = read.get(segment.base_offset)
+        if one is None:
+            return recover(segment, interval, with_producers=with_producers)
+        found: RecoveredSegment = pickle.loads(Path(one).read_bytes())
         found.segment = segment
         return found
 
-    return read
+    with contextlib.ExitStack() as stack:
+        target: Target = DryRun()
+        if writing.job is not None:
+            directory = stack.enter_context(task_directory(writing.job))
+            path, target = directory.path, OutputDirectory(directory)
+        rebuilder = Rebuilder(
+            report, target, is_in_place=writing.in_place, damaged=writing.damaged, limits=writing.limits, read=cached
+        )
+        work = rebuilder.plan(whole.partition, None, writing.kinds, whole.interval, writing.now_ms)
+        work.max_index_bytes = whole.max_index_bytes
+        rebuilder.run([work], 1)
+    return path, _row(whole, report, time.monotonic() - start)
 
 
-def _rows(
-    partition: Partition,
-    interval: IndexInterval,
-    states: Sequence[_Found],
-    report: RebuildReport,
-    seconds: float,
-) -> Iterator[dict[str, Any]]:
-    """Yield a row for each segment with its own files and findings, then one for the rest."""
-    names = [segment.path.name.removesuffix(kf.LOG_SUFFIX) for segment in partition.segments]
-    of: dict[str, tuple[list[RebuiltFile], list[Skipped], list[Finding]]] = {name: ([], [], []) for name in names}
-    rest: tuple[list[RebuiltFile], list[Skipped], list[Finding]] = ([], [], [])
-    for file in report.files:
-        of.get(_stem(file.path), rest)[0].append(file)
-    for one in report.skipped:
-        of.get(_stem(one.path), rest)[1].append(one)
-    for finding in report.findings.rows:
-        of.get(_stem(finding.path or ""), rest)[2].append(finding)
-    for segment, name, state in zip(partition.segments, names, states, strict=True):
-        yield _row("segment", partition, interval, *of[name], state.seconds, segment)
-    yield _row("partition", partition, interval, *rest, seconds, None)
+def _files_in(directory: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(directory.glob("*/*")):
+        yield str(path), str(path.relative_to(directory))
 
 
-def _stem(path: str) -> str:
-    return os.path.splitext(os.path.basename(path))[0]
+def _replace(rebuilt: Sequence[tuple[Path, dict[str, Any]]], target: InPlace) -> None:
+    """Replace the files that have changed, and add their backups to the rows.
+
+    Raises
+    ------
+    WriteError, UnsafePathError
+        A file could not be written; all other partitions are done.
+    """
+    failed: list[KafkalogError] = []
+    for directory, row in rebuilt:
+        try:
+            for file in row["files"]:
+                path, backup = Path(file["path"]), None
+                if file["change"] == "removed":
+                    backup = target.remove(path)
+                elif file["change"] != "same":
+                    backup = target.put(path, (directory / path.parent.name / path.name).read_bytes())
+                file["backup"] = None if backup is None else str(backup)
+            target.sync()
+        except (WriteError, UnsafePathError) as error:
+            failed.append(error)
+    if failed:
+        failed[0].add_note("all that could be written is in place; run it again for the rest, once the cause is gone")
+        raise failed[0]
 
 
-def _row(
-    kind: str,
-    partition: Partition,
-    interval: IndexInterval,
-    files: Sequence[RebuiltFile],
-    skipped: Sequence[Skipped],
-    findings: Sequence[Finding],
-    seconds: float,
-    segment: Segment | None,
-) -> dict[str, Any]:
-    key = partition.topic_partition
-    if any(finding.damage for finding in findings):
-        status = "damaged"
-    elif any(file.change != "same" for file in files):
-        status = "changed"
-    else:
-        status = "skipped" if skipped and not files else "same"
+def _row(whole: _Whole, report: RebuildReport, seconds: float) -> dict[str, Any]:
+    key = whole.partition.topic_partition
     return {
-        "kind": kind,
-        "path": str(partition.path if segment is None else segment.path),
+        "path": str(whole.partition.path),
         "topic": None if key is None else key.topic,
         "partition": None if key is None else key.partition,
-        "base_offset": None if segment is None else segment.base_offset,
-        "size_in_bytes": None if segment is None else segment.size_in_bytes,
-        "status": status,
-        "index_interval_bytes": interval.n_bytes,
-        "interval_origin": interval.origin,
-        "files": [file.as_dict() for file in files],
-        "skipped": [{"kind": one.kind, "why": one.why} for one in skipped],
-        "findings": finding_rows(findings),
+        "size_in_bytes": whole.partition.size_in_bytes,
+        "index_interval_bytes": whole.interval.n_bytes,
+        "interval_origin": whole.interval.origin,
+        "files": [file.as_dict() for file in report.files],
+        "skipped": [asdict(one) for one in report.skipped],
+        "findings": finding_rows(report.findings.rows),
         "seconds": seconds,
-        "error": None,
     }

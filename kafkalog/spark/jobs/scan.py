@@ -6,21 +6,21 @@ that the data source has in common with a consumer.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, Finding, Limits, OnCorruption
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption
 from kafkalog.read_methods import TaskOptions
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
 from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
-from kafkalog.spark.jobs.tables import TaskFindings, map_tasks
+from kafkalog.spark.jobs.findings import TaskFindings, warn_of
+from kafkalog.spark.runner import absolute, piece_of, run
 
 _SPARK_TYPES: Final = {
     pa.int8(): pa.int32(),
@@ -63,7 +63,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
     min_tasks : int, optional
         Make tasks smaller, to get about this many.
     limits : Limits
-    found : kafkalog.spark.jobs.tables.TaskFindings, optional
+    found : kafkalog.spark.jobs.findings.TaskFindings, optional
         Gets the findings of the plan, and those of tasks when an action runs.
 
     Returns
@@ -86,7 +86,9 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
     columns = reading.get("columns") or (*types.KAFKA_COLUMNS, *(["headers"] if include_headers else []))
     chosen = types.check_columns(columns)
     reading["columns"] = types.record_columns(chosen)
-    planned = plan(path, task_bytes=task_bytes, min_tasks=min_tasks, limits=limits, **planning, **plan_limits(reading))
+    planned = plan(
+        absolute(path), task_bytes=task_bytes, min_tasks=min_tasks, limits=limits, **planning, **plan_limits(reading)
+    )
     warn_of(planned)
     report = _reporter(planned, found)
     schema = types.arrow_schema(chosen)
@@ -95,7 +97,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
         for batch in read_task(task, report=report, limits=limits, **reading):
             yield from types.split(types.to_spark(batch, schema))
 
-    return map_tasks(spark, planned.tasks, work, schema)
+    return run(spark, [piece_of(task) for task in planned.tasks], work, schema)
 
 
 def batches(
@@ -125,7 +127,7 @@ def batches(
         See `kafkalog.batches`. Batches below the log start offset that are still in the files are included.
     task_bytes : int
         About how many bytes of `.log` files a task walks.
-    found : kafkalog.spark.jobs.tables.TaskFindings, optional
+    found : kafkalog.spark.jobs.findings.TaskFindings, optional
         See `scan`.
 
     Returns
@@ -138,7 +140,7 @@ def batches(
     >>> frame.groupBy("topic", "compression").avg("size_in_bytes").show()  # doctest: +SKIP
     """
     planned = plan(
-        path,
+        absolute(path),
         topics=topics,
         partitions=partitions,
         start_offset=start_offset,
@@ -168,7 +170,7 @@ def batches(
             for finding in one.findings:
                 report(finding)
 
-    return map_tasks(spark, planned.tasks, work, schema)
+    return run(spark, [piece_of(task) for task in planned.tasks], work, schema)
 
 
 def _reporter(planned: Plan, found: TaskFindings | None) -> Callable[[Finding], object]:
@@ -178,14 +180,3 @@ def _reporter(planned: Plan, found: TaskFindings | None) -> Callable[[Finding], 
     for finding in planned.findings:
         found.add(finding)
     return found.add
-
-
-def warn_of(planned: Plan) -> None:
-    """Warn of damage that was found while planning."""
-    for finding in planned.findings:
-        if finding.damage:
-            _warn(finding)
-
-
-def _warn(finding: Finding) -> None:
-    warnings.warn(str(finding), CorruptionWarning, stacklevel=4)

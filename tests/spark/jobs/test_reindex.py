@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import golden_sets
 import pytest
 
 import kafkalog
 import kafkalog.spark as jobs
-from kafkalog.spark.jobs import reindex as reindexing
-from kafkalog.spark.jobs.finished_tasks import job_directory
-from kafkalog.spark.jobs.tables import findings_of
+from kafkalog.errors import UnsafePathError
+from kafkalog.spark.jobs.findings import findings_of
+from kafkalog.storage.broker_lock import hold_locks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +32,7 @@ def test_rebuilt_files_are_those_of_a_rebuild_without_spark(spark: SparkSession,
     rows = arrow(frame).to_pylist()
     files = sorted((file["path"], file["n_entries"], file["change"]) for row in rows for file in row["files"])
     assert files == sorted((file.path, file.n_entries, file.change) for file in expected.files)
-    skipped = sorted((row["path"], one["kind"], one["why"]) for row in rows for one in row["skipped"])
+    skipped = sorted((one["path"], one["kind"], one["why"]) for row in rows for one in row["skipped"])
     assert skipped == sorted((one.path, one.kind, one.why) for one in expected.skipped)
     found = [str(finding) for row in rows for finding in findings_of(row["findings"])]
     assert sorted(found) == sorted(map(str, expected.findings.rows))
@@ -65,35 +64,19 @@ def test_files_are_replaced_in_place_and_a_second_run_changes_nothing(
     made = arrow(jobs.reindex(spark, damaged, kinds=KINDS, in_place=True, backup=True, now=NOW)).to_pylist()
     kafkalog.reindex(twin, kinds=KINDS, in_place=True, backup=True, now=NOW)
     assert tree(damaged) == tree(twin) != before
-    assert [row["status"] for row in dry] == [row["status"] for row in made]
+    changes = [[(file["path"], file["change"]) for file in row["files"]] for row in made]
+    assert changes == [[(file["path"], file["change"]) for file in row["files"]] for row in dry]
+    assert {file["backup"] for row in made for file in row["files"]} - {None} == set(
+        map(str, damaged.rglob("*-backup"))
+    )
     for backup in damaged.rglob("*.kafkalog-backup"):
         backup.unlink()
     again = jobs.reindex(spark, damaged, kinds=KINDS, in_place=True, now=NOW)
-    assert {row.status for row in again.collect()} <= {"same", "damaged", "skipped"}
+    assert {file.change for row in again.collect() for file in row.files} == {"same"}
+    assert not list(damaged.rglob("*.kafkalog-backup"))
 
 
-@pytest.mark.slow
-def test_a_rebuild_goes_on_where_it_was_stopped(
-    spark: SparkSession, log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-
-    def then_fail(frame: Any) -> Any:
-        arrow(frame)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reindexing, "run_now", then_fail)
-        with pytest.raises(KeyboardInterrupt):
-            jobs.reindex(spark, log_dir, topics=["p-multi"], output=out, index_interval_bytes=0)
-    assert [path.name for path in tmp_path.iterdir()] == [".out.kafkalog-job"]
-    kept = sorted(job_directory(out).rglob("result"))
-    assert len(kept) == 4
-    for path in kept:
-        found = pickle.loads(path.read_bytes())
-        found.time_entries = found.time_entries[:0]
-        path.write_bytes(pickle.dumps(found))
-    jobs.reindex(spark, log_dir, topics=["p-multi"], output=out, index_interval_bytes=0)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    sizes = {path.suffix: path.stat().st_size for path in out.rglob("*index")}
-    assert sizes[".index"] > 0 == sizes[".timeindex"]
+def test_a_running_broker_keeps_a_job_out(spark: SparkSession, log_dir_copy: Path) -> None:
+    (log_dir_copy / ".lock").touch()
+    with hold_locks([log_dir_copy]), pytest.raises(UnsafePathError):
+        jobs.reindex(spark, log_dir_copy, in_place=True)

@@ -9,7 +9,7 @@ import pytest
 
 import kafkalog
 import kafkalog.spark as jobs
-from kafkalog.spark.jobs.tables import findings_of
+from kafkalog.spark.jobs.findings import findings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,106 @@
+"""Checks the options that Spark passes to a source or a sink: names without case, values as text.
+
+An option that only a broker could honour is refused, with the reason. So is an unknown one: ignoring a misspelt option
+would silently read or write other records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kafkalog.text import near
+
+_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Options(dict[str, str]):
+    """The options of a reader or a writer, with lower-case names."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        super().__init__({name.lower(): value for name, value in given.items()})
+
+    def check_names(
+        self, known: Iterable[str], refused: Mapping[str, str], other_names: Mapping[str, str] | None = None
+    ) -> None:
+        """Raise ValueError for an option that is refused or unknown.
+
+        Parameters
+        ----------
+        refused : mapping of str to str
+            By name in lower case, the reason.
+        other_names : mapping of str to str, optional
+            By name in lower case, what the option is called here.
+        """
+        known = list(known)
+        lower = {name.lower() for name in known}
+        for name in self:
+            if name in refused:
+                raise ValueError(f"option {name!r} is refused: {refused[name]}")
+            if name in lower:
+                continue
+            if name.startswith("kafka."):
+                raise ValueError(f"option {name!r} is refused: it is for a Kafka client, and kafkalog asks no broker")
+            meant = (other_names or {}).get(name) or near(name, known)
+            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+            raise ValueError(f"no option {name!r}; {hint}")
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        """One of some words, in lower case."""
+        value = self.get(name.lower(), default).lower()
+        if value not in choices:
+            raise ValueError(f"{name} must be {' or '.join(choices)}, not {self[name.lower()]!r}")
+        return value
+
+    def number(self, name: str, *, at_most: int = 2**63 - 1) -> int | None:
+        """A positive whole number, if there is one."""
+        text = self.get(name.lower())
+        if text is None:
+            return None
+        if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= at_most:
+            raise ValueError(f"{name} must be a whole number of 1 to {at_most}, not {text!r}")
+        return int(text)
+
+    def n_bytes(self, name: str, default: int) -> int:
+        """A number of bytes, such as 64m."""
+        text = self.get(name.lower(), str(default))
+        match = re.fullmatch(r"(\d+)\s*([kmg]?)(i?b)?", text.strip().lower())
+        if match is None or not int(match[1]):
+            raise ValueError(f"{name} must be a number of bytes, such as 67108864 or 64m, not {text!r}")
+        return int(match[1]) * _UNITS[match[2]]
+
+    def seconds(self, name: str, default: str) -> float:
+        """A time, such as 15m."""
+        text = self.get(name.lower(), default)
+        match = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", text.strip().lower())
+        if match is None:
+            raise ValueError(f"{name} must be a time, such as 15m, not {text!r}")
+        return int(match[1]) * _SECONDS[match[2] or "s"]
+
+    def names(self, name: str) -> list[str] | None:
+        """A list of words with commas between, if there is one."""
+        text = self.get(name.lower())
+        if text is None:
+            return None
+        found = [word.strip() for word in text.split(",") if word.strip()]
+        if not found:
+            raise ValueError(f"{name} names nothing: give names with commas between")
+        return found
+
+
+def parse_json(text: str, example: str, is_right: Callable[[Any], bool]) -> Any:
+    """Parse JSON of the form of an example."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not is_right(value):
+        raise ValueError(f"Expected e.g. {example}, got {text}")
+    return value

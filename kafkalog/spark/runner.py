@@ -1,0 +1,339 @@
+"""Runs a function for pieces of a log on executors, and publishes the files that its tasks write.
+
+The driver plans pieces by bytes, and neighbours share a task. A task first opens each file that the driver has listed:
+what it cannot see fails the job, since a function would take it for damage.
+
+A task writes into a directory of its own, in the hidden directory of the job. The driver moves the files of the
+attempts that it has heard of; those of killed and repeated attempts are removed with the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pickle
+import re
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from kafkalog import errors
+from kafkalog.errors import KafkalogError, ReadError, Reason, WriteError
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import open as open_path
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.scanning.planning import ReadTask
+from kafkalog.storage.atomic import STAGED_SUFFIX, remove_tree, writing
+from kafkalog.storage.staging import StagedDirectory
+from kafkalog.writing.job_directories import create_job, is_dead, remove_job, this_owner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TASKS: Final = pa.schema([("number", pa.int32()), ("task", pa.binary())])
+_RESULTS: Final = pa.schema([("number", pa.int32()), ("data", pa.binary()), ("error", pa.binary())])
+_RAISED: Final = re.compile(r"^(?:\S*\.)?kafkalog\.errors\.(?P<name>\w+): (?P<text>.*)$", re.MULTILINE)
+_FAILED: Final = re.compile(r"SparkException: (.+)$", re.MULTILINE)
+_NOT_SHIPPED: Final = re.compile(r"^ImportError: (.* cannot import .*)$", re.MULTILINE)
+# the text of a KafkalogError, which is all of it that reaches the driver
+_TEXT: Final = re.compile(
+    r"(?P<path>.*?)(?:@(?P<position>\d+))?(?: base_offset=(?P<base_offset>-?\d+))?"
+    r": (?P<reason>[a-z0-9_]+)(?:: (?P<detail>.*))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a function is called with."""
+
+    value: Any
+    n_bytes: int
+    files: tuple[str, ...] = ()
+    """Paths that the driver has listed, and that the task must be able to open."""
+
+
+def run(
+    spark: SparkSession,
+    pieces: Sequence[Piece],
+    function: Callable[[Any], Iterable[pa.RecordBatch]],
+    schema: pa.Schema,
+    *,
+    task_bytes: int = 0,
+) -> DataFrame:
+    """Return what a function yields for pieces, as a lazy DataFrame.
+
+    Parameters
+    ----------
+    function : callable
+        Runs on executors; yields record batches of the schema.
+    task_bytes : int
+        Neighbours of together at most this many bytes share a task; by default each piece has one.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    tasks: list[list[Piece]] = []
+    total = 0
+    for piece in pieces:
+        if not tasks or total + piece.n_bytes > task_bytes:
+            tasks.append([])
+            total = 0
+        tasks[-1].append(piece)
+        total += piece.n_bytes
+    columns = [pa.array(range(len(tasks)), pa.int32()), pa.array(map(pickle.dumps, tasks), pa.binary())]
+    load = shipped(functools.partial(_run_tasks, function))
+
+    def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from load()(batches)
+
+    frame = spark.createDataFrame(pa.Table.from_arrays(columns, schema=_TASKS))
+    # by the number itself: a hash would put several tasks into one partition and leave others empty
+    frame = frame.repartitionById(max(len(tasks), 1), "number")
+    return frame.mapInArrow(body, from_arrow_schema(schema))
+
+
+def _run_tasks(function: Callable[[Any], Iterable[Any]], batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+    for batch in batches:
+        for data in batch.column("task"):
+            for piece in pickle.loads(data.as_py()):
+                check_files(piece.files)
+                yield from function(piece.value)
+
+
+def results(
+    spark: SparkSession, pieces: Sequence[Piece], function: Callable[[Any], Any], *, task_bytes: int
+) -> list[Any]:
+    """Run a function for pieces now, and return its results in the order of the pieces.
+
+    Raises
+    ------
+    KafkalogError
+        The first one of a task. Others are not waited for, and no task runs again.
+    """
+
+    def work(numbered: tuple[int, Piece]) -> Iterator[pa.RecordBatch]:
+        number, piece = numbered
+        row: dict[str, Any] = {"number": number}
+        try:
+            check_files(piece.files)
+            row["data"] = pickle.dumps(function(piece.value))
+        except KafkalogError as error:
+            # as a row: an error that a task raises makes Spark run it three times again
+            row["error"] = pickle.dumps(error)
+        yield pa.RecordBatch.from_pylist([row], _RESULTS)
+
+    numbered = [Piece(one, one[1].n_bytes) for one in enumerate(pieces)]
+    with raised_errors():
+        found = run(spark, numbered, work, _RESULTS, task_bytes=task_bytes).toArrow().sort_by("number")
+    for error in found["error"].drop_null()[:1]:
+        raise pickle.loads(error.as_py())
+    return [pickle.loads(data.as_py()) for data in found["data"]]
+
+
+def frame_of(spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> DataFrame:
+    """Return rows of the driver as a DataFrame."""
+    return spark.createDataFrame(pa.Table.from_pylist(list(rows), schema))
+
+
+def shipped(value: Any) -> Callable[[], Any]:
+    """Return a function that returns a value on an executor; it explains what is missing there.
+
+    The function itself needs no module, not even this one.
+    """
+    from pyspark import cloudpickle
+
+    dumps: Any = cloudpickle.dumps  # has no type hints
+    data = dumps(value)
+
+    def load() -> Any:
+        import pickle
+        import socket
+
+        try:
+            return pickle.loads(data)
+        except ImportError as error:
+            name = (error.name or str(error)).partition(".")[0]
+            how = (
+                "install it on every node, or ship a packed environment (--archives env.tar.gz#env) and set"
+                " PYSPARK_PYTHON=env/bin/python"
+                if name in ("kafkalog", "pyarrow", "numpy")
+                else f"ship it with spark.addArtifacts('{name}.py', pyfile=True) or spark.sparkContext.addPyFile"
+            )
+            raise ImportError(f"{socket.gethostname()} cannot import {name!r} ({error}): {how}") from None
+
+    return load
+
+
+def check_files(paths: Iterable[str]) -> None:
+    """Open files that the driver has listed.
+
+    Raises
+    ------
+    ReadError
+        This machine cannot; it is no finding about the log.
+    """
+    for path in paths:
+        try:
+            # without waiting for the writer of a FIFO
+            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        except OSError as error:
+            detail = (
+                f"{socket.gethostname()} cannot open it ({error.strerror}), and the driver has listed it: mount the log"
+                " dir at this path on every node, or run the job again if a broker has deleted it meanwhile"
+            )
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=path) from None
+
+
+def files_of(one: Partition | Segment) -> tuple[str, ...]:
+    """The files that a task of a segment or a partition must be able to open, as far as the driver can."""
+    segments = [one] if isinstance(one, Segment) else one.segments
+    found = tuple(str(segment.path) for segment in segments if segment.error is None)
+    return found or (str(one.path if isinstance(one, Partition) else one.path.parent),)
+
+
+def piece_of(task: ReadTask, *, tolerates_deletion: bool = False) -> Piece:
+    """The piece of a planned task; segments that were deleted meanwhile may be tolerated, but not an absent log dir."""
+    files = [f"{part.path}/{segment.name}" for part in task.parts for segment in part.segments]
+    if tolerates_deletion:
+        files = list(dict.fromkeys(os.path.dirname(part.path) for part in task.parts))
+    return Piece(task, task.n_bytes, tuple(files))
+
+
+def absolute(path: Any) -> Any:
+    """Return paths, or what `kafkalog.open` returned, with absolute local paths: executors run elsewhere.
+
+    Raises
+    ------
+    ValueError
+        A URL has another scheme than ``file:``.
+    """
+    if isinstance(path, LogDir):
+        paths = [os.path.abspath(one) for one in path.paths]
+        return path if paths == [str(one) for one in path.paths] else LogDir(paths, limits=path.limits)
+    if isinstance(path, (Partition, Segment)):
+        return path if path.path.is_absolute() else open_path(path.path.absolute(), limits=path.limits)
+    if isinstance(path, (str, os.PathLike)):
+        return os.path.abspath(local_path(os.fspath(path)))
+    return [absolute(one) for one in path]
+
+
+def local_path(path: str) -> str:
+    """Return the local path of a path or ``file:`` URL; driver and executors must share its file system.
+
+    Raises
+    ------
+    ValueError
+        The URL has another scheme.
+    """
+    scheme, found, rest = path.partition(":")
+    if not found or "/" in scheme:
+        return path
+    if scheme != "file":
+        raise ValueError(f"{path}: log dirs are on a file system that driver and executors mount, not on {scheme}:")
+    return "/" + unquote(rest).lstrip("/")
+
+
+@contextlib.contextmanager
+def job_directory(directory: Path, name: str) -> Iterator[Path]:
+    """Make the hidden directory of a job, shared with the executors; it is removed when the block ends."""
+    for old in directory.glob(f".{name}.job-*{STAGED_SUFFIX}"):
+        if is_dead(old):
+            remove_job(old)
+    path = directory / f".{name}.job-{secrets.token_hex(16)}{STAGED_SUFFIX}"
+    create_job(path, this_owner(os.getpid()))
+    try:
+        yield path
+    finally:
+        remove_job(path)
+
+
+def make_task_directory(job: Path) -> Path:
+    """Make a directory for one attempt of a task: Spark may run a task again, or twice at the same time."""
+    path = job / f"task-{secrets.token_hex(8)}"
+    try:
+        # the files in it are unpickled: nobody else may write them
+        os.mkdir(path, 0o755)
+    except OSError as error:
+        detail = (
+            f"{socket.gethostname()} cannot write there ({error.strerror}), and the driver has made it: driver and"
+            " executors must share this file system; an attempt that comes after the end of its job fails, too"
+        )
+        raise WriteError(Reason.WRITE_FAILED, detail, path=job) from None
+    return path
+
+
+@contextlib.contextmanager
+def task_directory(job: Path) -> Iterator[StagedDirectory]:
+    """A directory for one attempt of a task; its files are durable when the block ends."""
+    path = make_task_directory(job)
+    staged = StagedDirectory(path, path)
+    try:
+        yield staged
+        staged.close()
+    except BaseException:
+        staged.discard()
+        remove_tree(path)
+        raise
+
+
+def publish(staged: StagedDirectory, files: Iterable[tuple[str, str]]) -> None:
+    """Move files of tasks into the output of a job.
+
+    Parameters
+    ----------
+    files : iterable of (str, str)
+        Paths of files, and their names in the output.
+    """
+    with writing(staged.target):
+        for path, name in files:
+            target = staged.path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(path, target)
+
+
+@contextlib.contextmanager
+def raised_errors() -> Iterator[None]:
+    """Raise an executor's error on the driver.
+
+    Raises
+    ------
+    KafkalogError
+        The error of the executor, or `ReadError` for any other failure of Spark.
+    ImportError
+        An executor lacks a module; the message explains how to ship it.
+    ValueError
+        Spark cannot parse or resolve the query.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        raise ValueError(str(error).strip().partition("\n")[0]) from error
+    except (PySparkException, Py4JError) as error:
+        missing = _NOT_SHIPPED.findall(str(error))
+        if missing:
+            raise ImportError(missing[-1]) from error
+        raise error_of(str(error)) from error
+
+
+def error_of(text: str) -> KafkalogError:
+    """Return the error at the end of an executor's traceback; `ReadError` if it is not one of kafkalog's."""
+    for name, message in _RAISED.findall(text)[-1:]:
+        kind: Any = getattr(errors, name, errors.KafkalogError)
+        match = _TEXT.fullmatch(message)
+        if match is not None and issubclass(kind, errors.KafkalogError):
+            numbers = {key: None if match[key] is None else int(match[key]) for key in ("position", "base_offset")}
+            with contextlib.suppress(ValueError, TypeError):
+                found: KafkalogError = kind(match["reason"], match["detail"] or "", path=match["path"], **numbers)
+                return found
+    why = _FAILED.findall(text) or text.strip().splitlines()
+    return ReadError(Reason.FILE_UNREADABLE, f"Spark failed: {why[-1]}")

@@ -1,0 +1,65 @@
+"""The runner of jobs: errors of executors, and the files of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from job_results import tree
+
+from kafkalog.errors import CorruptionError, ReadError, WriteError
+from kafkalog.spark import runner
+from kafkalog.spark.runner import Piece
+from kafkalog.storage.staging import staged_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_errors_of_executors_become_ours() -> None:
+    text = (
+        "Traceback\n  File x\nkafkalog.errors.CorruptionError: /a b/x.log@17 base_offset=3: crc_mismatch: why: because"
+    )
+    error = runner.error_of(text)
+    assert isinstance(error, CorruptionError)
+    assert (error.path, error.position, error.base_offset) == ("/a b/x.log", 17, 3)
+    assert (error.reason, error.detail) == ("crc_mismatch", "why: because")
+    assert isinstance(runner.error_of("Job aborted\nlost an executor"), ReadError)
+
+
+def test_results_come_in_the_order_of_the_pieces_and_small_ones_share_a_task(spark: SparkSession) -> None:
+    from pyspark import TaskContext
+
+    def where(number: int) -> tuple[int, int | None]:
+        context = TaskContext.get()
+        return number, None if context is None else context.partitionId()
+
+    pieces = [Piece(number, size) for number, size in enumerate([1, 2, 3, 10, 1, 1])]
+    found = runner.results(spark, pieces, where, task_bytes=5)
+    assert found == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 3)]
+    assert runner.results(spark, [], where, task_bytes=5) == []
+
+
+def test_the_files_of_attempts_that_are_named_become_the_output(tmp_path: Path) -> None:
+    with runner.job_directory(tmp_path, "out") as job:
+        made = []
+        for name in ("0", "2", "2"):  # the last one twice
+            with runner.task_directory(job) as staged, staged.create(f"t-{name}/x") as file:
+                file.write(name.encode())
+            made.append(str(staged.path / f"t-{name}" / "x"))
+        with pytest.raises(ZeroDivisionError), runner.task_directory(job) as staged:
+            staged.create("t-1/x").write(bytes(1 // 0))
+        late = runner.task_directory(job)
+        late.__enter__().create("t-0/x").close()
+        with staged_directory(tmp_path / "out") as output:
+            runner.publish(output, [(made[0], "t-0/x"), (made[2], "t-2/x")])
+    assert tree(tmp_path / "out") == {"t-0/x": b"0", "t-2/x": b"2"}
+    # an attempt that outlives the job fails, and so does one that begins later
+    with pytest.raises(WriteError):
+        late.__exit__(None, None, None)
+    with pytest.raises(WriteError), runner.task_directory(job):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
