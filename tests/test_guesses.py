@@ -186,7 +186,7 @@ SPARK_OPTIONS: tuple[tuple[dict[str, str], str], ...] = (
     ({"topic": "orders"}, "topics"),
     ({"startingOffsets": "earliest"}, ""),
     ({"startingOffsets": "3"}, "Expected e.g."),
-    ({"startingTimestamp": "2023-11-14"}, "a single long value"),
+    ({"startingTimestamp": "2023-11-14"}, "milliseconds"),
     ({"kafka.bootstrap.servers": "localhost:9092"}, "load(path)"),
     ({}, ""),
 )

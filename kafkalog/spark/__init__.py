@@ -2,6 +2,7 @@
 
     `data_source`     the data source "kafkalog", for `spark.read`, `readStream` and `df.write`
     `source_options`  its options
+    `options`         checks names and values of options, of the source and the sink
     `decoded`         decoded keys and values: options, and their types in Spark
     `offsets`         topics, offsets and timestamps in options to offset ranges
     `reader`          reads one task on an executor
@@ -20,7 +21,6 @@ call `register`.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.spark.repartition import prepare
@@ -40,8 +40,9 @@ __all__ = ["batches", "export", "prepare", "register", "reindex", "scan", "verif
 def __getattr__(name: str) -> Any:
     """Import jobs on first use: executors that read for the data source need none of them."""
     if name in __all__:
-        module = importlib.import_module(f"kafkalog.spark.jobs.{'scan' if name == 'batches' else name}")
-        return getattr(module, name)
+        from kafkalog.spark.jobs import export, reindex, scan, verify
+
+        return getattr({"export": export, "reindex": reindex, "verify": verify}.get(name, scan), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,7 +10,7 @@ too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
         DataSourceStreamWriter,
         DataSourceWriter,
     )
+
+
+_NO_TABLES: Final = (
+    "Spark passes the options of a table to no Python source. CREATE TEMPORARY VIEW name USING kafkalog OPTIONS"
+    " (log_dir '...') works, as a snapshot"
+)
 
 
 class KafkaLogSource(DataSource):
@@ -47,6 +53,8 @@ class KafkaLogSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of Spark's Kafka source, with headers if `includeHeaders`; or the columns in `columns`."""
+        if "provider" in self.options:
+            raise ValueError(f"CREATE TABLE is not supported: {_NO_TABLES}")
         options = parse_options(self.options)
         if options.decode is None:
             return types.spark_schema(options.columns)
@@ -58,6 +66,8 @@ class KafkaLogSource(DataSource):
         """Return the reader of a batch query."""
         from kafkalog.spark.reader import KafkaLogReader
 
+        if not self.options:
+            raise ValueError(f"no path given; if this is a table: {_NO_TABLES}")
         options = parse_options(self.options)
         options.check_batch()
         return KafkaLogReader(options, schema)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.decoded import schemas_beside
 from kafkalog.spark import types
+from kafkalog.spark.options import Options, parse_json
 from kafkalog.values.conditions import Groups, split_filters
 from kafkalog.values.decoding import Decoding
 from kafkalog.values.options import WITH_SCHEMAS, ColumnFormat, parse_decode
@@ -54,29 +54,22 @@ class Decode:
         return Decoding(self.formats, source, types.record_columns(columns), self.conditions)
 
 
-def parse_decoding(given: Mapping[str, str]) -> tuple[Decode | None, Any]:
+def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
     """Return what is to be decoded, and the filters on what is not.
-
-    Parameters
-    ----------
-    given : mapping of str to str
-        The options, their names in small letters.
 
     Raises
     ------
     ValueError
         An option is invalid, or needs another one.
     """
-    framed = given.get("framed", "true").lower()
-    if framed not in ("true", "false"):
-        raise ValueError(f"framed must be true or false, not {given['framed']!r}")
+    is_framed = given.flag("framed", default=True)
     wanted: dict[str, Any] = {}
     for column in ("key", "value"):
         named = {what: given[f"{column}{what}"] for what in ("schema", "message") if f"{column}{what}" in given}
         if f"{column}format" in given:
             name = given[f"{column}format"]
             # text and numbers have no frames in any case
-            unframed = {"framed": False} if framed == "false" and name in WITH_SCHEMAS else {}
+            unframed = {"framed": False} if not is_framed and name in WITH_SCHEMAS else {}
             wanted[column] = {"format": name, **named, **unframed}
         elif named:
             raise ValueError(f"a schema needs a format: give the option {column}Format")
@@ -89,17 +82,6 @@ def parse_decoding(given: Mapping[str, str]) -> tuple[Decode | None, Any]:
     if parsed is not None:
         parsed, after = split_filters(parsed, formats, parse_condition)
     return Decode(formats, given.get("schemas"), after), parsed
-
-
-def parse_json(text: str, example: str, is_right: Callable[[Any], bool]) -> Any:
-    """Parse JSON of the form of an example."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not is_right(value):
-        raise ValueError(f"Expected e.g. {example}, got {text}")
-    return value
 
 
 def _filters(text: str | None, decoded: Collection[str]) -> Any:

@@ -118,19 +118,15 @@ def _first_since(partition: Partition, timestamp: int, options: SourceOptions) -
 
 
 def _asked(bound: Bound, keys: list[kf.TopicPartition], position: str) -> dict[kf.TopicPartition, int]:
+    """Return the offsets or timestamps of the partitions for which there are any."""
     values = bound.offsets if bound.timestamps is None else bound.timestamps
     if isinstance(values, int):
         return dict.fromkeys(keys, values)
-    if set(values) != set(keys):
-        specified, assigned = (", ".join(map(str, sorted(some))) for some in (values, keys))
-        if bound.timestamps is None:
-            raise ValueError(
-                f"If {position}Offsets contains specific offsets, you must specify all TopicPartitions.\n"
-                f"Use -1 for latest, -2 for earliest. Specified: {specified} Assigned: {assigned}"
-            )
+    unknown = sorted(set(values) - set(keys))
+    if unknown:
         raise ValueError(
-            f"Partitions specified for Kafka timestamp based {position} offsets don't match what are assigned."
-            f" Specified: {specified} Assigned: {assigned}"
+            f"{position}Offsets names {', '.join(map(str, unknown))}, which the query does not read; it reads"
+            f" {', '.join(map(str, keys))}"
         )
     return dict(values)
 

@@ -70,8 +70,11 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
             return to_json({key: (starts if asked.offsets == EARLIEST else ends)[key] for key in keys})
         found = starting_offsets(log_dir, keys, options)
         # "latest" is the end that can be read now (LSO or high watermark); named offsets are taken as they are
-        latest = {key for key, offset in _named(asked).items() if offset == LATEST}
-        return to_json({key: ends[key] if key in latest else found.get(key, starts[key]) for key in keys})
+        at_end = {key for key, offset in _named(asked).items() if offset == LATEST}
+        values = asked.offsets if asked.timestamps is None else asked.timestamps
+        if not isinstance(values, int):
+            at_end |= {key for key in keys if key not in values}
+        return to_json({key: ends[key] if key in at_end else found.get(key, starts[key]) for key in keys})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that `maxOffsetsPerTrigger` sets."""

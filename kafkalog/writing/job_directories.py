@@ -151,9 +151,9 @@ class CommitLog:
 
 
 def create_job(path: Path, owner: Mapping[str, Any]) -> None:
-    """Create the directory of a job, and write its owner file."""
+    """Create the directory of a job, unless it exists, and write its owner file."""
     with writing(path):
-        path.mkdir(mode=0o755)
+        path.mkdir(mode=0o755, exist_ok=True)
         (path / OWNER_FILE).write_text(json.dumps(dict(owner)))
 
 

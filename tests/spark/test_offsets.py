@@ -23,6 +23,11 @@ pytestmark = pytest.mark.spark
     [
         ({"startingOffsets": '{"t":{"0":990,"1":-2,"2":1000,"3":5}}'}, {0: (990, 999), 1: (0, 999), 3: (5, 999)}),
         ({"endingOffsets": '{"t":{"0":3,"1":0,"2":-1,"3":555}}'}, {0: (0, 2), 2: (0, 999), 3: (0, 554)}),
+        # partitions that are not named begin and end at the defaults
+        (
+            {"startingOffsets": '{"t":{"0":990}}', "endingOffsets": '{"t":{"1":7}}'},
+            {0: (990, 999), 1: (0, 6), 2: (0, 999), 3: (0, 999)},
+        ),
         (
             {"startingTimestamp": 10**12 + 500_004, "endingTimestamp": 10**12 + 500_006},
             dict.fromkeys(range(4), (504, 505)),
@@ -55,7 +60,7 @@ def test_offsets_and_timestamps_say_where_to_begin_and_end(
         [
             ({"subscribe": "t,u"}, r"not in .*: u; there are t"),
             ({"assign": '{"t":[0,9]}'}, r"t-9"),
-            ({"startingOffsets": '{"t":{"0":1}}'}, r"you must specify all TopicPartitions"),
+            ({"startingOffsets": '{"t":{"0":1},"u":{"0":1}}'}, r"names u-0, which the query does not read"),
             ({"startingTimestamp": 2 * 10**12}, r"No offset matched from request of topic-partition t-0"),
             ({"assign": '{"t":[0]}', "startingOffsets": '{"t":{"0":1001}}'}, r"start offset 1001 is greater than"),
             (

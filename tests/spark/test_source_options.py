@@ -34,6 +34,7 @@ def test_a_path_may_be_a_url_of_a_local_file() -> None:
     assert parse(path="/a:b").paths == ("/a:b",)
     assert parse(path="logs/t-0").paths == (os.path.abspath("logs/t-0"),)
     assert parse(paths='["file:///a%20b", "file:/c"]').paths == ("/a b", "/c")
+    assert parse(path="/of/spark", log_dir="/log").paths == ("/log",)
 
 
 @pytest.mark.parametrize(
@@ -73,36 +74,35 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscribe": "a", "assign": "{}"}, "Only one of the following options can be specified for Kafka source"),
-        ({"assign": "a"}, "No topicpartitions to assign as specified value for option 'assign' is 'a'"),
-        ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
-        ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
+        ({"subscribe": "a", "assign": "{}"}, "only one of subscribe, subscribePattern, assign and topics"),
+        ({"assign": "a"}, "Expected e.g."),
+        ({"subscribe": " , "}, "subscribe names nothing"),
+        ({"subscribePattern": " "}, "subscribePattern is empty"),
         ({"subscribePattern": "("}, "no regular expression"),
-        ({"minPartitions": "0"}, "minPartitions must be positive"),
-        ({"maxRecordsPerPartition": "x"}, 'For input string: "x"'),
+        ({"minPartitions": "0"}, "minPartitions must be"),
+        ({"maxRecordsPerPartition": "x"}, "maxRecordsPerPartition must be"),
         ({"startingOffsets": "{x"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {x'),
         ({"startingOffsets": '{"a":{"0":true}}'}, "Expected e.g."),
         ({"startingOffsets": '{"a":{"-1":0}}'}, "Expected e.g."),
-        ({"startingTimestamp": "today"}, "Expected a single long value, got today"),
+        ({"startingTimestamp": "today"}, "startingTimestamp must be"),
         ({"assign": '{"a":0}'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"a":0}'),
-        ({"kafka.auto.offset.reset": "x"}, "Kafka option 'auto.offset.reset' is not supported."),
+        ({"kafka.auto.offset.reset": "x"}, "set startingOffsets"),
         ({"kafka.bootstrap.servers": "x"}, "asks no broker"),
         ({"kafka.ssl.truststore.location": "x"}, "for a Kafka client"),
         ({"groupIdPrefix": "x"}, "consumer groups"),
         ({"startingOffset": "x"}, "did you mean startingOffsets?"),
-        ({"kafka.isolation.level": "x"}, "read_committed, read_uncommitted"),
-        ({"failOnDataLoss": "x"}, 'For input string: "x"'),
+        ({"kafka.isolation.level": "x"}, "isolationLevel must be"),
+        ({"failOnDataLoss": "x"}, "failOnDataLoss must be true or false"),
         ({"columns": "key,nothing"}, "no column 'nothing'"),
-        ({"columns": " "}, "no column ''"),
+        ({"columns": " "}, "columns names nothing"),
         ({"filters": "key"}, "COLUMN OP VALUE is expected"),
         ({"filters": "offset > 5 and offset < 9"}, "one condition is expected"),
         ({"filters": '[["offset > 5"]]'}, "Expected e.g."),
         ({"filters": '{"offset": 5}'}, "Expected e.g."),
         ({"filters": "[5]"}, "Expected e.g."),
-        ({"location": "file:/x"}, "CREATE TEMPORARY VIEW"),
         ({"filters": '[["key", "like", "x"]]'}, "like"),
         ({"filters": '[["partition", "==", "x"]]'}, "filters"),
-        ({"onCorruption": "x"}, "raise, stop or skip"),
+        ({"onCorruption": "x"}, "onCorruption must be"),
         ({"taskBytes": "0"}, "number of bytes"),
         ({"where": "x"}, "Python function"),
         ({"paths": "x"}, "paths"),
@@ -122,8 +122,8 @@ def test_what_is_wrong_is_said(options: dict[str, str], message: str) -> None:
     [
         ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
         ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
-        ({"startingOffsets": '{"a":{"0":-1}}'}, "startingOffsets for a-0 can't be latest for batch queries on Kafka"),
-        ({"endingOffsets": '{"a":{"0":-2}}'}, "ending offset for a-0 can't be earliest for batch queries on Kafka"),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, "starting offset can't be latest"),
+        ({"endingOffsets": '{"a":{"0":-2}}'}, "ending offset can't be earliest"),
     ],
 )
 def test_a_batch_query_has_to_begin_before_the_end(options: dict[str, str], message: str) -> None:
@@ -136,21 +136,16 @@ def test_a_batch_query_has_to_begin_before_the_end(options: dict[str, str], mess
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
-        ({"endingTimestamp": "1"}, "ending timestamp not valid in streaming queries"),
-        ({"latest": "key"}, "latest not valid in streaming queries"),
-        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, r"minOffsetPerTrigger\(9\) is higher"),
+        ({"endingOffsets": "latest"}, "endingoffsets is not valid in streaming"),
+        ({"endingTimestamp": "1"}, "endingtimestamp is not valid in streaming"),
+        ({"latest": "key"}, "latest is not valid in streaming"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, r"minOffsetsPerTrigger \(9\) is higher"),
     ],
 )
 def test_a_stream_has_no_end(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(**options).check_stream()
     parse(**options).check_batch()
-
-
-def test_sizes_and_times_may_have_units() -> None:
-    options = parse(taskBytes="32m", maxTriggerDelay="90s")
-    assert (options.task_bytes, options.max_trigger_delay) == (2**25, 90)
 
 
 def test_filters_may_be_text_as_on_the_command_line() -> None:

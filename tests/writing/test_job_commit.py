@@ -110,7 +110,7 @@ def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
     with monkeypatch.context() as patch:
         count = steps(patch, at, Killed())
         try:
-            commit(area, job, staged, {"job": "a"})
+            commit(area, job, staged, "a")
         except Killed:
             assert count() == at
         else:
@@ -125,7 +125,7 @@ def test_a_commit_that_is_killed_is_finished_by_who_comes_next(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == [".log.kafkalog-commits"]
     assert recover(area) == []
     job = area.job("job-2")
-    assert not commit(area, job, stage(area, job, "t-0"), {"job": "a"})
+    assert not commit(area, job, stage(area, job, "t-0"), "a")
     assert values(log_dir / "t-0") == AFTER["t-0"]
     assert area.jobs() == []
 
