@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from kafkalog.operations.loading.report import LoadResult
     from kafkalog.operations.rebuilding.reindex import reindex
     from kafkalog.operations.rebuilding.report import RebuildReport
-    from kafkalog.operations.trace_lookup import Trace
+    from kafkalog.operations.trace_lookup import Lookup, Trace
     from kafkalog.operations.verifying.report import Verification, VerifiedPartition, VerifiedSegment
     from kafkalog.operations.verifying.verify import verify
     from kafkalog.records.batch_table import BatchTable
@@ -156,7 +156,7 @@ _HOMES = {
     "operations.rebuilding.reindex": ("reindex",),
     "operations.rebuilding.report": ("RebuildReport",),
     "operations.cat": ("Record", "cat"),
-    "operations.trace_lookup": ("Trace",),
+    "operations.trace_lookup": ("Lookup", "Trace"),
     "operations.verifying.report": ("Verification", "VerifiedPartition", "VerifiedSegment"),
     "operations.verifying.verify": ("verify",),
     "records.batch_table": ("BatchTable",),
@@ -221,6 +221,7 @@ __all__ = [
     "LoadResult",
     "LogConfig",
     "LogDir",
+    "Lookup",
     "Loss",
     "MergeReport",
     "Metadata",
@@ -312,56 +313,6 @@ __all__ = [
 ]
 
 
-# what else one might call a function, and what it is called here
-_OTHER_NAMES = {
-    "to_pandas": "read_pandas",
-    "to_polars": "read_polars",
-    "to_table": "read_table",
-    "to_numpy": "read_numpy",
-    "read": "read_table, or cat",
-    "read_arrow": "read_table",
-    "read_parquet": "export",
-    "to_parquet": "export",
-    "count": "scan(path).count_rows()",
-    "count_rows": "scan(path).count_rows()",
-    "head": "scan(path).head(n)",
-    "tail": "scan(path).tail(n)",
-    "list": "ls",
-    "topics": "open_log_dir(path).topics",
-    "list_topics": "open_log_dir(path).topics",
-    "Topic": "open_log_dir(path)[topic]",
-    "Log": "open",
-    "Writer": "PartitionWriter",
-    "LogWriter": "PartitionWriter",
-    "info": "ls",
-    "describe": "ls",
-    "stats": "ls, or index_stats",
-    "repair": "recover, or salvage",
-    "offsets": "groups",
-    "consumer_groups": "groups",
-    "consumer_offsets": "groups",
-    "decode": "read_table(path, decode=...)",
-    "partitions": "ls",
-    "check": "verify",
-    "rebuild_indexes": "reindex",
-    "scan_batches": "batches",
-    "load_files": "load",
-    "write": "write_table",
-    "write_pandas": "write_table",
-    "find": "lookup, or read_table(path, filters=...)",
-    "compare": "diff",
-    "restore": "install",
-    "latest": "read_table(path, latest='key')",
-    "compact": "read_table(path, latest='key')",
-    "index_statistics": "index_stats",
-    "consume": "cat",
-    "Consumer": "cat",
-    "KafkaConsumer": "cat",
-    "follow": "cat(path, start_offset=...), called again from the offset after the last one",
-    "watch": "cat(path, start_offset=...), called again from the offset after the last one",
-    "read_log": "read_table",
-    "sql": "dataset(path), for DuckDB, Polars and DataFusion",
-}
 _PUBLIC_MODULES = ("errors", "format", "functions", "spark")
 
 
@@ -376,7 +327,7 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
         from kafkalog.text import near
 
-        meant = _OTHER_NAMES.get(name) or near(name, __all__)
+        meant = near(name, __all__)
         message += f"; did you mean kafkalog.{meant}?" if meant else ""
     raise AttributeError(message)
 

@@ -9,7 +9,9 @@ import html
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+Item = TypeVar("Item")
 
 MOST_ROWS: Final = 50
 _MOST_FINDINGS: Final = 20
@@ -60,14 +62,24 @@ def preformatted(text: str) -> str:
     return "<pre>" + "\n".join(map(escape, text.splitlines())) + "</pre>"
 
 
-class HtmlReport:
+class PublicNames:
+    """`dir()` of an object lists what users call."""
+
+    __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
+
+class HtmlReport(PublicNames):
     """The reports of operations in notebooks: a row for each partition or file, and the findings."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
-        rows = next((list(getattr(self, name)) for name in _ROWS if hasattr(self, name)), [])
+        own_rows = list(self) if isinstance(self, list) else []
+        rows = next((list(getattr(self, name)) for name in _ROWS if hasattr(self, name)), own_rows)
         parts = [_objects(repr(self), rows)]
         own = getattr(self, "all_findings", None)
         findings = own() if own is not None else getattr(self, "findings", [])
@@ -78,12 +90,26 @@ class HtmlReport:
         return "\n".join(parts)
 
 
+class ReportList(list[Item], HtmlReport):
+    """A list with a short text, and a table for notebooks."""
+
+    noun = "item"
+
+    def summary(self) -> str:
+        """Return what is said of it besides the number of items; "" for nothing."""
+        return ""
+
+    def __repr__(self) -> str:
+        number = f"{len(self):,} {self.noun}{'' if len(self) == 1 else 's'}"
+        return f"{type(self).__name__}({', '.join(filter(None, [number, self.summary()]))})"
+
+
 def _objects(title: str, rows: Sequence[Any]) -> str:
     """A table of dataclasses: their fields and properties, without those that are empty in all rows."""
     if not rows:
         return table(title, [], [])
     kind = type(rows[0])
-    names = [one.name for one in fields(kind)] if is_dataclass(kind) else []
+    names = [one.name for one in fields(kind) if not one.name.startswith("_")] if is_dataclass(kind) else []
     names += [name for name, value in vars(kind).items() if isinstance(value, property)]
     shown = rows[:MOST_ROWS]
     columns = {name: [_brief(getattr(row, name)) for row in shown] for name in names}
@@ -93,7 +119,9 @@ def _objects(title: str, rows: Sequence[Any]) -> str:
 
 
 def _brief(value: Any) -> object:
-    """A value for a cell; of a list or a dict its length."""
+    """A value for a cell; of a list or a larger dict its length."""
+    if isinstance(value, dict) and len(value) == 1:
+        return " ".join(str(part) for pair in value.items() for part in pair)
     if isinstance(value, (list, dict)) or (type(value) is tuple):
         return len(value)
     return value if value is None or isinstance(value, (bool, int)) else str(value)

@@ -7,10 +7,11 @@ the one module whose imports point upwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from kafkalog import format as kf
 from kafkalog import html
+from kafkalog.html import PublicNames
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,57 +27,6 @@ if TYPE_CHECKING:
     from kafkalog.values.options import Decode
 
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
-
-_OTHER_NAMES: Final = {
-    "start_offset": "log_start_offset",
-    "end_offset": "log_end_offset",
-    "first_offset": "log_start_offset",
-    "last_offset": "log_end_offset",
-    "earliest_offset": "log_start_offset",
-    "latest_offset": "log_end_offset",
-    "beginning_offset": "log_start_offset",
-    "size": "size_in_bytes",
-    "n_bytes": "size_in_bytes",
-    "count": "count_rows()",
-    "n_records": "count_rows()",
-    "records": "cat()",
-    "read": "scan()",
-    "read_table": "to_table()",
-    "read_pandas": "to_pandas()",
-    "to_arrow": "to_table()",
-    "to_df": "to_pandas()",
-    "to_parquet": "kafkalog.export(...)",
-    "batches": "segments[0].batches, or kafkalog.batches(...)",
-    "seek": "scan(start_offset=...)",
-    "offsets": "log_start_offset, log_end_offset",
-    "dataset": "scan().to_dataset()",
-    "to_dataset": "scan().to_dataset()",
-    "to_reader": "scan().to_reader()",
-    "to_batches": "scan().to_batches()",
-    "follow": "cat(start_offset=...), called again from the offset after the last one",
-    "get": "scan(filters=...)",
-    "find": "scan(filters=...)",
-    "filter": "scan(filters=...)",
-    "offsets_for_times": "lookup(timestamp=...)",
-    "partitions": "topics, values()",
-    "partition": "log_dir[topic, number]",
-    "topic": "topic_partition",
-    "index": "offset_index",
-    "timeindex": "time_index",
-    "txnindex": "transaction_index",
-    "check": "verify()",
-    "index_stats": "index_statistics(), or kafkalog.index_stats(...)",
-}
-
-
-def no_attribute(of: object, name: str, other_names: Mapping[str, str]) -> Any:
-    """Raise AttributeError from ``__getattr__``, with the right name where it is known."""
-    meant = other_names.get(name)
-    # a property that raised AttributeError by itself also leads here: its own error is the right one
-    if meant is None or hasattr(type(of), name):
-        return object.__getattribute__(of, name)  # raises what it raised before
-    kind = type(of).__name__
-    raise AttributeError(f"{kind!r} object has no attribute {name!r}; did you mean {meant}?", name=name, obj=of)
 
 
 class PlanOptions(TypedDict, total=False):
@@ -125,7 +75,7 @@ class ScanOptions(TaskOptions, total=False):
     limits: Limits | None
 
 
-class ReadMethods:
+class ReadMethods(PublicNames):
     """What can be read of a log dir, a partition or a segment. The options are those of the functions."""
 
     def _repr_html_(self) -> str:
@@ -188,7 +138,7 @@ class ReadMethods:
 
         return kafkalog.ls(self, **options)  # type: ignore[arg-type]
 
-    def lookup(self, **options: Any) -> list[kafkalog.Trace]:
+    def lookup(self, **options: Any) -> kafkalog.Lookup:
         """See `kafkalog.lookup`."""
         import kafkalog
 
@@ -211,23 +161,3 @@ class ReadMethods:
         import kafkalog
 
         return kafkalog.verify(self, **options)  # type: ignore[arg-type]
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError, with the right name where it is known."""
-            return no_attribute(self, name, _OTHER_NAMES)
-
-        def __bool__(self) -> bool:
-            """True, without a count of records."""
-            return True
-
-        def __len__(self) -> int:
-            """Raise: a count is a pass over the files."""
-            raise TypeError(f"a {type(self).__name__} has no len(): count_rows() reads and counts its records")
-
-        def __getitem__(self, at: object) -> Any:
-            """Raise: records are found by offset, of which some may be missing."""
-            raise TypeError(
-                f"a {type(self).__name__} has no [...]: scan(start_offset=..., end_offset=...) reads offsets"
-            )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from golden_sets import unpacked
 
 import kafkalog
 from kafkalog import html
@@ -131,3 +132,32 @@ def test_an_internal_topic_that_is_asked_for_is_read(tmp_path: Path) -> None:
     opened = kafkalog.open_log_dir(tmp_path / "log")
     assert opened.count_rows() == 0
     assert opened["__transaction_state"].count_rows() == 1
+
+
+def test_what_topics_say_has_a_short_text_and_a_table() -> None:
+    path = unpacked("k44")
+    metadata, groups = kafkalog.metadata(path), kafkalog.groups(path)
+    transactions = kafkalog.transactions(path, now="2026-11-21T08:00Z")
+    found = kafkalog.lookup(path / "p-multi-0", offset=[5, 10**6])
+    assert repr(groups) == f"Groups(6 groups, lag {sum(group.lag or 0 for group in groups):,})"
+    assert repr(found) == "Lookup(2 traces, 1 found)"
+    assert repr(found[0]).startswith("Trace(p-multi-0, offset 5: offset 5, ")
+    for value, text in ((metadata, "1 broker, 1 controller"), (transactions, "transactional ids")):
+        assert text in repr(value)
+    for value in (metadata, groups, transactions, found, found[0]):
+        assert len(repr(value)) < 200
+        texts = shown(value).texts
+        assert texts[0] == repr(value)
+        assert len(texts) > 5
+        assert not [name for name in dir(value) if name.startswith("_")]
+    assert "p-g-classic" in shown(groups).texts
+    assert not any("_committed" in text for text in shown(groups).texts)
+
+
+def test_a_scan_shows_its_topics_and_filters(log_dir: Path) -> None:
+    chosen = kafkalog.scan(log_dir, topics="p-multi", start_offset=3, filters="key == 'k'", columns=["offset"])
+    for text in ("topics=['p-multi']", "start_offset=3", "key ==", "columns=['offset']"):
+        assert text in repr(chosen)
+    long = kafkalog.scan(log_dir, filters=[("key", "in", [b"k%d" % number for number in range(1000)])])
+    assert len(repr(long)) < 1000
+    assert not [name for name in dir(chosen) if name.startswith("_")]

@@ -45,13 +45,10 @@ def test_facts_are_those_of_the_functions(target: Any) -> None:
         assert [one.as_dict() for one in target.epochs()] == [one.as_dict() for one in kafkalog.epochs(target)]
 
 
-def test_a_name_that_is_usual_elsewhere_is_answered_with_the_one_here(target: Any) -> None:
-    with pytest.raises(AttributeError, match=r"did you mean scan\(\)\?") as caught:
-        _ = target.read
-    assert caught.value.name == "read"
-    assert caught.value.obj is target
-    with pytest.raises(AttributeError, match=r"^((?!did you mean).)*$"):
-        _ = target.what_nobody_guesses
+def test_completion_shows_public_names_alone(target: Any) -> None:
+    shown = dir(target)
+    assert {"scan", "verify", "path" if not isinstance(target, kafkalog.LogDir) else "paths"} <= set(shown)
+    assert not [name for name in shown if name.startswith("_")]
 
 
 def test_a_notebook_shows_a_row_for_each_segment(log_dir: Path) -> None:

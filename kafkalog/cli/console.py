@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
-from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, limit_hint, worst
+from kafkalog.cli.exits import Exit, OutputError, exit_of_error, exit_of_finding, is_out_of_memory, limit_hint, worst
 from kafkalog.cli.text import escape_line
 
 if TYPE_CHECKING:
@@ -223,6 +223,9 @@ class Console:
         # an OSError of Python's own shows its number and quotes its path
         if isinstance(error, OSError) and error.strerror and not hasattr(error, "reason"):
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        if is_out_of_memory(error):
+            text = f"out of memory ({text})" if text else "out of memory"
+            hint = "free memory, or use --threads 1 where the command has it"
         self.message(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
 
     def close(self) -> None:

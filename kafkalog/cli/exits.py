@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -43,7 +44,7 @@ SEVERITY: Final = (
 
 EXIT_CODES_HELP: Final = """\
 exit codes:
-  0  good                            5  a limit was exceeded (see --limits)
+  0  good                            5  a limit was exceeded (see --limits), or memory ran out
   1  damage was found                6  refused: the output exists, or is unsafe
   2  wrong usage                     7  the output could not be written
   3  input could not be read        70  a bug in kafkalog
@@ -88,7 +89,7 @@ def exit_of_error(error: BaseException) -> Exit:
         return Exit.NOT_WRITTEN
     if isinstance(error, (errors.OutputExistsError, errors.UnsafePathError)):
         return Exit.REFUSED
-    if isinstance(error, errors.LimitExceededError):
+    if isinstance(error, errors.LimitExceededError) or is_out_of_memory(error):
         return Exit.LIMIT
     if isinstance(error, errors.UnsupportedError):
         return Exit.UNSUPPORTED
@@ -97,6 +98,15 @@ def exit_of_error(error: BaseException) -> Exit:
     if isinstance(error, (errors.KafkalogError, OSError)):
         return Exit.UNREADABLE
     return Exit.BUG
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an exception, or what caused it, is that memory ran out; Arrow's and NumPy's own are MemoryErrors."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return True
+        error = error.__cause__
+    return False
 
 
 def exit_of_finding(finding: Finding) -> Exit:

@@ -41,62 +41,6 @@ USUAL: Final = (
 _MOST_USUAL: Final = 10
 _MOST_EXAMPLES: Final = 3
 
-_OTHER_COMMANDS: Final = {
-    "COMMAND --help": ("help",),
-    "ls": ("list", "topics", "describe", "info", "stat", "status", "du", "df", "size", "usage"),
-    "cat -n N": ("head",),
-    "cat --tail N": ("tail",),
-    "cat": ("read", "scan", "consume", "print", "records", "show", "view"),
-    "cat --filter 'value contains ...'": ("grep",),
-    "ls, or cat --json | wc -l": ("count",),
-    "lookup, or cat --filter 'key == ...'": ("find",),
-    "lookup": ("seek",),
-    "verify": ("check", "fsck"),
-    "recover": ("repair",),
-    "reindex": ("rebuild", "rebuild-indexes"),
-    "load": ("import", "write"),
-    "export -o FILE.parquet": ("to-parquet", "parquet"),
-    "ls, or index-stats": ("stats",),
-    "index-stats": ("indexes",),
-    "load --install": ("install", "restore"),
-    "diff": ("compare",),
-    "groups": ("offsets", "consumer-groups"),
-    "convert --drop, trim or truncate": ("delete",),
-    "convert --drop": ("drop",),
-    "convert --compression zstd": ("shrink",),
-    "convert --compression CODEC": ("compress", "recompress"),
-    "cat --latest key": ("compact", "latest"),
-    "cat --filter 'key == ...'": ("search", "query", "sql", "get"),
-    "--version": ("version",),
-    "--completion SHELL": ("completion",),
-}
-"""What a command is called here, and what else one might call it."""
-
-_OTHER_OPTIONS: Final = {
-    "--topics": ("--topic",),
-    "--topic": ("--topic",),
-    "--partitions": ("--partition",),
-    "--exclude-topics": ("--exclude", "--exclude-topic"),
-    "--start-timestamp": ("--since", "--from", "--start-time"),
-    "--start-offset": ("--from", "--offset", "--offsets"),
-    "--before-offset": ("--before", "--to", "--until", "--offset", "--start-offset"),
-    "--to-offset": ("--to", "--until", "--offset", "--end-offset"),
-    "-o/--output": ("--to", "--out", "--destination"),
-    "--end-timestamp": ("--until", "--to", "--end-time"),
-    "-n/--limit": ("--count", "--max", "--max-records", "--lines", "--head"),
-    "--filter 'key == ...'": ("--key",),
-    "--filter": ("--where", "--grep", "--filters", "-f"),
-    "--latest key": ("--compact", "--compacted", "--last"),
-    "--columns": ("--column", "--fields", "--select", "-c"),
-    "--json": ("--format", "-j"),
-    "--threads": ("--jobs", "--parallel"),
-    "--overwrite": ("--force",),
-    "--indexes-only": ("--indexes",),
-    "--on-corruption": ("--skip-corrupt",),
-    "--topic and --only-topics": ("-t",),
-}
-"""What an option is called here, where a command has it, and what else one might call it; the first one counts."""
-
 
 class Parser(argparse.ArgumentParser):
     """A parser with two helps, whose errors are one line that refers to the help."""
@@ -148,11 +92,10 @@ class Parser(argparse.ArgumentParser):
             return f"no option {name}: {self.instead[name]}"
         if name in ("--file", "--files", "--path", "--paths", "--input"):
             return f"no option {name}: {_metavar(self._get_positional_actions()[0])} is given without one"
-        own = [text for text in self._option_string_actions if text.startswith("--")]
-        meant = [one for one, others in _OTHER_OPTIONS.items() if name in others and _first_flag(one) in own]
+        meant = near(name[2:], [text[2:] for text in self._option_string_actions if text.startswith("--")])
         # a value that one option alone takes says which that is
         takes = [action.option_strings[-1] for action in self._actions if value in (action.choices or ())]
-        found = takes[0] if len(takes) == 1 else meant[0] if meant else near(name, own)
+        found = f"--{meant}" if meant else takes[0] if len(takes) == 1 else None
         return f"no option {name}" + (f"; did you mean {found}?" if found else "")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -164,11 +107,8 @@ class Parser(argparse.ArgumentParser):
         # functions have underscores where commands have hyphens
         name = str(value).replace("_", "-")
         known = [*action.choices]
-        named = next((one for one, others in _OTHER_COMMANDS.items() if name in others), None)
-        meant = name if name in known else named
-        raise argparse.ArgumentError(
-            None, f"no command {value!r}; " + (f"did you mean kafkalog {meant}?" if meant else hint(name, known))
-        )
+        meant = f"did you mean kafkalog {name}?" if name in known else hint(name, known)
+        raise argparse.ArgumentError(None, f"no command {value!r}; {meant}")
 
     def format_short_help(self) -> str:
         """Return what ``-h`` prints."""
@@ -204,10 +144,6 @@ class Parser(argparse.ArgumentParser):
         known = [(one.dest, re.split("[:;]", str(one.help))[0]) for one in action._get_subactions()]
         width = max(len(name) for name, _ in known)
         return [f"  {name:<{width}}  {summary}" for name, summary in known]
-
-
-def _first_flag(option: str) -> str:
-    return option.split("/")[-1].split()[0]
 
 
 class _ShortHelp(argparse.Action):

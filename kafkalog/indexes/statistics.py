@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason, SidecarError
+from kafkalog.html import PublicNames
 from kafkalog.indexes.distribution import Distribution, Spread
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
 from kafkalog.state.log_config import LogConfig, checked_config
@@ -33,7 +34,7 @@ KNEE_CANDIDATES: Final = tuple(256 << power for power in range(9))
 
 
 @dataclass(frozen=True, slots=True)
-class IndexStatistics:
+class IndexStatistics(PublicNames):
     """Measures of the indexes of a segment, or of all segments of a partition."""
 
     path: str

@@ -209,8 +209,10 @@ class TransactionIndexCheck:
         """The findings about the segment's index; `is_whole` is whether the segment was walked to its end."""
         left = np.arange(self._next, self._entries.size)
         if is_whole and left.size:
-            fields = (self._entries[name][left].astype(np.int64) for name in ("producer_id", "first_offset"))
-            has_records = self._have_records(np.arange(left.size), *fields, self._last[left])
+            producer_id, first = (
+                self._entries[name][left].astype(np.int64) for name in ("producer_id", "first_offset")
+            )
+            has_records = self._have_records(np.arange(left.size), producer_id, first, self._last[left])
             self._missing_markers += left[has_records].tolist()
             left = left[~has_records]
             self._tally.add(

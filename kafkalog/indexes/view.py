@@ -26,6 +26,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
+from kafkalog.html import PublicNames
 from kafkalog.storage.source import Bytes, open_source
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def integers(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-class IndexEntries:
+class IndexEntries(PublicNames):
     """Entries of one index file.
 
     Attributes

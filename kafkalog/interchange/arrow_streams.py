@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.errors import Reason, UnwritableError
+from kafkalog.html import PublicNames
 from kafkalog.interchange.arrow_values import one_line
 
 
-class ArrowStream(ABC):
+class ArrowStream(PublicNames, ABC):
     """Gives record batches, as a reader, as a table, and to whatever takes an Arrow stream."""
 
     schema: pa.Schema

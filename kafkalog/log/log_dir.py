@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import Any, Final, overload
 
 from kafkalog import format as kf
 from kafkalog import html
@@ -32,7 +32,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.parsing import TopicPatterns, check_partitions
-from kafkalog.read_methods import ReadMethods, no_attribute
+from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.removals import removed_directory
@@ -85,7 +85,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         # each directory once, under the first name that was given for it
         given = {Path(path): path for path in paths}
-        self.paths = list({path.resolve(): path for path in reversed(given)}.values())[::-1]
+        self.paths = list({os.path.realpath(path): path for path in reversed(given)}.values())[::-1]
         self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
         self.findings: list[Finding] = []
         self.limits = limits
@@ -114,15 +114,6 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             what = f"{counted(len(names), 'partition')} ({shown}), of which another broker's replica is given, too"
             detail = f"{what}. {_WHICH_COUNTS}"
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(root), damage=False))
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError; a topic is an item, since it may have the name of a method."""
-            # without `_found` while it is being unpickled
-            if any(key.topic == name for key in self.__dict__.get("_found", ())):
-                return no_attribute(self, name, {name: f"log_dir[{name!r}]"})
-            return super().__getattr__(name)
 
     @overload
     def __getitem__(self, key: tuple[str, int]) -> Partition: ...
@@ -295,7 +286,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             return
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
-        resolved = root.resolve()
+        resolved = Path(os.path.realpath(root))
         for entry in entries:
             if kf.parse_partition_directory(entry.name) and entry.is_symlink() and _leads_in_a_circle(entry):
                 detail = "a link that leads in a circle, to no partition"
@@ -305,7 +296,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
                 continue
             path = root / entry.name
             # what reads for somebody must not be led to files outside of what was named
-            if entry.is_symlink() and not path.resolve().is_relative_to(resolved):
+            if entry.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(resolved):
                 detail = "a link out of the log dir is not followed; name its target to read it"
                 self.findings.append(Finding(Reason.LINK_OUTSIDE, detail, path=str(path), damage=False))
             elif directory.kind is not None:

@@ -20,7 +20,7 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.listing import PartitionSummary, clusters_beside, summarise
-from kafkalog.operations.trace_lookup import Trace, trace_offset, trace_timestamp
+from kafkalog.operations.trace_lookup import Lookup, Trace, trace_offset, trace_timestamp
 from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.state.log_config import LogConfig
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
@@ -98,7 +98,7 @@ def lookup(
     topics: Topics | None = None,
     partitions: Numbers | None = None,
     limits: Limits | None = None,
-) -> list[Trace]:
+) -> Lookup:
     """Find offsets or times in partitions, and say how: segment, index entries, batch, answer.
 
     Parameters
@@ -111,8 +111,8 @@ def lookup(
 
     Returns
     -------
-    list of Trace
-        For each partition and question, in this order. `Trace.offset` is the answer.
+    Lookup
+        A list of `Trace`: for each partition and question, in this order. `Trace.offset` is the answer.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def lookup(
         found = [trace_offset(partition, one) for one in offsets]
         return found + [trace_timestamp(partition, one) for one in times]
 
-    return [one for found in _each(trace, path, topics, partitions, limits) for one in found]
+    return Lookup(one for found in _each(trace, path, topics, partitions, limits) for one in found)
 
 
 def index_stats(

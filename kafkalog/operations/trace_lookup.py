@@ -15,6 +15,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, ReadError, Reason
+from kafkalog.html import HtmlReport, ReportList
 from kafkalog.indexes.index_files import TimeIndex
 from kafkalog.log.lookups.list_offsets import Visit
 from kafkalog.log.lookups.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, NAMED_TIMESTAMPS, parse_timestamps
@@ -26,6 +27,7 @@ from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import ByteSource, size_of
+from kafkalog.text import counted
 
 _LISTINGS: Final = 4
 _END: Final = 2**63 - 1
@@ -79,8 +81,8 @@ class BatchStep:
     records_count: int
 
 
-@dataclass(slots=True)
-class Trace:
+@dataclass(slots=True, repr=False)
+class Trace(HtmlReport):
     """The steps of one lookup."""
 
     topic_partition: kf.TopicPartition | None
@@ -106,6 +108,12 @@ class Trace:
     findings: list[Finding] = field(default_factory=list)
     """Issues of the indexes that were followed."""
 
+    def __repr__(self) -> str:
+        where = "" if self.topic_partition is None else f"{self.topic_partition}, "
+        (asked,) = self.asked.items()
+        answer = f"offset {self.offset}" if self.offset >= 0 else f"none ({self.reason})"
+        return f"Trace({where}{asked[0]} {asked[1]}: {answer}, {counted(self.batches_scanned, 'batch')} scanned)"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the steps as a dict for JSON."""
         fields = asdict(self)
@@ -113,6 +121,16 @@ class Trace:
         fields["findings"] = [finding.as_dict() for finding in self.findings]
         del fields["topic_partition"]
         return {"topic": topic, "partition": partition, **fields}
+
+
+class Lookup(ReportList[Trace]):
+    """Traces, one for each partition and question."""
+
+    noun = "trace"
+
+    def summary(self) -> str:
+        """Return how many have an answer."""
+        return f"{sum(trace.offset >= 0 for trace in self):,} found"
 
 
 def trace_timestamp(

@@ -19,6 +19,7 @@ from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog._kernels.header_walk import walk_batches
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Reason
+from kafkalog.html import PublicNames
 from kafkalog.records.columns import FIXED_COLUMNS
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
@@ -52,7 +53,7 @@ _ROWS = 8192  # batches per kernel call
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class BatchTable:
+class BatchTable(PublicNames):
     """Headers of the record batches of a segment, one row per batch."""
 
     position: npt.NDArray[np.int64]

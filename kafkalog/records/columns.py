@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kafkalog._kernels import columns as kernels
 from kafkalog._kernels.fill import view_strings
+from kafkalog.html import PublicNames
 from kafkalog.storage.buffer_pool import GrowingArray
 from kafkalog.storage.source import Bytes
 from kafkalog.text import counted
@@ -264,7 +265,7 @@ def is_masked(column: object) -> bool:
     return type(column) is not np.ndarray and isinstance(column, np.ma.MaskedArray)
 
 
-class RecordColumns(Mapping[str, Column]):
+class RecordColumns(PublicNames, Mapping[str, Column]):
     """Records as named columns that own their memory.
 
     A mapping from column name to `numpy.ndarray` (one number per record), `BinaryColumn` (key, value) or

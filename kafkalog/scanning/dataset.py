@@ -14,23 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.fs
 
-from kafkalog.read_methods import no_attribute
 from kafkalog.scanning.conditions.arrow_filters import columns_read
 
 if TYPE_CHECKING:
     Columns = Sequence[str] | Mapping[str, pc.Expression] | None
-
-_OTHER_NAMES: Final = {
-    "to_pandas": "to_table().to_pandas()",
-    "to_polars": "polars.scan_pyarrow_dataset(dataset)",
-    "to_reader": "scanner().to_reader()",
-    "columns": "schema.names",
-    "num_rows": "count_rows()",
-    "shape": "count_rows(), schema.names",
-    "read_all": "to_table()",
-    "scan": "scanner()",
-    **dict.fromkeys(("sql", "query"), 'duckdb.sql("select ... from dataset")'),
-}
 _CHEAPEST: Final = "offset"
 _BATCH_SIZE: Final = 2**17
 _NO_FILE: Final = "no file: a dataset of kafkalog is read through its own methods, such as scanner() and to_table()"
@@ -284,20 +271,6 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
         return self._scan._repr_html_(repr(self))
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError, with the right name where it is known."""
-            return no_attribute(self, name, _OTHER_NAMES)
-
-        def __bool__(self) -> bool:
-            """True, without a count of records."""
-            return True
-
-        def __len__(self) -> int:
-            """Raise: a count is a pass over the files."""
-            raise TypeError("a dataset has no len(): count_rows() reads and counts its records")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches()).__arrow_c_stream__(requested_schema)

@@ -9,7 +9,6 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -21,7 +20,7 @@ from kafkalog.log.open import open_log_dir
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
-from kafkalog.read_methods import ScanOptions, no_attribute
+from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.conditions.arrow_filters import fields_read
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_condition
@@ -33,24 +32,6 @@ from kafkalog.values.conditions import ArrowCondition, Conditions, split_filters
 from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.options import ColumnFormat, parse_decode
 from kafkalog.values.schemas import SchemaSource
-
-_OTHER_NAMES: Final = {
-    **dict.fromkeys(("count", "num_rows", "n_records"), "count_rows()"),
-    "shape": "count_rows(), schema.names",
-    **dict.fromkeys(("filter", "where"), "scan(..., filters=...)"),
-    **dict.fromkeys(("select", "project"), "scan(..., columns=...)"),
-    "limit": "head(n), scan(..., limit=n)",
-    **dict.fromkeys(("show", "take", "first"), "head(n)"),
-    "last": "tail(n)",
-    **dict.fromkeys(("to_arrow", "collect", "read", "read_all", "to_pyarrow"), "to_table()"),
-    **dict.fromkeys(("to_df", "df", "toPandas"), "to_pandas()"),
-    "pl": "to_polars()",
-    **dict.fromkeys(("records", "to_pylist", "rows"), "kafkalog.cat(...)"),
-    **dict.fromkeys(
-        ("to_parquet", "write_parquet", "to_csv", "write_csv", "to_json", "write"), "kafkalog.export(scan, output)"
-    ),
-    **dict.fromkeys(("to_duckdb", "sql", "query"), 'duckdb.sql("select ... from scan")'),
-}
 
 
 class DecodedScan(ArrowStream):
@@ -80,28 +61,6 @@ class DecodedScan(ArrowStream):
     @abstractmethod
     def _raw_batches(self, one: Pass) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Record batches before anything is decoded, with the path of the segment."""
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError, with the right name where it is known."""
-            return no_attribute(self, name, _OTHER_NAMES)
-
-        def __bool__(self) -> bool:
-            """True, without a count of records."""
-            return True
-
-        def __len__(self) -> int:
-            """Raise: a count is a pass over the files."""
-            raise TypeError("a scan has no len(): count_rows() reads and counts its records")
-
-        def __getitem__(self, at: object) -> Any:
-            """Raise: records are found by offset."""
-            raise TypeError("a scan has no [...]: head(n), or scan(..., start_offset=..., columns=...)")
-
-        def __iter__(self) -> Any:
-            """Raise: what it would give could be records or batches."""
-            raise TypeError("a scan is not iterated over: to_batches() gives record batches, and kafkalog.cat records")
 
     @property
     def schema(self) -> pa.Schema:

@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from kafkalog import html
+from kafkalog.html import PublicNames
 from kafkalog.log.segment_reader import ScanStatistics
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(PublicNames):
     """What a scan rules out and reads at each level. `str` gives a table."""
 
     conditions: dict[str, list[str]]

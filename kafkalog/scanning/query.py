@@ -208,12 +208,22 @@ class Query:
         parts = parts if self.latest is None else (_STATE, *parts)
         return (*parts, *(() if self.where is None else (self.where,)))
 
+    def selected_partitions(self) -> list[str]:
+        """The topics and partitions that were asked for, as text."""
+        chosen = ("topics", self.topics), ("partitions", self.partitions)
+        return [f"{name}={value}" for name, value in chosen if value is not None]
+
+    def selected_records(self) -> list[str]:
+        """The ranges and filters that were asked for, as text."""
+        names = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
+        ranges = [f"{name}={getattr(self, name)}" for name in names if getattr(self, name) is not None]
+        residual = None if self.residual is None else self.residual.expression
+        return [*ranges, *(str(one) for one in (self.filter, self.where, residual) if one is not None)]
+
     def conditions(self) -> dict[str, list[str]]:
         """The conditions that apply at each level, as text."""
-        levels: dict[str, list[str]] = {"partitions": [], "segments": [], "bytes": [], "batches": []}
-        for name, value in (("topics", self.topics), ("partitions", self.partitions)):
-            if value is not None:
-                levels["partitions"].append(f"{name}={value}")
+        levels: dict[str, list[str]] = {"partitions": self.selected_partitions(), "segments": [], "bytes": []}
+        levels["batches"] = []
         if isinstance(self.target, LogDir) and len(self.target.select(self.topics, internal=self.internal)) < len(
             self.target.select(self.topics)
         ):
@@ -352,25 +362,7 @@ def check_isolation_level(name: str, value: str) -> str:
 
 
 def _unknown_option(name: str) -> str:
-    known = [*ScanOptions.__annotations__]
-    other = _OTHER_NAMES.get(name) or hint(name, known)
-    return f"a scan has no option {name!r}; {other}"
-
-
-# what else one might call an option, and what it is called here
-_OTHER_NAMES: Final = {
-    **dict.fromkeys(("topic", "subscribe"), "did you mean 'topics'? It takes one name, too"),
-    **dict.fromkeys(
-        ("exclude", "exclude_topics", "exclude_topic"),
-        "did you mean topics=['!NAME']? Names and globs after ! are left out",
-    ),
-    **dict.fromkeys(("n", "n_rows", "nrows", "max_records", "count", "head"), "did you mean 'limit'?"),
-    **dict.fromkeys(("start_time", "since", "from_time", "start_date"), "did you mean 'start_timestamp'?"),
-    **dict.fromkeys(("end_time", "until", "to_time", "end_date"), "did you mean 'end_timestamp'?"),
-    **dict.fromkeys(("offset", "from_offset", "starting_offset"), "did you mean 'start_offset'?"),
-    **dict.fromkeys(("to_offset", "ending_offset", "stop_offset"), "did you mean 'end_offset'?"),
-    "tail": "did you mean scan(...).tail(n)?",
-}
+    return f"a scan has no option {name!r}; {hint(name, [*ScanOptions.__annotations__])}"
 
 
 def _check_where(where: Callable[..., Any] | None) -> Where | None:

@@ -56,6 +56,9 @@ MAX_BATCH_BYTES: Final = 2**26
 """Record batches are cut before a column of key or value bytes exceeds this. A single larger record is not cut."""
 
 
+_MOST_CHARACTERS: Final = 200
+
+
 class Scan(DecodedScan):
     """A lazy scan of records; made by `kafkalog.scan`.
 
@@ -115,7 +118,11 @@ class Scan(DecodedScan):
         self.__dict__.update(state, progress=None, _last=Pass(state["_query"]))
 
     def __repr__(self) -> str:
-        return f"Scan({self._query.target!r}, columns={list(self.columns)})"
+        after = None if self._decoding is None else self._decoding.conditions
+        filters = [*self._query.selected_records(), *([] if after is None else [str(after)])]
+        shown = [one if len(one) <= _MOST_CHARACTERS else f"{one[:_MOST_CHARACTERS]}..." for one in filters]
+        parts = [repr(self._query.target), *self._query.selected_partitions(), *shown]
+        return f"Scan({', '.join(parts)}, columns={list(self.columns)})"
 
     def _repr_html_(self, title: str | None = None) -> str:
         """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""

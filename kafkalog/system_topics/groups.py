@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, TopicPartition
+from kafkalog.html import PublicNames
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
@@ -89,7 +90,7 @@ class GroupMember:
 
 
 @dataclass
-class Group:
+class Group(PublicNames):
     """A group."""
 
     name: str
@@ -160,6 +161,13 @@ class Group:
 
 class Groups(StateList[Group]):
     """Groups, sorted by name."""
+
+    noun = "group"
+
+    def summary(self) -> str:
+        """Return the known lag of all groups."""
+        known = [lag for lag in (group.lag for group in self) if lag is not None]
+        return f"lag {sum(known):,}" if known else ""
 
     def to_arrow(self) -> pa.Table:
         """Committed offsets as a table: group, type, topic, partition, offset, ..., log_end_offset, lag."""
@@ -267,7 +275,7 @@ def groups(
     Examples
     --------
     >>> kafkalog.groups("tests/golden/log_dir")
-    []
+    Groups(0 groups)
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(end_offset, end_timestamp)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
 from kafkalog.format import INTERNAL_TOPICS, SCHEMAS_TOPIC, ControlRecordType
+from kafkalog.html import PublicNames
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time
@@ -53,7 +54,7 @@ class StateRecord:
         return asdict(self)
 
 
-class History(Iterator[StateRecord]):
+class History(PublicNames, Iterator[StateRecord]):
     """The records of topics that hold state, one topic after the other, as they are read.
 
     Attributes
@@ -64,8 +65,11 @@ class History(Iterator[StateRecord]):
 
     def __init__(self, log_dir: LogDir, topics: Sequence[str], as_of: AsOf, registry_topic: str) -> None:
         self.findings: list[Finding] = []
-        self._registry_topic = registry_topic
+        self._topics, self._registry_topic = topics, registry_topic
         self._records = self._read(log_dir, topics, as_of)
+
+    def __repr__(self) -> str:
+        return f"History({', '.join(self._topics)})"
 
     def __next__(self) -> StateRecord:
         return next(self._records)

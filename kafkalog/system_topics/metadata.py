@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, NotKafkaError, Reason
 from kafkalog.format import METADATA_DIRECTORY, METADATA_TOPIC, TopicPartition
+from kafkalog.html import MOST_ROWS, PublicNames, table
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.system_topics.reading import AsOf, check_known, name_of
+from kafkalog.text import counted
 
 Row = dict[str, Any]
 
@@ -47,7 +49,7 @@ _PROTOCOLS: Final = dict(enumerate(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
-class Metadata:
+class Metadata(PublicNames):
     """The state of a cluster.
 
     Attributes
@@ -75,6 +77,29 @@ class Metadata:
         self.end_offset, self.timestamp = image.end_offset, image.timestamp
         self.is_complete, self.gaps = not image.gaps, list(image.gaps)
         self._image, self._wanted = image, topics
+
+    def __repr__(self) -> str:
+        n_partitions = sum(len(partitions) for _, partitions in self._assigned())
+        parts = [
+            repr(str(self.path)),
+            f"up to offset {self.end_offset}",
+            counted(len(self._assigned()), "topic"),
+            counted(n_partitions, "partition"),
+            counted(len(self._image.brokers), "broker"),
+            counted(len(self._image.controllers), "controller"),
+        ]
+        return f"Metadata({', '.join(parts)}{'' if self.is_complete else ', incomplete'})"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: topics, brokers, features, and what is missing."""
+        parts = [table(repr(self), [], [])]
+        for name in ("topics", "brokers", "features"):
+            rows = getattr(self, name)
+            if rows:
+                parts.append(table(name, [*rows[0]], (_cells(row) for row in rows[:MOST_ROWS]), n_rows=len(rows)))
+        if self.gaps:
+            parts.append(table("missing records", ["path", "detail"], [[one.path, one.detail] for one in self.gaps]))
+        return "\n".join(parts)
 
     @property
     def topics(self) -> list[Row]:
@@ -350,6 +375,11 @@ def metadata(
     result.findings = findings
     check_known("topic", topics, sorted(found[1].topic_ids), as_of, findings)
     return result
+
+
+def _cells(row: Row) -> list[object]:
+    texts = (", ".join(map(str, value)) if isinstance(value, (list, dict)) else value for value in row.values())
+    return [*texts]
 
 
 def _rank(image: ClusterMetadata) -> tuple[bool, int]:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kafkalog.errors import Finding, KafkalogError, ReadError
+from kafkalog.html import Item, ReportList
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
@@ -31,10 +32,9 @@ OF_TRANSACTIONS: Final = ("producer_id", "is_transactional", "is_control")
 """Further columns where there are transactional batches or control batches."""
 
 Report = Callable[[Finding], None]
-Item = TypeVar("Item")
 
 
-class StateList(list[Item]):
+class StateList(ReportList[Item]):
     """What topics say, as a list.
 
     Attributes

@@ -60,6 +60,8 @@ class RemoteLog(StateList[RemoteSegment]):
         Partitions whose remote log is being deleted, and how far that is.
     """
 
+    noun = "segment"
+
     def __init__(self) -> None:
         super().__init__()
         self.deleting: dict[TopicPartition, str] = {}
@@ -120,7 +122,7 @@ def remote_log(
     Examples
     --------
     >>> kafkalog.remote_log("tests/golden/log_dir")
-    []
+    RemoteLog(0 segments)
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     result = RemoteLog()

@@ -100,6 +100,8 @@ class Schemas(StateList[Schema]):
         By subject.
     """
 
+    noun = "version"
+
     def __init__(self) -> None:
         super().__init__()
         self.configs: dict[str, dict[str, Any]] = {}
@@ -289,7 +291,7 @@ def schemas(
     Examples
     --------
     >>> kafkalog.schemas("tests/golden/log_dir")
-    []
+    Schemas(0 versions)
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(end_offset, end_timestamp)

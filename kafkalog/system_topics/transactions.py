@@ -118,6 +118,12 @@ _UNENDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFenc
 class Transactions(StateList[Transaction]):
     """Transactions, sorted by transactional id; those without one are the last."""
 
+    noun = "transactional id"
+
+    def summary(self) -> str:
+        """Return how many are not ended, and how many hang."""
+        return f"{sum(one.is_open for one in self):,} not ended, {len(self.hanging):,} hanging"
+
     @property
     def hanging(self) -> list[OpenTransaction]:
         """Those that hang in a partition."""

@@ -242,9 +242,9 @@ class DirectorySchemas:
         return self._read([f"{name}{suffix}" for suffix in ("", *_SUFFIXES)])
 
     def _read(self, names: Iterable[str]) -> Schema | None:
-        root = self._directory.resolve()
+        root = Path(os.path.realpath(self._directory))
         for name in names:
-            path = (root / name).resolve()
+            path = Path(os.path.realpath(root / name))
             # names come out of schemas: they must not lead elsewhere
             if path.suffix in _SUFFIXES and path.is_relative_to(root) and path.is_file():
                 return Schema(_SUFFIXES[path.suffix], schema_text(path), self._references.get(name, ()))

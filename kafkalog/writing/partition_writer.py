@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits, Reason, TransactionWarning, UnsafePathError, WriteError, warn
+from kafkalog.html import PublicNames
 from kafkalog.interchange.arrow_input import record_slices
 from kafkalog.parsing import integer, optional_integer
 from kafkalog.records.batch_table import Window
@@ -55,7 +56,7 @@ class AppendResult(NamedTuple):
     n_bytes: int
 
 
-class PartitionWriter:
+class PartitionWriter(PublicNames):
     """Writes a partition directory: a new one, or new segments after those of an existing one.
 
     All files appear when the ``with`` block ends without an error (or on `close`), or none of them does.

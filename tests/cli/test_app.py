@@ -16,11 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from effort import thinned
 from files import flip
 
 import kafkalog
+from kafkalog.cli import main
 from kafkalog.cli.console import Console, Progress
 from kafkalog.cli.exits import Exit, exit_of_finding, worst
 from kafkalog.cli.reading.record_text import control_text
@@ -133,7 +135,7 @@ def test_version(run_lines: Any) -> None:
         (["export", "LOG_DIR", "-o", "-"], "say --format arrows or csv or jsonl"),
         (["export", "LOG_DIR", "-o", "-", "--format", "parquet"], "to stdout goes a stream"),
         (["export", "LOG_DIR", "-o", "-", "--format", "csv", "--partition-by", "date"], "makes a directory"),
-        (["export", "LOG_DIR", "--to", "x.csv"], "no option --to; did you mean -o/--output?"),
+        (["export", "LOG_DIR", "--to", "x.csv"], "no option --to"),
         (["export", "LOG_DIR", "--to", "csv"], "no option --to; did you mean --format?"),
     ],
 )
@@ -868,3 +870,22 @@ def test_progress_is_shown_after_a_second_only(
     now[0] += 2
     hidden.reach(50)
     assert not hidden.is_shown
+
+
+@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 8 failed"), OSError(12, "x")])
+def test_memory_that_runs_out_is_no_bug(
+    error: Exception, log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("kafkalog.scanning.scan.Scan.to_batches", fails)
+    assert main(["cat", str(log_dir / "p-multi-0")]) == Exit.LIMIT
+    assert "out of memory" in capsys.readouterr().err
+
+
+def test_a_path_that_is_a_circle_of_links_is_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for command in ("ls", "cat", "verify", "groups", "metadata"):
+        assert main([command, str(tmp_path / "loop")]) == Exit.UNREADABLE, command
+        assert "bug" not in capsys.readouterr().err

@@ -118,7 +118,7 @@ def partition_directories(root: Path) -> Iterator[Path | Finding]:
             if name != _REMOTE_INDEX_CACHE:
                 detail = "a directory that is not named after a partition: a broker does not start; move it away"
                 yield Finding(Reason.UNKNOWN_FILE, detail, path=str(path))
-        elif is_link and not path.resolve().is_relative_to(root.resolve()):
+        elif is_link and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
             detail = "a link out of the log dir is not followed; name its target to recover it"
             yield Finding(Reason.LINK_OUTSIDE, detail, path=str(path))
         else:
