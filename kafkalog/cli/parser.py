@@ -92,7 +92,8 @@ class Parser(argparse.ArgumentParser):
             return f"no option {name}: {self.instead[name]}"
         if name in ("--file", "--files", "--path", "--paths", "--input"):
             return f"no option {name}: {_metavar(self._get_positional_actions()[0])} is given without one"
-        meant = near(name[2:], [text[2:] for text in self._option_string_actions if text.startswith("--")])
+        own = [text[2:] for text in self._option_string_actions if text.startswith("--")]
+        meant = near(name[2:], own) or next((text for text in own if text.startswith(f"{name[2:]}-")), None)
         # a value that one option alone takes says which that is
         takes = [action.option_strings[-1] for action in self._actions if value in (action.choices or ())]
         found = f"--{meant}" if meant else takes[0] if len(takes) == 1 else None
