@@ -47,7 +47,7 @@ examples:
   kafkalog export orders-0 -o orders.parquet     records as Parquet, Arrow, CSV or JSON lines
   kafkalog lookup orders-0 --offset 42           how an offset or a time leads to a record
   kafkalog dump orders-0/*.log --print-data-log  what Kafka's DumpLogSegments prints, line for line
-  kafkalog index-stats orders-0 --recommend      how good the indexes are, and a better index.interval.bytes
+  kafkalog index-stats orders-0 --what-if 1024   how good the indexes are, and those of another interval
   kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong
   kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
   kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate

@@ -1,8 +1,7 @@
-"""Distributions of many numbers in bounded memory: exact mean, deviation and maximum, percentiles within 1.6 %."""
+"""Distributions of many numbers in bounded memory: exact mean and maximum, percentiles within 1.6 %."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -27,8 +26,6 @@ class Spread:
     p99: int | None
     """Percentiles, rounded down to `EXACT_BITS` bits: exact below 128, else up to 1.6 % low."""
     max: int | None
-    coefficient_of_variation: float | None
-    """Population standard deviation divided by the mean: 0 if all numbers are equal, None for a mean of 0."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
@@ -44,44 +41,30 @@ class Distribution:
     smallest, largest : int or None
     """
 
-    __slots__ = ("_counts", "_mean", "_squares", "largest", "n", "smallest")
+    __slots__ = ("_counts", "_sum", "largest", "n", "smallest")
 
     def __init__(self) -> None:
         self.n = 0
         self.smallest: int | None = None
         self.largest: int | None = None
-        self._mean = 0.0
-        self._squares = 0.0  # sum of the squared distances from the mean
+        self._sum = 0.0
         self._counts: npt.NDArray[np.int64] | None = None
 
     def add(self, values: npt.NDArray[np.int64]) -> None:
         """Count int64[n], none negative."""
         if not values.size:
             return
-        mean = float(values.mean(dtype=np.float64))
-        distances = values - mean
-        self._combine(
-            values.size,
-            mean,
-            float((distances * distances).sum()),
-            int(values.min()),
-            int(values.max()),
-            buckets(values),
-        )
+        total = float(values.sum(dtype=np.float64))
+        self._combine(values.size, total, int(values.min()), int(values.max()), buckets(values))
 
     def merge(self, other: Distribution) -> None:
         """Add the numbers of another distribution."""
         if other._counts is not None and other.smallest is not None and other.largest is not None:
-            self._combine(other.n, other._mean, other._squares, other.smallest, other.largest, other._counts)
+            self._combine(other.n, other._sum, other.smallest, other.largest, other._counts)
 
-    def _combine(
-        self, n: int, mean: float, squares: float, smallest: int, largest: int, counts: npt.NDArray[np.int64]
-    ) -> None:
-        # means and squared distances combine exactly (Chan et al.), without the cancellation of summed squares
-        distance, total = mean - self._mean, self.n + n
-        self._mean += distance * n / total
-        self._squares += squares + distance * distance * (self.n * n / total)
-        self.n = total
+    def _combine(self, n: int, total: float, smallest: int, largest: int, counts: npt.NDArray[np.int64]) -> None:
+        self.n += n
+        self._sum += total
         self.smallest = smallest if self.smallest is None else min(self.smallest, smallest)
         self.largest = largest if self.largest is None else max(self.largest, largest)
         self._counts = counts.copy() if self._counts is None else self._counts + counts
@@ -103,16 +86,8 @@ class Distribution:
     def spread(self) -> Spread:
         """The summary."""
         if not self.n:
-            return Spread(0, None, None, None, None, None)
-        deviation = math.sqrt(self._squares / self.n)
-        return Spread(
-            self.n,
-            self._mean,
-            self.percentile(50),
-            self.percentile(99),
-            self.largest,
-            deviation / self._mean if self._mean else None,
-        )
+            return Spread(0, None, None, None, None)
+        return Spread(self.n, self._sum / self.n, self.percentile(50), self.percentile(99), self.largest)
 
 
 def nearest_rank(sizes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], percent: int) -> int:

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from kafkalog.indexes.view import OffsetEntries, TimeEntries
     from kafkalog.records.batch_table import BatchTable
 
-KNEE_CANDIDATES: Final = tuple(256 << power for power in range(9))
-"""Values of `index.interval.bytes` to search for a knee: 256 to 65,536, with the default in the middle."""
-
 
 @dataclass(frozen=True, slots=True)
 class IndexStatistics(PublicNames):
@@ -70,15 +67,9 @@ class IndexStatistics(PublicNames):
         known = {name: value for name, value in self.roll.items() if value is not None}
         return max(known, key=known.__getitem__) if known and self.n_batches else None
 
-    @property
-    def knee(self) -> IndexMeasures | None:
-        """The index of `what_if` that `find_knee` chooses; None if there is no knee."""
-        return find_knee(self.what_if)
-
     def as_dict(self) -> dict[str, Any]:
         """The fields and properties, for JSON, without `segments`; each segment has its own `as_dict`."""
         topic, partition = self.topic_partition or (None, None)
-        knee = self.knee
         return {
             "path": self.path,
             "topic": topic,
@@ -90,7 +81,6 @@ class IndexStatistics(PublicNames):
             "n_unindexed": self.n_unindexed,
             "index": None if self.index is None else self.index.as_dict(),
             "what_if": [measures.as_dict() for measures in self.what_if],
-            "knee": None if knee is None else knee.index_interval_bytes,
             "n_out_of_order": self.lag.n,
             "lag_ms": self.lag.as_dict(),
             "roll": self.roll,
@@ -111,50 +101,13 @@ class IndexStatistics(PublicNames):
 
     def _flat_rows(self) -> list[dict[str, Any]]:
         common = self.as_dict()
-        for name in ("index", "what_if", "knee"):
+        for name in ("index", "what_if"):
             del common[name]
         common["lag_ms"] = {f"{name}": value for name, value in common["lag_ms"].items() if name != "n"}
         common["roll"] = {name.replace(".", "_").replace(" ", "_"): value for name, value in self.roll.items()}
         del common["size_in_bytes"]
         found = [measures for measures in (self.index, *self.what_if) if measures is not None]
         return [_flatten({**common, **measures.as_dict()}) for measures in found]
-
-
-def find_knee(candidates: Iterable[IndexMeasures]) -> IndexMeasures | None:
-    """The index at the knee of size against scan cost.
-
-    Each candidate is a point: the bytes of its indexes, and the bytes that a lookup is expected to scan (by offset).
-    Both are scaled to 0..1 over the candidates. The knee is the point farthest below the line from the smallest index
-    to the one with the lowest scan cost: a smaller index costs much more scanning, a larger one saves little. Of equal
-    points, the one with the larger interval wins. The knee depends on the candidates: others have another knee.
-
-    Parameters
-    ----------
-    candidates : iterable of IndexMeasures
-        In any order. Those without `index_interval_bytes` are ignored.
-
-    Returns
-    -------
-    IndexMeasures or None
-        None if fewer than three candidates differ, or if none lies below the line.
-    """
-    points: dict[tuple[int, float], IndexMeasures] = {}
-    known = [one for one in candidates if one.index_interval_bytes is not None]
-    for one in sorted(known, key=lambda one: one.index_interval_bytes or 0):
-        if one.expected_scan_by_offset is not None:
-            points[one.index_bytes, one.expected_scan_by_offset] = one
-    if len(points) < 3:
-        return None
-    sizes, costs = (np.array(column, np.float64) for column in zip(*points, strict=True))
-    if np.ptp(sizes) == 0 or np.ptp(costs) == 0:
-        return None
-    # the scaled values add up to 1 on the line; rounding removes floating-point noise
-    heights = np.round((sizes - sizes.min()) / np.ptp(sizes) + (costs - costs.min()) / np.ptp(costs), 9).tolist()
-    lowest = min(heights)
-    if lowest >= 1:
-        return None
-    at_knee = [one for one, height in zip(points.values(), heights, strict=True) if height == lowest]
-    return at_knee[-1]
 
 
 def one_ahead(meters: Iterable[SegmentMeter]) -> Iterator[SegmentMeter]:

@@ -60,14 +60,6 @@ def test_figures_are_those_of_all_numbers_whatever_the_parts(parts: list[list[in
             exact = values[math.ceil(len(values) * percent / 100) - 1]
             assert percentile is not None
             assert exact - exact / 64 <= percentile <= exact
-        if mean:
-            assert found.coefficient_of_variation == pytest.approx(statistics.pstdev(values) / mean, abs=1e-6)
-        else:
-            assert found.coefficient_of_variation is None
-
-
-def test_equal_numbers_do_not_vary_at_all() -> None:
-    assert distribution([4097] * 100, [4097]).spread().coefficient_of_variation == 0
 
 
 def test_numbers_near_the_largest_are_counted() -> None:

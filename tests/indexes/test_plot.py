@@ -10,7 +10,6 @@ from effort import thinned
 from index_rules import a_log, rebuild
 
 import kafkalog
-from kafkalog.indexes.statistics import KNEE_CANDIDATES
 
 
 def test_without_matplotlib_the_error_names_what_to_install(
@@ -22,7 +21,7 @@ def test_without_matplotlib_the_error_names_what_to_install(
     assert "pip install matplotlib" in err
     from kafkalog.indexes.plot import draw
 
-    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=KNEE_CANDIDATES)
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=[4096])
     with pytest.raises(ModuleNotFoundError, match="pip install matplotlib"):
         draw(statistics, "p-txn-0")
 
@@ -47,16 +46,16 @@ def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run_lines:
     assert file.read_bytes() == picture  # the same log, the same picture
 
 
-def test_a_picture_has_both_charts_and_the_knee(log_dir: Path) -> None:
+def test_a_picture_says_what_it_shows(log_dir: Path) -> None:
     needs_matplotlib()
     import matplotlib as mpl
 
     from kafkalog.indexes.plot import draw
 
-    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=KNEE_CANDIDATES)
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=[4096])
     with mpl.rc_context({"svg.fonttype": "none"}):
         text = draw(statistics, "p$txn$ \u65e5").decode()
-    for words in ("Offset index of p$txn$", "Gaps between entries", "Trade-off", "knee: 2,048", "16K to 64K", "KiB"):
+    for words in ("Offset index of p$txn$", "Gaps between entries", "median", "KiB"):
         assert words in text
     with pytest.raises(ValueError, match="pictures are"):
         draw(statistics, "x", format="bmp")
@@ -70,7 +69,7 @@ def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path
 
     directory = a_log(tmp_path, timestamps)
     partition = kafkalog.Partition(directory)
-    assert draw(partition.index_statistics(what_if=KNEE_CANDIDATES), "x").startswith(b"<?xml")
+    assert draw(partition.index_statistics(what_if=[4096]), "x").startswith(b"<?xml")
     rebuild(directory, 0)
     partition = kafkalog.Partition(directory)
     assert draw(partition.index_statistics(), "x").startswith(b"<?xml")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import shutil
 import struct
 import tempfile
@@ -24,9 +23,7 @@ from hypothesis import strategies as st
 from index_rules import Batch, a_log, entries_of, golden_batches, rebuild, time_entries_of
 
 import kafkalog
-from kafkalog.indexes.distribution import Distribution
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
-from kafkalog.indexes.statistics import KNEE_CANDIDATES, find_knee
 from kafkalog.records.batch_table import BatchTable
 
 INTERVALS = (0, 512, 1024, 4096, 65536)
@@ -241,8 +238,6 @@ def test_figures_of_a_golden_segment_worked_out_by_hand(log_dir: Path) -> None:
     gaps = [positions[0], positions[1] - positions[0], size - positions[1]]
     assert measures.gap_bytes.mean == pytest.approx(12964 / 3)
     assert measures.gap_bytes.max == max(gaps)
-    variance = sum((gap - 12964 / 3) ** 2 for gap in gaps) / 3
-    assert measures.gap_bytes.coefficient_of_variation == pytest.approx(math.sqrt(variance) / (12964 / 3))
     assert (measures.n_entries, measures.n_time_entries) == (2, 3)
     assert measures.index_bytes == 2 * 8 + 3 * 12
     assert measures.index_bytes_per_log_byte == pytest.approx(52 / 12964)
@@ -306,7 +301,7 @@ def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
     for measures in (statistics.index, *statistics.what_if):
         assert (measures.n_entries, measures.gap_bytes.n, measures.expected_scan_by_offset) == (0, 0, None)
         assert (measures.entries_per_mib, measures.index_bytes_per_log_byte) == (None, None)
-    assert (statistics.nearest_roll, statistics.knee) == (None, None)
+    assert statistics.nearest_roll is None
     assert statistics.to_arrow().num_rows == 4
 
 
@@ -498,43 +493,10 @@ def test_statistics_are_a_dict_and_an_arrow_table(log_dir: Path) -> None:
     fields = json.loads(json.dumps(statistics.as_dict()))
     assert (fields["topic"], fields["partition"], fields["segment"], fields["n_segments"]) == ("p-multi", 0, None, 2)
     assert fields["what_if"][0]["index_interval_bytes"] == 512
-    assert set(fields["index"]["gap_ms"]) == {"n", "mean", "p50", "p99", "max", "coefficient_of_variation"}
+    assert set(fields["index"]["gap_ms"]) == {"n", "mean", "p50", "p99", "max"}
     table = statistics.to_arrow()
     assert table.num_rows == 9  # partition and two segments, three indexes each
     assert table["index_interval_bytes"].to_pylist() == [None, 512, 4096] * 3
     assert table["segment"].null_count == 3
     assert table["gap_bytes_p99"][0].as_py() == fields["index"]["gap_bytes"]["p99"]
     assert not any(str(column.type) == "null" for column in table.columns)
-
-
-def candidate(interval: int, n_entries: int, scan: float) -> IndexMeasures:
-    none = Distribution().spread()
-    return IndexMeasures(interval, 10**6, n_entries, 0, none, none, none, scan, scan, int(scan))
-
-
-def test_the_knee_lies_farthest_below_the_line() -> None:
-    points = [candidate(1000, 100, 10.0), candidate(2000, 50, 20.0), candidate(4000, 25, 60.0), candidate(9000, 0, 110)]
-    # scaled: (1, 0), (0.5, 0.1), (0.25, 0.5), (0, 1)
-    assert find_knee(points) is points[1]
-    assert find_knee(points[::-1]) is points[1]
-
-
-def test_of_equal_indexes_the_larger_interval_is_the_knee() -> None:
-    points = [candidate(1, 100, 0.0), candidate(2, 50, 20.0), candidate(3, 50, 20.0), candidate(4, 0, 100.0)]
-    assert find_knee(points) is points[2]
-    mirrored = [candidate(1, 100, 0.0), candidate(2, 60, 20.0), candidate(3, 20, 60.0), candidate(4, 0, 100.0)]
-    assert find_knee(mirrored) is mirrored[2]
-
-
-def test_there_is_no_knee_without_three_different_points_or_below_the_line() -> None:
-    assert find_knee([]) is None
-    assert find_knee([candidate(1, 9, 1.0), candidate(2, 9, 1.0), candidate(3, 1, 9.0)]) is None
-    assert find_knee([candidate(1, 100, 0.0), candidate(2, 50, 50.0), candidate(3, 0, 100.0)]) is None
-    assert find_knee([candidate(1, 100, 0.0), candidate(2, 80, 90.0), candidate(3, 0, 100.0)]) is None
-
-
-def test_kafkas_default_is_the_knee_of_a_log_of_small_batches(tmp_path: Path) -> None:
-    directory = a_log(tmp_path, list(range(30_000)), payload=1)
-    knee = kafkalog.Partition(directory).index_statistics(what_if=KNEE_CANDIDATES).knee
-    assert knee is not None
-    assert knee.index_interval_bytes == 4096

@@ -344,7 +344,7 @@ def _commands(root: Path, out: Path, mode: str) -> Iterator[Call]:
         ("epochs", root, "--end-offset-for", "0", "--follower", "0,100"),
         ("epochs", root, "--json"),
         ("index-stats", root, "--segments", "--what-if", "1024", *on),
-        ("index-stats", root, "--json", "--recommend", *on),
+        ("index-stats", root, "--json", "--what-if", "512,4096", *on),
         ("verify", root),
         ("verify", root, "--json", "--deep"),
         ("export", root, "-o", out / "cli.csv", *on),

@@ -38,7 +38,6 @@ disk and page cache.
   /MIB             offset entries to a MiB of log
   MEAN P50 P99 MAX of the gaps between entries (segment start and end included): in bytes, or what --gaps says;
                    percentiles are right to 1.6 %
-  CV               their standard deviation by their mean: 0 is even, 1 is as uneven as by chance
   SCAN             bytes that a lookup of an offset skips until its batch: the mean over all offsets of batches
   SCAN/BYTE        the same for the first offset of the batch around a byte of the log, the mean over all bytes
   WORST            the most bytes that a lookup of an offset skips
@@ -49,9 +48,7 @@ disk and page cache.
                    time), a full offset or time index, an offset that is no int32 beyond the segment's base
 
 --what-if measures the indexes that a rebuild with other values of index.interval.bytes would give, without writing
-anything. --recommend names the knee of the curve of index size against SCAN. Of the values of --what-if (default: 256,
-512 ... 65536), it is the one farthest below the line from the smallest index to the one with the least to scan, both
-scaled to 0..1.
+anything.
 
 Only headers of batches are read, and no checksum is checked. An index that leads a lookup behind its batch is damage
 and is not measured; 'kafkalog lookup' shows where it leads.""",
@@ -59,11 +56,11 @@ and is not measured; 'kafkalog lookup' shows where it leads.""",
   kafkalog index-stats /var/lib/kafka -t orders
   kafkalog index-stats -s orders-0 --gaps ms
   kafkalog index-stats orders-0 --what-if 512,4096,65536
-  kafkalog index-stats orders-0 --recommend --plot orders.svg
+  kafkalog index-stats orders-0 --plot orders.svg
   kafkalog index-stats --json /var/lib/kafka | jq -c '[.topic, .partition, .index.worst_scan]'""",
 )
 
-_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "CV", "SCAN", "SCAN/BYTE", "WORST"]
+_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "SCAN", "SCAN/BYTE", "WORST"]
 _TAIL: Final = ["INDEX/LOG", "LATE", "MAX LAG", "NEAREST ROLL"]
 
 
@@ -74,7 +71,6 @@ def add_parser(commands: Any) -> None:
     what.add_argument(
         "--what-if", metavar="N,...", type=_intervals, help="also indexes made with these index.interval.bytes"
     )
-    what.add_argument("--recommend", action="store_true", help="name the index.interval.bytes at the knee")
     what.add_argument(
         "--segment-bytes", metavar="N", type=n_bytes, help="the topic's segment.bytes, for NEAREST ROLL (default: 1G)"
     )
@@ -89,7 +85,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument(
         "--plot",
         metavar="FILE",
-        help="also draw the gaps and the trade-off curve of all partitions together; FILE ends in .svg, .png or .pdf",
+        help="also draw the gaps of all partitions together; FILE ends in .svg, .png or .pdf",
     )
     how.add_argument("--overwrite", action="store_true", help="replace FILE")
     reading = parser.add_argument_group("reading")
@@ -107,15 +103,13 @@ def _intervals(text: str) -> list[int]:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Measure, and print the results."""
     with usage_errors():
-        from kafkalog.indexes.statistics import KNEE_CANDIDATES, PartitionMeter
+        from kafkalog.indexes.statistics import PartitionMeter
         from kafkalog.scanning.batch_scan import BatchScan
 
         config = _config(args)
         scan = BatchScan(path_of(args), **chosen(args, "topics", "partitions", "on_corruption", "limits"))
-    if args.recommend and args.what_if is not None and len(args.what_if) < 3:
-        raise UsageError("--recommend needs three values of --what-if or more")
     picture = None if args.plot is None else _Picture(args)
-    intervals: Sequence[int] = args.what_if or (KNEE_CANDIDATES if args.recommend or args.plot else ())
+    intervals: Sequence[int] = args.what_if or ()
     note_if_nothing_matches(args, scan, console)
     total = PartitionMeter(args.paths[0], None, intervals)
     shown: list[IndexStatistics] = []
@@ -210,9 +204,7 @@ class _Picture:
 
 def _fields(statistics: IndexStatistics, args: argparse.Namespace) -> dict[str, Any]:
     fields = statistics.as_dict()
-    if not args.recommend:
-        del fields["knee"]
-    if not (args.recommend or args.what_if):
+    if not args.what_if:
         del fields["what_if"]
     return fields
 
@@ -226,11 +218,9 @@ def _text(shown: list[IndexStatistics], total: IndexStatistics, args: argparse.N
     is_right = [*[False] * len(names), *[True] * (len(_HEADER) + len(_TAIL) - 1), False]
     yield from table([[*names, *_HEADER, *_TAIL], *lines], is_right)
     yield _sentence(total, len(shown))
-    if args.what_if or args.recommend:
+    if args.what_if:
         yield ""
         yield from _what_if(rows, args, names)
-        for one in shown if args.recommend else ():
-            yield _recommendation(one)
 
 
 def _names(row: IndexStatistics, args: argparse.Namespace) -> list[str]:
@@ -250,7 +240,6 @@ def _cells(row: IndexStatistics, measures: IndexMeasures | None, args: argparse.
         _number(measures.n_time_entries),
         _number(measures.entries_per_mib, 1),
         *(_number(value) for value in (gaps.mean, gaps.p50, gaps.p99, gaps.max)),
-        _number(gaps.coefficient_of_variation, 2),
         _number(measures.expected_scan_by_offset),
         _number(measures.expected_scan_by_byte),
         f"{measures.worst_scan:,}",
@@ -267,14 +256,14 @@ def _tail(row: IndexStatistics) -> list[str]:
 def _what_if(rows: list[IndexStatistics], args: argparse.Namespace, names: list[str]) -> Iterator[str]:
     lines = []
     for row in rows:
-        knee = row.knee if args.recommend else None
         if row.index is not None:
-            lines.append([*_names(row, args), "as it is", *_cells(row, row.index, args), ""])
-        for measures in row.what_if:
-            mark = "<- knee" if measures is knee else ""
-            lines.append([*_names(row, args), f"{measures.index_interval_bytes:,}", *_cells(row, measures, args), mark])
-    header = [*names, "INTERVAL", *_HEADER, "INDEX/LOG", ""]
-    yield from table([header, *lines], [*[False] * len(names), *[True] * (len(_HEADER) + 2), False])
+            lines.append([*_names(row, args), "as it is", *_cells(row, row.index, args)])
+        lines += [
+            [*_names(row, args), f"{measures.index_interval_bytes:,}", *_cells(row, measures, args)]
+            for measures in row.what_if
+        ]
+    header = [*names, "INTERVAL", *_HEADER, "INDEX/LOG"]
+    yield from table([header, *lines], [*[False] * len(names), *[True] * (len(_HEADER) + 2)])
 
 
 def _sentence(total: IndexStatistics, n: int) -> str:
@@ -293,24 +282,6 @@ def _sentence(total: IndexStatistics, n: int) -> str:
     if total.n_unindexed and measures is not None:
         parts.append(f"{total.n_unindexed:,} of the segments without an index that can be measured")
     return "; ".join(parts)
-
-
-def _recommendation(one: IndexStatistics) -> str:
-    name = escape_line(str(one.topic_partition or os.path.basename(one.path)))
-    knee = one.knee
-    if knee is None or knee.expected_scan_by_offset is None:
-        return f"{name}: no knee: the values that were tried make too few different indexes to choose by"
-    text = (
-        f"{name}: index.interval.bytes={knee.index_interval_bytes}: {human_bytes(round(knee.expected_scan_by_offset))}"
-        f" passed over a lookup, indexes of {knee.index_bytes_per_log_byte or 0:.3%}"
-    )
-    now = one.index
-    if now is None or now.expected_scan_by_offset is None:
-        return text
-    return (
-        f"{text}; as it is {human_bytes(round(now.expected_scan_by_offset))}"
-        f" and {now.index_bytes_per_log_byte or 0:.3%}"
-    )
 
 
 def _number(value: float | None, places: int = 0) -> str:

@@ -29,22 +29,15 @@ def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run_lines: Any)
     assert code == 0
     assert [row["partition"] for row in rows] == [0, 1, 2]
     assert [one["index_interval_bytes"] for one in rows[0]["what_if"]] == [512, 4096]
-    assert "knee" not in rows[0]
-    code, out, _ = run_lines("index-stats", log_dir, "--json", "-s", "-t", "p-txn", "--recommend")
+    code, out, _ = run_lines("index-stats", log_dir, "--json", "-s", "-t", "p-txn")
     assert len(out) == 6
-    assert all("knee" in json.loads(line) for line in out)
+    assert all("what_if" not in json.loads(line) for line in out)
 
 
-def test_what_if_and_a_recommendation_are_shown(log_dir: Path, run_lines: Any) -> None:
-    code, out, _ = run_lines("index-stats", log_dir / "p-txn-0", "--recommend")
-    assert code == 0
-    assert sum(line.endswith("<- knee") for line in out) == 1
-    assert out[-1].startswith("p-txn-0: index.interval.bytes=2048: 1.1 KiB passed over a lookup, indexes of 0.832%; as")
-    code, out, _ = run_lines("index-stats", log_dir / "p-txn-0", "--what-if", "1024")
+def test_what_if_is_shown(log_dir: Path, run_lines: Any) -> None:
+    _, out, _ = run_lines("index-stats", log_dir / "p-txn-0", "--what-if", "1024")
     as_it_is, what_if = (line.split() for line in out[-2:])
     assert as_it_is[4:] == what_if[2:]  # the topic's own setting: the same figures
-    code, out, _ = run_lines("index-stats", log_dir / "p-multi-1", "--recommend", "--what-if", "65536,100000,1000000")
-    assert out[-1].startswith("p-multi-1: no knee")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +45,6 @@ def test_what_if_and_a_recommendation_are_shown(log_dir: Path, run_lines: Any) -
     [
         (["--what-if", "x"], "not a number"),
         (["--what-if", "2G"], "below 2G"),
-        (["--what-if", "512,4096", "--recommend"], "three values"),
         (["--segment-ms", "0"], "segment.ms=0: it must be 1 to"),
         (["-t", "nope"], "no topic"),
         (["--plot", "x.bmp"], "ends in .svg"),
@@ -87,5 +79,5 @@ def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run_lines: 
 
 def test_nothing_is_written_beside_the_log(log_dir_copy: Path, run_lines: Any) -> None:
     before = {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")}
-    assert run_lines("index-stats", log_dir_copy, "--recommend")[0] == 0
+    assert run_lines("index-stats", log_dir_copy, "--what-if", "512")[0] == 0
     assert {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")} == before
