@@ -17,7 +17,6 @@ import pytest
 from effort import THOROUGH, n_counted
 from golden_sets import changed_files, listing, session_root, shared_log_dir
 from hypothesis import HealthCheck, settings
-from more_inputs import takes_more
 from needs import not_tested, skip_without_package
 
 settings.register_profile(
@@ -106,9 +105,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="takes hours; --soak runs it"))
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
-        if asked and (takes_more(item) or (THOROUGH and item.path.parent.name in _ON_DISK)):
+        if asked and (_takes_more(item.path) or (THOROUGH and item.path.parent.name in _ON_DISK)):
             item.add_marker(pytest.mark.thorough)
     items.sort(key=lambda item: (_rank(item.path), item.path))
+
+
+@functools.cache
+def _takes_more(path: Path) -> bool:
+    """Whether a file's tests take more inputs, or wait for the disk, in a thorough run."""
+    return (
+        re.search(r"^(from|import) (effort|fuzzing|hypothesis)\b|KAFKALOG_THOROUGH", path.read_text(), re.M) is not None
+    )
 
 
 def _rank(path: Path) -> int:

@@ -1,0 +1,95 @@
+"""The walks of a batch in ARCHITECTURE.md are those that Python takes: each function is called, in that order."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kafkalog
+
+PACKAGE = Path(kafkalog.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "ARCHITECTURE.md"
+
+
+def documented(title: str) -> tuple[list[tuple[str, str]], int, int]:
+    """File and name of each step of a walk, and how many calls and functions the page says there are at most."""
+    section = PAGE.read_text().split(f"### {title}", 1)[1].split("\n##", 1)[0]
+    steps = re.findall(r"^\| \d+ \| `([\w/.]+)` `([\w.]+)` \|", section, re.MULTILINE)
+    counts = re.search(r"at most ([\d,]+) calls of (\d+) functions", " ".join(section.split()))
+    assert counts, f"the walk {title} says nothing of its calls"
+    return steps, int(counts[1].replace(",", "")), int(counts[2])
+
+
+def traced(walk: Callable[[], Any]) -> list[tuple[str, str]]:
+    """File and name of each function of the package that is called or resumed, in all threads."""
+    calls: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{PACKAGE}/"):
+            calls.append((code.co_filename.removeprefix(f"{PACKAGE}/"), code.co_qualname))
+
+    before = sys.getprofile()
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        walk()
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return calls
+
+
+def read(log_dir: Path, _: Path) -> None:
+    assert kafkalog.scan(log_dir / "p-multi-0", threads=1).to_reader().read_all().num_rows
+
+
+def write(_: Path, out: Path) -> None:
+    table = pa.table({"topic": ["t", "t"], "partition": [0, 0], "key": [b"a", b"b"], "value": [b"1", b"2"]})
+    kafkalog.write_table(table, out / "written")
+
+
+def verify(_: Path, out: Path) -> None:
+    assert not kafkalog.verify(out / "p-multi-0").ok
+
+
+def damaged(log_dir: Path, out: Path) -> None:
+    source = log_dir / "p-multi-0"
+    (out / source.name).mkdir()
+    for path in source.iterdir():
+        (out / source.name / path.name).write_bytes(path.read_bytes())
+    log = min((out / source.name).glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[200] ^= 1
+    log.write_bytes(data)
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="another tracer counts lines")
+@pytest.mark.parametrize(
+    ("title", "walk"), [("Read: ", read), ("Write: ", write), ("Verify: ", verify)], ids=["read", "write", "verify"]
+)
+def test_a_walk_takes_the_steps_of_the_page(
+    title: str, walk: Callable[[Path, Path], None], log_dir: Path, tmp_path: Path
+) -> None:
+    steps, most_calls, most_functions = documented(title)
+    assert len(steps) > 5
+    damaged(log_dir, tmp_path)
+    for name in ("warm", "counted"):  # the first pass imports modules
+        out = tmp_path / name
+        out.mkdir()
+        damaged(log_dir, out)
+        calls = traced(lambda out=out: walk(log_dir, out))  # type: ignore[misc]
+    rest = iter(calls)
+    # a generator is called each time that it is resumed
+    missed = next((step for step in steps if step not in rest), None)
+    assert missed is None, f"{missed} is not called after the step before it"
+    assert len(calls) <= most_calls
+    assert len(set(calls)) <= most_functions
