@@ -30,13 +30,16 @@ cdef enum Op:
     RAW_OP = 7         # the text of any value
     SMALL_OP = 8       # a whole number that a double holds, whatever comes before and after it
     WHOLE_OP = 9       # the text of a whole number that a decimal of 38 digits holds
+    OPEN_OP = 10       # a struct with other fields, too, which are passed over
 
 cdef enum:
     NO_MEMORY = 201
+    UNKNOWN_NAME = 202
 
 OPS = {
     "null": NULL_OP, "boolean": BOOL_OP, "long": LONG_OP, "double": DOUBLE_OP, "string": STRING_OP,
     "list": LIST_OP, "struct": STRUCT_OP, "raw": RAW_OP, "small": SMALL_OP, "whole": WHOLE_OP,
+    "open": OPEN_OP,
 }
 KINDS = {"flat": FLAT, "text": TEXT, "list": LIST, "struct": STRUCT, "empty": EMPTY}
 FAILURES = {OTHER: "not of the known type", NO_MEMORY: "the value takes too much memory"}
@@ -163,7 +166,7 @@ cdef inline int read_name(State* state, const Node* node, Cursor* cursor, int32_
         if is_name(state, &state.nodes[node.first + at[0]], begin, size):
             return OK
         at[0] = at[0] + 1 if at[0] + 1 < node.count else 0
-    return OTHER
+    return UNKNOWN_NAME
 
 
 cdef int read_struct(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
@@ -173,6 +176,7 @@ cdef int read_struct(State* state, const Node* node, Cursor* cursor, int depth) 
     cdef int32_t n_seen = 0
     cdef int64_t number
     cdef int status
+    cdef bint is_known
     cdef uint8_t byte
     state.n_objects += 1
     number = state.n_objects
@@ -186,21 +190,27 @@ cdef int read_struct(State* state, const Node* node, Cursor* cursor, int depth) 
         cursor.pointer += 1
     else:
         while True:
-            if node.count == 0:
-                return OTHER
             if at >= node.count:
                 at = 0
-            if read_name(state, node, cursor, &at) != OK or state.seen[node.first + at] == number:
+            status = read_name(state, node, cursor, &at)
+            is_known = status == OK
+            if not is_known and (status != UNKNOWN_NAME or node.op != OPEN_OP):
                 return OTHER
-            state.seen[node.first + at] = number
-            n_seen += 1
+            if is_known:
+                if state.seen[node.first + at] == number:
+                    return OTHER
+                state.seen[node.first + at] = number
+                n_seen += 1
             if next_byte(cursor) != 0x3A:
                 return OTHER
             cursor.pointer += 1
-            status = read_value(state, &state.nodes[node.first + at], cursor, depth + 1)
+            if is_known:
+                status = read_value(state, &state.nodes[node.first + at], cursor, depth + 1)
+                at += 1
+            else:
+                status = pass_over(cursor, depth + 1)
             if status != OK:
                 return status
-            at += 1
             byte = next_byte(cursor)
             if byte != 0x2C:
                 break
@@ -315,7 +325,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
         else:
             memcpy(to, &whole, 8)
         return OK
-    if node.op == STRUCT_OP:
+    if node.op == STRUCT_OP or node.op == OPEN_OP:
         return read_struct(state, node, cursor, depth) if byte == 0x7B and depth < MOST_DEPTH else OTHER
     if node.op == LIST_OP:
         return read_list(state, node, cursor, depth) if byte == 0x5B and depth < MOST_DEPTH else OTHER

@@ -16,7 +16,6 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from kafkalog.spark import types
-from kafkalog.spark.decoded import decoded_schema
 from kafkalog.spark.source_options import parse_options
 
 if TYPE_CHECKING:
@@ -58,9 +57,10 @@ class KafkaLogSource(DataSource):
         options = parse_options(self.options)
         if options.decode is None:
             return types.spark_schema(options.columns)
-        from kafkalog.spark.reader import learned
+        from kafkalog.spark.offsets import open_paths
+        from kafkalog.spark.reader import record_batches
 
-        return decoded_schema(learned(options, options.columns), options.columns)
+        return options.decode.schema(options.columns, open_paths(options.paths), record_batches(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""

@@ -1,41 +1,54 @@
-"""The options of the data source that filter records and decode keys and values, and the types of fields in Spark.
+"""Decodes keys and values for the data source: options, and their types in Spark.
 
-The driver takes a first look at the records, once for the schema and once for the tasks, unless the formats say their
-types. Executors get what it found. Filters on decoded fields are options, as all filters are.
+A decoded column is a struct. Its type is declared by `valueSchema` or by the user's schema, or it follows from the
+schema of its format; else the driver reads the records for it, once. Executors get the types. Filters on decoded
+fields are options, as all filters are.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from kafkalog.errors import CorruptionWarning
 from kafkalog.interchange.table_types import stored_type
 from kafkalog.log.log_dir import LogDir
 from kafkalog.scanning.conditions.filter_text import parse_condition
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.decoded import schemas_beside
 from kafkalog.spark import types
+from kafkalog.spark.ddl import parse_ddl
 from kafkalog.spark.options import Options, parse_json
 from kafkalog.values.conditions import Groups, split_filters
 from kafkalog.values.decoding import Decoding
+from kafkalog.values.formats.json_schema import nullable_type, schema_type
 from kafkalog.values.options import WITH_SCHEMAS, ColumnFormat, parse_decode
 from kafkalog.values.registry import schema_source
+from kafkalog.values.types import SchemaError, field_at, narrow_type
 
 DECODE_OPTIONS: Final = (
     *("valueFormat", "valueSchema", "valueMessage", "keyFormat", "keySchema", "keyMessage"),
     *("framed", "schemas"),
 )
-
+JSON: Final = ("json", "jsonschema")
+Batches = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
+"""Reads columns of all records."""
 
 _TIMESTAMP_TYPE: Final = re.compile(r"\A\s*timestampType\b", re.IGNORECASE)
 """Spark's name of the column."""
+_LEARNED: Final = "kafkalog.type"
+"""In the metadata of a column: its Arrow type that was learned; empty if values of some fields are JSON text."""
+_JSON_TYPES: Final = (pt.is_boolean, pt.is_string, pt.is_floating, pt.is_signed_integer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +60,146 @@ class Decode:
     """A directory or a registry's URL."""
     conditions: Groups | None
     """Filters on decoded columns."""
+    declared: dict[str, pa.DataType]
+    """Types of JSON values, by `valueSchema` and `keySchema`."""
 
-    def decoding(self, columns: Sequence[str], log_dir: LogDir) -> Decoding:
-        """Return what decodes these columns of the source."""
+    def schema(self, columns: Sequence[str], log_dir: LogDir, batches: Batches) -> StructType:
+        """Return the schema of columns and fields such as ``value.id``, which become structs."""
+        decoding = self._decoding(columns, log_dir)
+        decoding.declare({name: json_type(kind) for name, kind in self.declared.items()})
+        learn(decoding, batches)
+        names = list(dict.fromkeys(map(self._column_of, columns)))
+        fields = []
+        for name, found in zip(names, decoding.select(types.record_columns(names)).schema(), strict=True):
+            if name not in self.formats:
+                fields.append(_plain_field(name, found))
+                continue
+            paths = [tuple(one.split(".")[1:]) for one in columns if self._column_of(one) == name]
+            kind = narrow_type(self.declared.get(name, stored_type(found.type, "spark")), paths)
+            learned = "" if name in decoding.mixed else _to_text(found.type)
+            kept = None if name in {*decoding.typed, *self.declared} else {_LEARNED: learned}
+            fields.append(StructField(name, from_arrow_type(kind, prefer_timestamp_ntz=True), metadata=kept))
+        return StructType(fields)
+
+    def decoding(self, schema: StructType, log_dir: LogDir, batches: Batches | None) -> tuple[Decoding, pa.Schema]:
+        """Return what decodes the columns of a schema, which the source or the user made, and its types in Arrow.
+
+        Without `batches` nothing is read to learn types.
+
+        Raises
+        ------
+        ValueError
+            A column is of another type, or its type has to be learned.
+        """
+        kinds = {one.name: to_arrow_type(one.dataType, timezone="UTC") for one in schema if one.name in self.formats}
+        flat = [
+            ".".join((one.name, *path))
+            for one in schema
+            for path in (_leaves(kinds[one.name]) if one.name in kinds else [()])
+        ]
+        decoding = self._decoding(flat, log_dir)
+        learned = {one.name: one.metadata[_LEARNED] for one in schema if _LEARNED in one.metadata}
+        given = kinds.keys() - decoding.typed - self.declared.keys() - learned.keys()
+        declared = {**self.declared, **{name: kinds[name] for name in given}}
+        decoding.declare({name: self._decoded_type(name, kind) for name, kind in declared.items()})
+        decoding.declare({name: _from_text(text) for name, text in learned.items() if text})
+        if batches is None and not decoding.has_types:
+            raise ValueError(
+                "the types of a stream's values must be known before it starts: set valueSchema (and valueMessage for"
+                " Protobuf), pass a schema, or take values as text or numbers"
+            )
+        if batches is not None:
+            learn(decoding, batches)
+        decoding = decoding.select(types.record_columns(schema.names))
+        fields = []
+        for field, found in zip(schema, decoding.schema(), strict=True):
+            own = _plain_field(field.name, found).dataType if field.name not in kinds else field.dataType
+            if field.name in kinds and field.name not in given:
+                whole = self.declared.get(field.name, stored_type(found.type, "spark"))
+                _check_fields(field.name, kinds[field.name], whole)
+            elif own.simpleString() != field.dataType.simpleString():
+                raise ValueError(wrong_type(field.name, own.simpleString(), field.dataType.simpleString()))
+            kind = kinds.get(field.name) or to_arrow_type(own, timezone="UTC")
+            fields.append(pa.field(field.name, kind, nullable=field.nullable))
+        return decoding, pa.schema(fields)
+
+    def _decoding(self, columns: Sequence[str], log_dir: LogDir) -> Decoding:
         source = schema_source(self.schemas) or schemas_beside(log_dir, self.formats)
         return Decoding(self.formats, source, types.record_columns(columns), self.conditions)
+
+    def _column_of(self, name: str) -> str:
+        top = name.partition(".")[0]
+        return top if top in self.formats else name
+
+    def _decoded_type(self, name: str, kind: pa.DataType) -> pa.DataType:
+        return json_type(kind) if self.formats[name].format in JSON else kind
+
+
+def learn(decoding: Decoding, batches: Batches) -> None:
+    """Read records for the types of values, unless these are known."""
+    if decoding.needs_to_learn:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CorruptionWarning)  # of which the tasks warn
+            decoding.learn(batches(decoding.record_columns))
+
+
+def json_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which JSON values are decoded that become values of a type.
+
+    Raises
+    ------
+    ValueError
+        JSON has no such values.
+    """
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(one.name, json_type(one.type)) for one in kind])
+    if pt.is_list(kind):
+        return pa.list_(json_type(kind.value_type))
+    if kind == pa.decimal128(38, 0):
+        return kind
+    if not any(is_kind(kind) for is_kind in _JSON_TYPES):
+        raise ValueError(f"JSON has no {kind}: take it as string, and cast it in the query")
+    return pa.int64() if pt.is_integer(kind) else pa.float64() if pt.is_floating(kind) else kind
+
+
+def _to_text(kind: pa.DataType) -> str:
+    return base64.b64encode(pa.schema([("", kind)]).serialize()).decode()
+
+
+def _from_text(text: str) -> pa.DataType:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0).type
+
+
+def wrong_type(name: str, own: str, other: str) -> str:
+    """The message about a column of another type."""
+    return f"column {name} is of type {own}, not {other}: cast it in the query"
+
+
+def _plain_field(name: str, found: pa.Field) -> StructField:
+    if name in types.ALL_COLUMNS:
+        return types.spark_schema([name])[0]
+    return StructField(name, from_arrow_type(stored_type(found.type, "spark"), prefer_timestamp_ntz=True))
+
+
+def _leaves(kind: pa.DataType) -> Iterator[tuple[str, ...]]:
+    if not pt.is_struct(kind) or not kind.num_fields:
+        yield ()
+        return
+    for field in kind:
+        for path in _leaves(field.type):
+            yield (field.name, *path)
+
+
+def _check_fields(name: str, kind: pa.DataType, whole: pa.DataType) -> None:
+    for path in _leaves(kind):
+        field = ".".join((name, *path))
+        try:
+            own = field_at(pa.nulls(0, whole), path).type
+        except KeyError as error:
+            raise ValueError(f"no column {field!r}: {error.args[0]}") from None
+        other = field_at(pa.nulls(0, kind), path).type
+        if own != other:
+            raise ValueError(wrong_type(field, str(own), str(other)))
 
 
 def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
@@ -64,10 +212,15 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
     """
     is_framed = given.flag("framed", default=True)
     wanted: dict[str, Any] = {}
+    declared: dict[str, pa.DataType] = {}
     for column in ("key", "value"):
         named = {what: given[f"{column}{what}"] for what in ("schema", "message") if f"{column}{what}" in given}
         if f"{column}format" in given:
             name = given[f"{column}format"]
+            if name in JSON and "schema" in named:
+                declared[column] = _json_schema(named["schema"])
+            if name == "json":
+                named.pop("schema", None)
             # text and numbers have no frames in any case
             unframed = {"framed": False} if not is_framed and name in WITH_SCHEMAS else {}
             wanted[column] = {"format": name, **named, **unframed}
@@ -81,82 +234,41 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
     parsed, after = _filters(given.get("filters"), formats), None
     if parsed is not None:
         parsed, after = split_filters(parsed, formats, parse_condition)
-    return Decode(formats, given.get("schemas"), after), parsed
+    return Decode(formats, given.get("schemas"), after, declared), parsed
+
+
+def _json_schema(text: str) -> pa.DataType:
+    """The type that DDL, a JSON Schema, or a file with one of these declares."""
+    if len(text) < 1024 and "\n" not in text and Path(text).is_file():
+        text = Path(text).read_text()
+    if not text.lstrip().startswith("{"):
+        return parse_ddl(text)
+    try:
+        kind = nullable_type(schema_type(text))
+        json_type(kind)
+    except SchemaError as error:
+        raise ValueError(f"valueSchema: {error}") from None
+    return kind
 
 
 def _filters(text: str | None, decoded: Collection[str]) -> Any:
-    """Parse filters: a condition as text, or JSON with conditions as text or lists.
-
-    Lists become tuples, and strings in them bytes for columns of bytes.
-    """
+    """Parse filters: a condition as text, or JSON with conditions of which all must hold, or lists of alternatives."""
     if text is None:
         return None
-    example = '[["key", "starts_with", "order-"], ["timestamp", ">=", 1700000000000]]'
-    groups: list[Any] = [text]
+    example = '["key starts_with order-", "timestamp >= 2026-11-21T08:00Z"]'
+    groups: list[Any] = [[text]]
     if text.lstrip().startswith(("[", "{")):
         groups = parse_json(text, example, lambda value: isinstance(value, list) and bool(value))
-    if all(item and isinstance(item[0], str) for item in groups if isinstance(item, (str, list))):
-        groups = [groups]
-    filters = []
-    for group in groups:
-        if not isinstance(group, list) or not all(map(_is_term, group)):
-            raise ValueError(f"Expected e.g. {example}, got {text}")
-        filters.append([_term(term, decoded) for term in group])
-    if decoded:
-        return filters
-    try:
-        parse_filters(filters)
-    except TypeError as error:
-        raise ValueError(f"filters: {error}") from error
-    return filters
-
-
-def _is_term(term: Any) -> bool:
-    return isinstance(term, str) or (isinstance(term, list) and 2 <= len(term) <= 3)
-
-
-def _term(term: str | list[Any], decoded: Collection[str]) -> tuple[Any, ...]:
-    if isinstance(term, str):
-        return parse_condition(_TIMESTAMP_TYPE.sub("timestamp_type", term, count=1))
-    column = _TIMESTAMP_TYPE.sub("timestamp_type", str(term[0]))
-    if len(term) == 2:
-        return column, term[1]
-    is_binary = (column in ("key", "value") and column not in decoded) or str(column).startswith("headers.")
-    return column, term[1], _value(term[2], is_binary)
-
-
-def _value(value: Any, is_binary: bool) -> Any:
-    if isinstance(value, list):
-        return [_value(one, is_binary) for one in value]
-    if isinstance(value, dict) and set(value) == {"base64"}:
+        if all(isinstance(item, str) for item in groups):
+            groups = [groups]
+    if not all(isinstance(group, list) and group and all(isinstance(one, str) for one in group) for group in groups):
+        raise ValueError(f"Expected e.g. {example}, got {text}")
+    filters = [
+        [parse_condition(_TIMESTAMP_TYPE.sub("timestamp_type", term, count=1)) for term in group] for group in groups
+    ]
+    if not decoded:
         try:
-            return base64.b64decode(value["base64"], validate=True)
-        except (binascii.Error, TypeError) as error:
-            raise ValueError(f"filters: no base64: {value['base64']!r}") from error
-    return value.encode() if is_binary and isinstance(value, str) else value
-
-
-def decoded_schema(decoding: Decoding, columns: Sequence[str]) -> StructType:
-    """Return the schema of columns of the source, of which some are decoded."""
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    plain = {name for name in columns if name in types.ALL_COLUMNS and name not in decoding.decoded}
-    return StructType(
-        [
-            types.spark_schema([field.name])[0]
-            if field.name in plain
-            else StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=True))
-            for field in arrow_schema(decoding, columns)
-        ]
-    )
-
-
-def arrow_schema(decoding: Decoding, columns: Sequence[str]) -> pa.Schema:
-    """Return the Arrow schema of the same columns, as Spark takes them."""
-    fields = []
-    for name, field in zip(columns, decoding.schema(), strict=True):
-        if name in types.ALL_COLUMNS and name not in decoding.decoded:
-            fields.append(types.arrow_schema([name]).field(0))
-        else:
-            fields.append(pa.field(name, stored_type(field.type, "spark")))
-    return pa.schema(fields)
+            parse_filters(filters)
+        except TypeError as error:
+            raise ValueError(f"filters: {error}") from error
+    return filters

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionWarning, Finding, Reason
@@ -21,7 +21,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.scanning.planning import Plan, ReadTask, plan
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
-from kafkalog.spark.decoded import arrow_schema, decoded_schema
+from kafkalog.spark.decoded import wrong_type
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
 from kafkalog.spark.runner import check_files, piece_of
 from kafkalog.spark.source_options import SourceOptions
@@ -45,23 +45,28 @@ class TaskReader:
         The schema has a column that the source does not have, or that has another type there.
     """
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, *, learns: bool = True) -> None:
         self._options = options
         decode = options.decode
-        self._columns = types.check_columns(schema.names, () if decode is None else decode.formats)
-        # on the driver: executors get what was learned, so that all tasks have the same types
-        self._decoding = None if decode is None else learned(options, self._columns)
-        if self._decoding is None:
-            ours, kinds = types.spark_schema(self._columns), types.arrow_schema(self._columns)
+        columns = types.check_columns(schema.names, () if decode is None else decode.formats)
+        self._decoding: Decoding | None = None
+        self._columns: Sequence[str] = types.record_columns(columns)
+        if decode is not None:
+            # on the driver: executors get what was learned, so that all tasks have the same types
+            spelled = StructType(
+                [
+                    StructField(name, field.dataType, field.nullable, field.metadata)
+                    for field, name in zip(schema, columns, strict=True)
+                ]
+            )
+            batches = record_batches(options) if learns else None
+            self._decoding, kinds = decode.decoding(spelled, open_paths(options.paths), batches)
+            self._columns = self._decoding.record_columns
         else:
-            ours = decoded_schema(self._decoding, self._columns)
-            kinds = arrow_schema(self._decoding, self._columns)
-        for field, own in zip(schema, ours, strict=True):
-            if field.dataType.simpleString() != own.dataType.simpleString():
-                raise ValueError(
-                    f"column {field.name} is of type {own.dataType.simpleString()}, not"
-                    f" {field.dataType.simpleString()}: cast it in the query"
-                )
+            kinds = types.arrow_schema(columns)
+            for field, own in zip(schema, types.spark_schema(columns), strict=True):
+                if (theirs := field.dataType.simpleString()) != own.dataType.simpleString():
+                    raise ValueError(wrong_type(field.name, own.dataType.simpleString(), theirs))
         # names as the user's schema spells them: Spark compares them, and is case-insensitive
         fields = zip(schema, kinds, strict=True)
         self._schema = pa.schema([pa.field(field.name, own.type, nullable=field.nullable) for field, own in fields])
@@ -74,8 +79,7 @@ class TaskReader:
         """Yield the records of a task in Spark's types."""
         check_files(piece_of(task, tolerates_deletion=not self._options.fail_on_data_loss).files)
         decoding, lost = self._decoding, Lost()
-        columns = types.record_columns(self._columns) if decoding is None else decoding.record_columns
-        for raw in _records(self._options, task, columns, self._report):
+        for raw in _records(self._options, task, self._columns, self._report):
             batch = raw if decoding is None else decoding.decode(raw, task.parts[0].path, decoding.schema())
             yield from types.split(types.to_spark(batch, self._schema, lost))
         # an executor can only warn: its results are rows, and Spark has no other channel for a reader
@@ -152,24 +156,11 @@ def _records(
     )
 
 
-def learned(options: SourceOptions, columns: Sequence[str]) -> Decoding:
-    """Return what decodes these columns. If formats do not say their types, the records are read here, on the driver.
+def record_batches(options: SourceOptions) -> Callable[[Sequence[str]], Iterator[pa.RecordBatch]]:
+    """Return what reads columns of all records of a batch query, on the driver."""
 
-    Raises
-    ------
-    ValueError
-        A column does not exist, or there are no schemas.
-    KafkalogError
-        On damage, with ``onCorruption`` raise.
-    """
-    if options.decode is None:
-        raise ValueError("no format is given")
-    decoding = options.decode.decoding(columns, open_paths(options.paths))
-    if not decoding.needs_to_learn:
-        return decoding
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CorruptionWarning)  # of which the tasks warn
-        decoding.learn(
-            batch for task in _planned(options).tasks for batch in _records(options, task, decoding.record_columns)
-        )
-    return decoding
+    def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for task in _planned(options).tasks:
+            yield from _records(options, task, columns)
+
+    return batches

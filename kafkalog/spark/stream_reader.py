@@ -40,12 +40,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.on_corruption == "stop":
             raise ValueError("onCorruption=stop ends a partition at damage, and a stream has no end: use raise or skip")
-        super().__init__(options, schema)
-        if self._decoding is not None and not self._decoding.has_types:
-            raise ValueError(
-                "the types of a stream's values have to be known before it: give valueSchema, and valueMessage for"
-                " Protobuf, or decode it as text or numbers"
-            )
+        super().__init__(options, schema, learns=False)
         self._tail: LogTail | None = None
         self._target: Offsets | None = None
         self._last_trigger = 0.0

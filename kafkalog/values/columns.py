@@ -39,6 +39,13 @@ class ColumnDecoder(Protocol):
     def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
         """Take a first look at values."""
 
+    def declare(self, kind: pa.DataType) -> None:
+        """Take a type as given, instead of learning it."""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some fields are JSON text, since their values have no common type."""
+
     def full_type(self) -> pa.DataType:
         """The type of the values that were looked at, with all fields."""
 
@@ -53,12 +60,16 @@ class PlainColumn:
     """Text or numbers."""
 
     has_type = True
+    is_mixed = False
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.notes: set[str] = set()
 
     def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
+        pass
+
+    def declare(self, kind: pa.DataType) -> None:
         pass
 
     def full_type(self) -> pa.DataType:
@@ -112,6 +123,14 @@ class JsonColumn:
             with suppress(SchemaError):  # then the values alone say their types
                 return schema_type(schema.schema)
         return pa.null()
+
+    def declare(self, kind: pa.DataType) -> None:
+        self._values.declare(kind)
+        self.has_type = True
+
+    @property
+    def is_mixed(self) -> bool:
+        return bool(self._values.common.as_text)
 
     def full_type(self) -> pa.DataType:
         return self._values.common.type
@@ -171,6 +190,14 @@ class SchemaColumn:
             # a schema widens the common type once, however often values name it
             if len(self._readers) > known and not isinstance(reader, str):
                 self._common.add(reader.type)
+
+    def declare(self, kind: pa.DataType) -> None:
+        if not self.has_type:
+            self._common.type, self.has_type = kind, True
+
+    @property
+    def is_mixed(self) -> bool:
+        return bool(self._common.as_text)
 
     def full_type(self) -> pa.DataType:
         return self._common.type

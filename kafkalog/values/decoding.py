@@ -148,6 +148,25 @@ class Decoding:
         """Whether the formats say all types, whatever the records are."""
         return all(one.has_type for one in self._decoders.values())
 
+    @property
+    def typed(self) -> frozenset[str]:
+        """Columns whose formats say their types, whatever the records are."""
+        return frozenset(name for name, decoder in self._decoders.items() if decoder.has_type)
+
+    @property
+    def mixed(self) -> frozenset[str]:
+        """Columns with fields that are JSON text, since their values have no common type."""
+        return frozenset(name for name, decoder in self._decoders.items() if decoder.is_mixed)
+
+    def declare(self, types: Mapping[str, pa.DataType]) -> None:
+        """Take types of columns as given, instead of learning them.
+
+        Values that do not fit are null, and other fields are left out. The types of JSON values are those of JSON:
+        bool, int64, float64, string, lists and structs.
+        """
+        for name in types.keys() & self._decoders.keys():
+            self._decoders[name].declare(types[name])
+
     def learn(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take a first look at all records.
 

@@ -118,7 +118,7 @@ def test_columns_may_be_those_of_batches_and_files(source: Any, log: Path) -> No
 
 
 def test_filters_are_judged_before_records_are_copied(source: Any, log: Path) -> None:
-    frame = source(log, filters='[[["key", "==", "k7"]], [["offset", ">=", 998], ["partition", "==", 3]]]')
+    frame = source(log, filters='[["key == k7"], ["offset >= 998", "partition == 3"]]')
     assert sorted((row.partition, row.offset) for row in frame.collect()) == [
         *((number, 7) for number in range(4)),
         (3, 998),

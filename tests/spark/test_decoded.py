@@ -48,9 +48,11 @@ def test_values_are_structs_and_filters_are_on_their_fields(spark: SparkSession,
         None,
     ]
     some = reader.options(
-        columns="offset,value.customer.name,value_error", filters='[["value.id", ">=", 98], ["offset", "<", 1000]]'
+        columns="offset,value.customer.name,value_error", filters='["value.id >= 98", "offset < 1000"]'
     ).load(path["json"])
-    assert [tuple(row) for row in some.collect()] == [(98, "c2", None), (99, "c0", None)]
+    assert some.schema["value"].dataType.simpleString() == "struct<customer:struct<name:string>>"
+    found = some.select("offset", "value.customer.name", "value_error").collect()
+    assert [tuple(row) for row in found] == [(98, "c2", None), (99, "c0", None)]
     given = {"format": "protobuf", "schema": PROTO, "message": "Order"}
     table = kafkalog.read_table(path["proto"], decode={"value": given}, columns=["value"])
     for options in (
@@ -82,7 +84,104 @@ def test_options_that_do_not_go_together_say_why() -> None:
     ):
         with pytest.raises(ValueError, match=why):
             options_of(**given)
-    found = options_of(valueFormat="json", columns="value.a", filters='[["value.a", "==", "x"], ["key", "==", "k"]]')
+    found = options_of(valueFormat="json", columns="value.a", filters='["value.a == x", "key == k"]')
     assert found.columns == ("value.a",)
-    assert found.filters == [[("key", "==", b"k")]]
+    assert found.filters == [[("key", "==", "k")]]
     assert found.decode.conditions == [[("value.a", "==", "x")]]
+
+
+JSON_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "customer": {"type": "object", "properties": {"name": {"type": "string"}}},
+    },
+}
+SCHEMAS = (
+    "id bigint, customer struct<name:string>",
+    "struct<id: long, `customer`: struct<name string>>",
+    json.dumps(JSON_SCHEMA),
+)
+
+
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever reads records fails."""
+    from kafkalog.spark import reader
+
+    def fails(*_: object) -> Any:
+        raise AssertionError("records are read")
+
+    monkeypatch.setattr(reader, "_records", fails)
+    monkeypatch.setattr(reader, "_planned", fails)
+
+
+@pytest.mark.parametrize("given", SCHEMAS)
+def test_nothing_is_read_for_types_that_are_declared(log: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    pytest.importorskip("pyspark")
+    from kafkalog.spark.data_source import KafkaLogSource
+
+    unread(monkeypatch)
+    source = KafkaLogSource({"path": str(log / "json-0"), "valueFormat": "json", "valueSchema": given})
+    schema = source.schema()
+    assert schema["value"].dataType.simpleString() == "struct<id:bigint,customer:struct<name:string>>"
+    source.reader(schema)
+    assert source.streamReader(schema).initialOffset() == {"json": {"0": 101}}
+
+
+def test_nothing_is_read_again_for_types_that_were_learned(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    from kafkalog.spark.data_source import KafkaLogSource
+
+    source = KafkaLogSource({"path": str(log / "json-0"), "valueFormat": "json"})
+    schema = source.schema()
+    unread(monkeypatch)
+    source.reader(schema)
+    source.streamReader(schema)
+
+
+@pytest.mark.spark
+def test_a_users_schema_prunes_structs_and_what_does_not_fit_is_null(spark: SparkSession, log: Path) -> None:
+    kafkalog.spark.register(spark)
+
+    def load(schema: str, **options: str) -> Any:
+        reader = spark.read.format("kafkalog").options(valueFormat="json", **options)
+        return reader.schema(schema).load(str(log / "json-0"))
+
+    frame = load("offset bigint, value struct<customer:struct<name:string>>")
+    found = frame.where("offset < 3 or offset = 100").select("offset", "value.customer.name").orderBy("offset")
+    assert [tuple(row) for row in found.collect()] == [(0, "c0"), (1, "c1"), (2, "c2"), (100, None)]
+    # a value of another type
+    assert {row.value for row in load("value struct<id:bigint,customer:string>").collect()} == {None}
+    # numbers of another width, and a field that no value has
+    frame = load("value struct<id:tinyint,none:double>, offset bigint").where("offset in (0, 99)").orderBy("offset")
+    assert [tuple(row.value) for row in frame.collect()] == [(0, None), (99, None)]
+    with pytest.raises(Exception, match=r"value\.id is of type int64, not string"):
+        load("value struct<id:string>", valueSchema=SCHEMAS[0]).count()
+    with pytest.raises(Exception, match=r"no column 'value\.other'"):
+        load("value struct<other:string>", valueSchema=SCHEMAS[0]).count()
+    orders = spark.read.format("kafkalog").options(valueFormat="protobuf", schemas=str(log / "schemas"))
+    frame = orders.schema("value struct<c:struct<name:string>,id:bigint>").load(str(log / "proto-0"))
+    assert [tuple(row) for row in frame.select("value.id", "value.c.name").limit(2).collect()] == [(1, "c1"), (2, "c2")]
+
+
+@pytest.mark.spark
+def test_values_without_a_common_type_are_text_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    kafkalog.spark.register(spark)
+    with PartitionWriter(tmp_path / "t-0") as writer:
+        writer.append({"value": [b'{"a": 1, "n": null, "e": {}}', b'{"a": "x", "n": null, "e": {}}']})
+    frame = spark.read.format("kafkalog").options(valueFormat="json").load(str(tmp_path))
+    table = kafkalog.read_table(tmp_path, decode={"value": "json"}, columns=["value"])
+    assert [row.a for row in frame.select("value.a").collect()] == [one["a"] for one in table["value"].to_pylist()]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_stream_decodes_json(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    kafkalog.spark.register(spark)
+    for name, given in (("declared", {"valueSchema": SCHEMAS[0]}), ("learned", {})):
+        reader = spark.readStream.format("kafkalog").options(valueFormat="json", startingOffsets="earliest", **given)
+        stream = reader.load(str(log / "json-0")).select("value.customer.name")
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / f"{name}-state"))
+        assert writer.trigger(availableNow=True).start(str(tmp_path / name)).awaitTermination(120)
+        found = spark.read.parquet(str(tmp_path / name)).groupBy("name").count().collect()
+        assert {row.name: row["count"] for row in found} == {"c0": 34, "c1": 33, "c2": 33, None: 1}

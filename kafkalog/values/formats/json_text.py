@@ -90,6 +90,12 @@ class JsonValues:
 
     def __init__(self) -> None:
         self.common = JsonType()
+        self._is_open = False
+
+    def declare(self, kind: pa.DataType) -> None:
+        """Take a type as given instead of learning it: other fields of values are passed over."""
+        self.common.add(kind)
+        self._is_open = True
 
     def learn(self, payloads: Payloads, said: pa.DataType = _UNSAID) -> None:
         """Take note of the types of some values, of those that conform to what their schema says.
@@ -125,12 +131,13 @@ class JsonValues:
             return None  # the text has the fields of the value alone, and the schema says types for it
         kind = overlaid(self.common.type, said)
         wanted = None if is_look else nullable_type(narrow_type(kind, paths))
-        return _Program(kind, wanted, as_text, self.common.wide)
+        return _Program(kind, wanted, as_text, self.common.wide, is_open=self._is_open)
 
     def decode(self, payloads: Payloads, paths: list[Path] | None = None, said: pa.DataType = _UNSAID) -> Decoded:
         """Decode values, with only the fields at some paths; only these have to conform to what their schema says."""
         kind, said = narrow_type(self.common.type, paths), narrow_type(said, paths)
         program = self._program(said, paths)
+        is_whole = paths is None and not self._is_open
         failures: dict[int, str] = {}
         lost = Lost()
         cut: dict[Path, list[int]] = {}
@@ -145,7 +152,7 @@ class JsonValues:
         for row in rows:
             value, rounded = parse(payloads.bytes(row) or b"", said), list[Path]()
             if not isinstance(value, NotJson):
-                value = _shaped(value, kind, (), self.common.as_text, rounded, is_whole=paths is None)
+                value = _shaped(value, kind, (), self.common.as_text, rounded, is_whole=is_whole)
             if isinstance(value, NotJson):
                 failures[row] = value.why
             else:
@@ -317,14 +324,22 @@ class _Program(ProgramValues):
         Fields of any type, whose JSON text is wanted.
     wide : set of tuple of str
         Fields that may have whole numbers that a double does not hold; a look at others does not take these.
+    is_open : bool
+        Whether objects may have other fields, too.
     """
 
     kernel: ClassVar[Any] = kernel
 
     def __init__(
-        self, kind: pa.DataType, wanted: pa.DataType | None, as_text: Set[Path], wide: Set[Path] = frozenset()
+        self,
+        kind: pa.DataType,
+        wanted: pa.DataType | None,
+        as_text: Set[Path],
+        wide: Set[Path] = frozenset(),
+        *,
+        is_open: bool = False,
     ) -> None:
-        self._as_text = as_text
+        self._as_text, self._is_open = as_text, is_open
         self._wide = wide if wanted is None else None
         self._nodes: list[tuple[int, ...]] = [()]
         self._names: list[str] = []
@@ -343,6 +358,8 @@ class _Program(ProgramValues):
         if op == "long" and self._wide is not None and path not in self._wide:
             op = "small"
         inside = _inside(field.type, op)
+        if op == "struct" and self._is_open:
+            op = "open"
         column, first, name = -1, len(self._nodes), len(self._names)
         self._nodes += [()] * len(inside)
         self._names.append(field.name)
@@ -379,6 +396,7 @@ _COLUMNS: Final = {
     "string": ("text", 0),
     "list": ("list", 0),
     "struct": ("struct", 0),
+    "open": ("struct", 0),
     "raw": ("text", 0),
 }
 
