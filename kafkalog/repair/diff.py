@@ -68,13 +68,25 @@ class ReplicaDiff:
     """
 
     @property
+    def equal_to(self) -> int:
+        """The offset up to which the replicas are the same; excluded."""
+        return min(self.end_offset_a, self.end_offset_b) if self.offset is None else self.offset
+
+    @property
+    def continues(self) -> Side | None:
+        """The replica that goes on where the other ends; None if both end there, or if they differ."""
+        if self.offset is not None or self.end_offset_a == self.end_offset_b:
+            return None
+        return "a" if self.end_offset_a > self.end_offset_b else "b"
+
+    @property
     def ok(self) -> bool:
         """Whether the replicas are the same as far as both reach."""
         return self.offset is None
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        return {"ok": self.ok, **asdict(self)}
+        return {"ok": self.ok, "equal_to": self.equal_to, "continues": self.continues, **asdict(self)}
 
 
 def diff(

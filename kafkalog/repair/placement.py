@@ -19,7 +19,7 @@ from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
-from kafkalog.storage.output_paths import check_outside, copy_ownership, staging_directory
+from kafkalog.storage.output_paths import check_outside, copy_ownership, named_partition, staging_directory
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
 
 
@@ -56,7 +56,7 @@ class Placement:
     """
 
     output: StrPath | None
-    """The directory to create with a changed copy."""
+    """The directory to create with a changed copy; see `named_partition`."""
     in_place: bool
     backup: StrPath | None
     """With `in_place`, the directory to create for the old files."""
@@ -97,6 +97,8 @@ class Placement:
         """
         is_partition = is_partition_directory(root)
         placed = Placed(root.absolute().parent if is_partition else root, is_partition, removes_last_first)
+        if self.output is not None:
+            placed.is_lone = named_partition(self.output, is_one=is_partition) is not None
         if self.dry_run:
             return placed
         if self.output is not None:
@@ -121,6 +123,8 @@ class Placed:
     is_partition: bool
     """Whether a partition was named, not its log dir."""
     removes_last_first: bool
+    is_lone: bool = False
+    """Whether the output is the directory of that partition, without a log dir and its checkpoints."""
     staged: StagedDirectory | None = None
     """The copy."""
     backup: Backup | None = None
@@ -135,7 +139,7 @@ class Placed:
     def partition(self, directory: Path, names: Sequence[str]) -> PartitionOutput:
         """The output of a partition with these files."""
         if self.staged is not None:
-            prefix = "" if self.is_partition else f"{directory.name}/"
+            prefix = "" if self.is_lone else f"{directory.name}/"
             (self.staged.path / prefix).mkdir(exist_ok=True)
             return Copied(directory, self.staged, prefix, names, _ignore)
         if self.backup is None or self.stage_in is None:

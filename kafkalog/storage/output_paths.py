@@ -40,6 +40,21 @@ def fitting_name(stem: str, suffix: str) -> str:
 _MAX_NAME_BYTES: Final = 255
 
 
+def named_partition(output: StrPath, *, is_one: bool) -> kf.TopicPartition | None:
+    """Return the partition that an output directory is itself; None if partitions get subdirectories of it.
+
+    One partition goes to DIR if DIR is named like a partition, such as ``copy/orders-0``. In all other cases DIR is a
+    log dir, with a subdirectory per partition.
+
+    Parameters
+    ----------
+    is_one : bool
+        Whether a single partition was given, not a log dir.
+    """
+    name = kf.parse_partition_directory(Path(output).absolute().name)
+    return name.topic_partition if is_one and name is not None and name.kind is None else None
+
+
 def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
     """Directory to stage output for a log dir in: the log dir's parent, where no broker takes it for a partition.
 

@@ -172,6 +172,13 @@ class StagedDirectory:
             self._files.pop(path).discard()
         remove_tree(self.path / relative)
 
+    def lift(self, name: str) -> None:
+        """Move all files of a subdirectory into this directory, and remove the subdirectory."""
+        with writing(self.target):
+            for file in os.listdir(self.path / name):
+                os.rename(self.path / name / file, self.path / file)
+            os.rmdir(self.path / name)
+
     def close(self) -> None:
         """Close the open files, fsync the directories, and check that every file still exists with its full size."""
         _check_process(self._process, self.target)

@@ -116,9 +116,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     a = replica(tmp_path / "a", [(0, 1), (1, 2)], rng)
     b = replica(tmp_path / "b", [(0, 1), (2, 3)], rng)
     assert main(["diff", str(a), str(a)]) == 0
-    assert "the same" in capsys.readouterr().out
+    assert "equal up to 2" in capsys.readouterr().out
     assert main(["diff", str(a), str(b)]) == 1
     assert f"{a} would truncate to offset 1" in capsys.readouterr().out
     assert main(["diff", "--json", str(a), str(b)]) == 1
     assert json.loads(capsys.readouterr().out)["truncate_to"] == 1
     assert main(["diff", str(a)]) == 2
+
+
+def test_a_replica_that_ends_earlier_is_equal_up_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = [(0, number) for number in range(9)]
+    rng = np.random.default_rng(0)
+    short, long = replica(tmp_path / "a", log[:5], rng), replica(tmp_path / "b", log, rng)
+    found = kafkalog.diff(short, long)
+    assert (found.ok, found.equal_to, found.continues) == (True, 5, "b")
+    assert (kafkalog.diff(long, short).continues, kafkalog.diff(long, long).continues) == ("a", None)
+    assert found.as_dict()["equal_to"] == 5
+    assert main(["diff", str(short), str(long)]) == 0
+    assert f"{long} continues to 9" in capsys.readouterr().out
+    apart = replica(tmp_path / "c", log, rng, first=7)
+    assert main(["diff", str(short), str(apart)]) == 0
+    assert "no offset in common" in capsys.readouterr().out
+    other = replica(tmp_path / "d", [*log[:5], (1, 99)], rng)
+    assert (kafkalog.diff(long, other).equal_to, kafkalog.diff(long, other).continues) == (5, None)

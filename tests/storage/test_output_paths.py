@@ -10,7 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import OutputExistsError, UnsafePathError, WriteError
-from kafkalog.storage.output_paths import check_outside, check_stage_in
+from kafkalog.storage.output_paths import check_outside, check_stage_in, fitting_name, named_partition
 from kafkalog.storage.staging import staged_directory
 from kafkalog.writing.job_directories import StagingArea
 
@@ -106,3 +106,19 @@ def test_output_to_a_url_is_refused_with_the_url_as_given() -> None:
         check_outside("s3://bucket/lake", [])
     with pytest.raises(WriteError, match="this is a URL"):
         staged_directory("s3://bucket/lake", overwrite=False).__enter__()
+
+
+def test_names_that_are_made_fit_in_a_file_system(tmp_path: Path) -> None:
+    assert fitting_name("orders-0", ".x") == "orders-0.x"
+    names = [fitting_name(stem, ".unverified.jsonl") for stem in ("t" * 249 + "-1", "t" * 249 + "-2", "\u00e9" * 200)]
+    assert len({*names}) == 3
+    for name in names:
+        assert name.endswith(".unverified.jsonl")
+        (tmp_path / name).touch()
+
+
+def test_one_partition_goes_to_a_directory_named_like_one() -> None:
+    assert named_partition("copy/orders-0", is_one=True) == kafkalog.TopicPartition("orders", 0)
+    assert named_partition("copy/orders-0", is_one=False) is None
+    assert named_partition("copy", is_one=True) is None
+    assert named_partition(f"copy/orders-0.{'0' * 32}-delete", is_one=True) is None

@@ -440,3 +440,15 @@ def test_a_log_dir_whose_only_partition_lost_every_log_is_still_one(tmp_path: Pa
     scan = kafkalog.scan(tmp_path / "logs")
     assert scan.count_rows() == 0
     assert [(one.reason.value, one.damage) for one in scan.findings] == [("segment_missing", False)]
+
+
+def test_after_retention_no_command_names_a_checkpoint_entry_that_is_not_there(
+    root: Path, partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = lose_first(root, partition, "nothing")
+    (root / START).write_bytes(encode_offset_checkpoint({kafkalog.TopicPartition("other", 0): 1}))
+    assert start > 0
+    for command in (["ls", str(root)], ["cat", "--json", str(root)], ["verify", str(root)]):
+        assert main(command) == 0
+        assert START not in capsys.readouterr().err
+    assert kafkalog.open_log_dir(root)["orders", 0].log_start_offset == start

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits
+from kafkalog.text import counted
+
+if TYPE_CHECKING:
+    from kafkalog.repair.diff import ReplicaDiff
 
 _PATHS: Final = ("DIR", "partition directory, twice", "The two DIRs are directories of one partition, of two brokers.")
 _HELP: Final = HelpText(
@@ -29,19 +33,29 @@ def add_parser(commands: Any) -> None:
     add_limits(parser)
 
 
+def _same(found: ReplicaDiff) -> str:
+    """The line about replicas that do not differ."""
+    if found.equal_to < found.start_offset:
+        return f"no offset in common: one ends at {found.equal_to}, and the other begins at {found.start_offset}"
+    line = f"equal up to {found.equal_to}: {counted(found.n_batches, 'batch')} from offset {found.start_offset} on"
+    if found.continues is None:
+        return line
+    path, end = (found.a, found.end_offset_a) if found.continues == "a" else (found.b, found.end_offset_b)
+    return f"{line}; {path} continues to {end}"
+
+
 def run(args: argparse.Namespace, console: Console) -> None:
     """Compare, and print the result."""
     if len(args.paths) != 2:
         raise UsageError("diff compares two DIRs")
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.diff import diff
-    from kafkalog.text import counted
 
     found = diff(*args.paths, limits=args.limits)
     if args.json:
         console.json(found.as_dict())
     elif found.ok:
-        console.line(f"the same: {counted(found.n_batches, 'batch')} from offset {found.start_offset} on")
+        console.line(_same(found))
     else:
         for batch in (found.batch_a, found.batch_b):
             assert batch is not None

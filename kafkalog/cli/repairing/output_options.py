@@ -20,7 +20,11 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("where to (one of these)")
     where = group.add_mutually_exclusive_group(required=True)
     where.add_argument(
-        "-o", "--output", metavar="DIR", help="make this directory, a copy with the changes; the source is only read"
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="make this directory, a copy with the changes; the source is only read. A single partition goes to DIR"
+        " itself if DIR is named like one, as copy/orders-0, and otherwise to a subdirectory",
     )
     where.add_argument("--in-place", action="store_true", help="change the files that are there; needs --backup")
     where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be done")

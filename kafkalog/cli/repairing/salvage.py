@@ -28,8 +28,9 @@ on. Run it before a broker touches the disk, or a copy of it: a broker cuts a lo
 is behind.
 
 -o DIR gets a directory per partition, with indexes, producer snapshots and leader epochs built anew; salvage.json,
-which says exactly what was lost; and TOPIC-N.quarantine, all bytes that were not kept. Sectors that the disk cannot
-read are stepped over.
+which says exactly what was lost; and TOPIC-N.quarantine, all bytes that were not kept, and the files that prove that
+segments are missing. A single partition goes to DIR itself if DIR is named like one, as saved/orders-0. Sectors that
+the disk cannot read are stepped over. The cluster's metadata is left out.
 
 A right checksum is not enough: offsets and leader epochs have to agree, too. Batches in a record's value, copies and
 batches in a wrong place are suspects, which are not kept; their bytes are in the quarantine file. For each segment,

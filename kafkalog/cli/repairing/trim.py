@@ -16,7 +16,8 @@ Remove the start of a partition's log, or of each partition of a log dir: everyt
 DeleteRecords and retention do on a running broker. The broker has to be stopped.
 
 The log start offset is written to the log dir's checkpoint, and segments that lie wholly before it are deleted. The
-last segment stays. A partition that is copied alone has no checkpoint: it begins with its first batch that is kept.""",
+last segment stays. A copy of one partition to a directory named like it (-o copy/orders-0) has no checkpoint: it begins
+with the first segment that is kept, and the report says so.""",
     examples="""\
   kafkalog trim /var/lib/kafka/orders-0 --before-offset 120000 --dry-run
   kafkalog trim /var/lib/kafka --before-timestamp 2026-11-01T00:00Z --in-place --backup /other/disk/before

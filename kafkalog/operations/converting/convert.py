@@ -45,7 +45,7 @@ from kafkalog.records.codecs import Compression
 from kafkalog.scanning.conditions.filter_tuples import Filters, parse_filters
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.log_config import LogConfig
-from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.output_paths import check_outside, named_partition
 from kafkalog.storage.staging import staged_directory
 
 MAX_BATCH_SIZE: Final = 2**30
@@ -199,10 +199,10 @@ def convert(
     check_outside(output, [*sources, *(partition.path for partition in chosen)], is_new=True)
     if not dry_run and os.path.lexists(target):  # also a dangling symbolic link
         raise OutputExistsError.at(target)
-    name = kf.parse_partition_directory(target.absolute().name)
-    is_one = len(chosen) == 1 and not isinstance(opened, LogDir) and name is not None and name.kind is None
+    name = named_partition(target, is_one=len(chosen) == 1 and not isinstance(opened, LogDir))
+    is_one = name is not None
     # the new name counts, not that of the source: a copy may be of another topic
-    named = [(name.topic_partition, chosen[0])] if is_one and name is not None else list(_named(chosen))
+    named = list(_named(chosen)) if name is None else [(name, chosen[0])]
     targets = ConvertedPartitions(config, limits, note)
     if rules.redaction is not None and rules.redaction.removes_keys:
         for topic in sorted({key.topic for key, partition in named if targets.is_compacted(partition)}):

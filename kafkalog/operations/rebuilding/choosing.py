@@ -16,7 +16,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.parsing import TopicPatterns
 from kafkalog.storage.broker_lock import refuse_if_locked
-from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.output_paths import check_outside, named_partition
 
 
 class Chosen(NamedTuple):
@@ -71,6 +71,14 @@ def choose(
         else:
             _report_left_out(partition, report)
             yield one
+
+
+def lone_output(
+    opened: LogDir | Partition | Segment, chosen: Sequence[Chosen], output: str | os.PathLike[str] | None
+) -> kf.TopicPartition | None:
+    """The partition that the output is itself; None if partitions get subdirectories (see `named_partition`)."""
+    is_one = len(chosen) == 1 and not isinstance(opened, LogDir)
+    return None if output is None else named_partition(output, is_one=is_one)
 
 
 def may_copy(

@@ -87,17 +87,24 @@ class CutPartitions:
                         copy_file(Path(file.path), staged, f"{entry.name}/{file.name}")
 
     def put_checkpoint(self, name: str, change: Callable[[dict[kf.TopicPartition, int]], None]) -> None:
-        """Change a checkpoint of the log dir; of a lone partition that is copied there is none."""
-        if self._placement.dry_run or (self._placed.staged is not None and self.is_partition):
+        """Change a checkpoint of the log dir; a copy of one partition has no log dir, or one with only its entry."""
+        if self._placement.dry_run or self._placed.is_lone:
             return
         path = self._log_dir / name
-        known = read_offset_checkpoint(path)
-        offsets = dict(known or {})
+        known = read_offset_checkpoint(path) or {}
+        is_alone = self._placed.staged is not None and self.is_partition
+        keys = [plan.partition.topic_partition for plan in self.plans]
+        offsets = {key: known[key] for key in keys if key in known} if is_alone else dict(known)
         change(offsets)
-        if offsets == (known or {}):
+        if offsets == known or not offsets:
             return
         self.report.checkpoints.append(name)
         self._placed.put(name, encode_offset_checkpoint(offsets))
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether the output is the directory of one partition, which has no checkpoints."""
+        return self._placed.is_lone
 
     def check(self) -> None:
         """Raise the error of a partition that could not be cut; only in a copy, in which nothing may be half done."""

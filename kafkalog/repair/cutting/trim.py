@@ -64,8 +64,8 @@ def trim(
     Notes
     -----
     The log start offset is written to the log dir's checkpoint, and segments that lie wholly before it are deleted; the
-    last segment stays. A partition that is copied without its log dir has no checkpoint: it begins with the first batch
-    of the first segment that is kept.
+    last segment stays. An `output` that is the directory of one partition, such as ``copy/orders-0``, has no
+    checkpoint: the copy begins with the first segment that is kept, and `log_start_offset` says so.
 
     Source: UnifiedLog.maybeIncrementLogStartOffset, UnifiedLog.deleteOldSegments, Kafka 4.3.
 
@@ -92,7 +92,11 @@ def trim(
         # first, so that no crash leaves records that are gone below a log start that does not say so
         cut.put_checkpoint(kf.LOG_START_OFFSET_CHECKPOINT, raise_starts)
         for plan in cut.plans:
-            cut.report.add(_trim(plan, make(plan), starts[plan]))
+            row = _trim(plan, make(plan), starts[plan])
+            if cut.is_lone and row.error is None:
+                # without a checkpoint, the copy begins with its first segment
+                row.log_start_offset = next(one.base_offset for one in row.segments if one.action != "deleted")
+            cut.report.add(row)
         cut.check()
         cut.copy_rest()
     return cut.report

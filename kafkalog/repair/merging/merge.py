@@ -40,6 +40,7 @@ from kafkalog.repair.salvaging.salvage import write_report
 from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.output_paths import named_partition
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.text import counted
 
@@ -64,8 +65,9 @@ def merge(
     replicas : sequence of path-like, or of what `kafkalog.open` returned
         Partition directories or log dirs, of several brokers. They are never modified.
     output : path-like, optional
-        The directory to create: a subdirectory per partition, and ``merge.json``. A broker may use it as a log dir. Not
-        needed for a dry run.
+        The directory to create: a subdirectory per partition, and ``merge.json``. A broker may use it as a log dir. For
+        copies of a single partition, a name such as ``merged/orders-0`` is the partition's directory itself. Not needed
+        for a dry run.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
     dry_run : bool
@@ -147,6 +149,9 @@ def merge(
         raise OutputExistsError.at(target)
     if not groups:
         return report
+    lone = None if output is None else named_partition(output, is_one=are_partitions)
+    if lone is not None and groups:
+        groups = {lone: next(iter(groups.values()))}
     with contextlib.ExitStack() as stack:
         staged = None if dry_run else stack.enter_context(staged_directory(target))
         starts: dict[kf.TopicPartition, int] = {}
@@ -156,14 +161,17 @@ def merge(
                 copies = [
                     read_replica(one, number, report.findings.add, progress, limits) for number, one in enumerate(group)
                 ]
-                merged = _PartitionMerge(copies, str(target / str(name)), report.findings.add)
+                place = target if lone is not None else target / str(name)
+                merged = _PartitionMerge(copies, str(place), report.findings.add)
                 merged.write(None if staged is None else staged.path / str(name), topic_id, limits)
                 report.partitions.append(merged.report)
                 # a start past the end would hide all that was merged
                 end = merged.report.end_offset
                 start = max((given for one in group if (given := _checkpointed_start(one)) <= end), default=0)
-                if start > merged.report.start_offset:
+                if start > merged.report.start_offset and lone is None:
                     starts[name] = start
+        if staged is not None and lone is not None:
+            staged.lift(str(lone))
         if staged is not None:
             write_report(staged, REPORT_NAME, report, starts)
     return report

@@ -23,7 +23,7 @@ from kafkalog.log.searching.missing import END_CHECKPOINTS, known_ends
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
-from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose, saved_alone
+from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose, lone_output, saved_alone
 from kafkalog.parsing import integer
 from kafkalog.repair.salvaging.partition import PartitionSalvage, Quarantine
 from kafkalog.repair.salvaging.plan import plan_segment
@@ -69,8 +69,9 @@ def salvage(
         A log dir, a partition directory or a `.log` file. It is never modified.
     output : path-like, optional
         The directory to create: a subdirectory per partition, ``salvage.json``, and for each partition with losses a
-        file ``TOPIC-N.quarantine`` with all bytes that were not kept. A broker may use it as a log dir: it ignores the
-        files. Not needed for a dry run.
+        file ``TOPIC-N.quarantine`` with all bytes that were not kept, and the files that prove that segments are
+        missing. A broker may use it as a log dir: it ignores the files. For a single partition, a name such as
+        ``copy/orders-0`` is the partition's directory itself. Not needed for a dry run.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
     records : bool
@@ -135,17 +136,20 @@ def salvage(
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(OrderedPool(threads if threads > 1 else 0, "kafkalog-salvage"))
         staged = None if dry_run else stack.enter_context(staged_directory(target))
+        lone = lone_output(opened, chosen, output)
         starts: dict[kf.TopicPartition, int] = {}
         for partition, only in chosen:
             with saved_alone(len(chosen) > 1, partial(_fail, report, partition, staged)):
                 salvaged, start = salvage_partition(
-                    partition, only, target, staged, pool,
+                    partition, only, target, staged, pool, lone=lone,
                     threads=threads, records=records, note=report.findings.add, progress=progress, limits=limits,
                 )  # fmt: skip
                 report.partitions.append(salvaged)
-                if start is not None:
+                if start is not None and lone is None:
                     starts[partition.topic_partition or _NAMELESS] = start
         if staged is not None:
+            if lone is not None:
+                staged.lift(str(lone))
             finish_output(staged, report, opened, starts)
     return report
 
@@ -190,6 +194,7 @@ def salvage_partition(
     staged: StagedDirectory | None,
     pool: OrderedPool,
     *,
+    lone: kf.TopicPartition | None = None,
     threads: int = 1,
     records: bool = False,
     note: Callable[[Finding], object],
@@ -206,20 +211,25 @@ def salvage_partition(
         The output, as it is named in the report.
     staged : StagedDirectory or None
         Where the partition is written; None in a dry run.
+    lone : TopicPartition or None
+        The partition that `target` is itself; see `named_partition`.
     threads, records, progress, limits
         See `salvage`.
     note : callable
         Called with each finding.
     """
-    name = partition.topic_partition or _NAMELESS
-    salvaged = SalvagedPartition(str(partition.path), str(target / str(name)))
+    name = lone or partition.topic_partition or _NAMELESS
+    place = target if lone is not None else target / str(name)
+    salvaged = SalvagedPartition(str(partition.path), str(place))
     segments = [one for one in partition.segments if only is None or one.base_offset in only]
     start = partition.log_start_offset
     for finding in partition.findings:
         if finding.reason is Reason.LOG_START_BEHIND_END:
             note(replace(finding, n_records=0, certainty="exact"))  # they are saved
     salvaged.start_offset = segments[0].base_offset if segments else 0
-    _PartitionSalvage(partition, segments, salvaged, note, records, limits).run(staged, pool, threads, progress)
+    beside = str(place if lone is not None else target)
+    one = _PartitionSalvage(partition, segments, salvaged, note, records, limits)
+    one.run(staged, str(name), beside, pool, threads, progress)
     # a start behind the end would hide all that was saved
     is_inside = salvaged.start_offset < start <= salvaged.end_offset
     return salvaged, start if staged is not None and is_inside else None
@@ -275,12 +285,24 @@ class _PartitionSalvage:
             self._names = sorted(os.listdir(partition.path))
 
     def run(
-        self, staged: StagedDirectory | None, pool: OrderedPool, threads: int, progress: Callable[[int], object]
+        self,
+        staged: StagedDirectory | None,
+        name: str,
+        beside: str,
+        pool: OrderedPool,
+        threads: int,
+        progress: Callable[[int], object],
     ) -> None:
-        """Search the segments, several at a time, and write them in order."""
-        name = str(self._partition.topic_partition or _NAMELESS)
+        """Search the segments, several at a time, and write them in order.
+
+        Parameters
+        ----------
+        name : str
+            The partition's directory in `staged`.
+        beside : str
+            Path of the directory in which the quarantine file will be.
+        """
         report, limits = self._report, self._limits
-        beside = os.path.dirname(report.output)
         quarantine_name, records_name = (fitting_name(name, suffix) for suffix in SUFFIXES)
         quarantine = Quarantine(None if staged is None else partial(staged.create, quarantine_name))
         singles = SingleRecords(

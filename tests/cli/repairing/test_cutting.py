@@ -36,7 +36,7 @@ def test_the_end_goes(partition: Path, tmp_path: Path, capsys: Capture) -> None:
     assert "would be removed" in err
     code, out, _ = run(capsys, "truncate", partition, "--to-offset", 200, "--json", "-o", tmp_path / "copy")
     row = json.loads(out)
-    assert kafkalog.open_partition(tmp_path / "copy").log_end_offset == row["log_end_offset"]
+    assert kafkalog.open_partition(tmp_path / "copy" / partition.name).log_end_offset == row["log_end_offset"]
     code, _, err = run(capsys, "truncate", partition, "--to-epoch", 0, "--in-place", "--backup", tmp_path / "old", "-v")
     assert code == 0
 

@@ -73,3 +73,16 @@ def test_a_run_after_a_killed_one_leaves_what_one_run_leaves(log_dir: Path, tmp_
         n += 1 if THOROUGH else 3
     assert n_killed > 5
     assert had_orphans
+
+
+def test_a_copy_of_one_partition_serves_what_the_report_says(log_dir: Path, tmp_path: Path) -> None:
+    source = log_dir / "p-txn-0"
+    # a log dir, with a checkpoint
+    (row,) = kafkalog.trim(source, before_offset=170, output=tmp_path / "copy").partitions
+    copied = kafkalog.open(tmp_path / "copy")["p-txn-0"]  # type: ignore[index]
+    assert copied.log_start_offset == row.log_start_offset == 170
+    assert [*(read_offset_checkpoint(tmp_path / "copy" / START) or {})] == [kafkalog.TopicPartition("p-txn", 0)]
+    # the partition itself, which begins with a segment
+    (row,) = kafkalog.trim(source, before_offset=170, output=tmp_path / "p-txn-0").partitions
+    alone = kafkalog.Partition(tmp_path / "p-txn-0")
+    assert alone.log_start_offset == row.log_start_offset == alone.segments[0].base_offset < 170

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import builder
 import golden_sets
@@ -21,7 +22,9 @@ from writing import sound
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.cli.app import main
-from kafkalog.errors import FileChangedError, OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import FileChangedError, OutputExistsError, Reason, UnsafePathError, UnsupportedError
+from kafkalog.repair.salvaging.report import SalvagedPartition
+from kafkalog.repair.salvaging.salvage import salvage_partition
 
 
 def test_a_healthy_log_dir_comes_out_as_it_was(tmp_path: Path, log_dir: Path) -> None:
@@ -257,3 +260,101 @@ def test_a_last_segment_that_is_gone_is_said(tmp_path: Path) -> None:
         19,
         8,
     )
+
+
+def lose_log(tmp_path: Path) -> Path:
+    """A partition whose second of three segments lost its `.log`; its index is left."""
+    batches = dense(30)
+    partition = written(tmp_path, *(log_of(*batches[at : at + 10]) for at in (0, 10, 20)))
+    kafkalog.reindex(partition, in_place=True)
+    (partition / f"{30:020d}.log").unlink()
+    return partition
+
+
+def test_a_segment_that_an_index_proves_is_a_loss_and_the_index_is_kept(tmp_path: Path) -> None:
+    partition = lose_log(tmp_path)
+    index = partition / f"{30:020d}.timeindex"
+    proof = index.read_bytes()
+    assert proof
+    report = kafkalog.salvage(partition, output=tmp_path / "out")
+    [row] = report.partitions
+    assert not report.ok
+    assert [(one.first_offset, one.end_offset, one.n_records) for one in row.losses] == [(30, 60, 30)]
+    quarantine = Path(row.quarantine or "").read_bytes()
+    files = {one.name: one for one in row.evidence}
+    at = files[index.name].quarantine_position
+    assert quarantine[at : at + files[index.name].size_in_bytes] == proof
+    assert main(["salvage", str(partition), "--dry-run"]) == 1
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_generated_names_fit_however_long_a_topic_is(tmp_path: Path, records: bool) -> None:
+    topic = "n" * 249
+    data = bytearray(log_of(*dense(9)))
+    data[300] ^= 255
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in (f"{topic}-0", f"{topic}-12", "orders-0"):
+        written(logs, bytes(data), name=name)
+    report = kafkalog.salvage(logs, output=tmp_path / "out", records=records)
+    assert len({one.quarantine for one in report.partitions}) == 3
+    for one in report.partitions:
+        assert one.error is None
+        assert one.total("n_batches_kept") == 8
+        for path in (one.quarantine, one.unverified_records) if records else (one.quarantine,):
+            assert path is not None
+            assert Path(path).stat().st_size > 0
+
+
+def test_a_partition_that_cannot_be_saved_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in ("a-0", "b-0"):
+        written(logs, log_of(*dense(9)), name=name)
+
+    def fail(partition: kafkalog.Partition, *arguments: Any, **options: Any) -> Any:
+        if partition.path.name == "a-0":
+            raise UnsupportedError(Reason.UNKNOWN_CODEC, "no such codec", path=partition.path)
+        return real(partition, *arguments, **options)
+
+    real = salvage_partition
+    monkeypatch.setattr("kafkalog.repair.salvaging.salvage.salvage_partition", fail)
+    for options in ({"dry_run": True}, {"output": tmp_path / "out"}):
+        report = kafkalog.salvage(logs, **options)
+        assert [one.error is None for one in report.partitions] == [False, True]
+        assert not report.ok
+    assert output_of(tmp_path / "out" / "b-0") == dense(9)
+    assert not (tmp_path / "out" / "a-0").exists()
+    with pytest.raises(UnsupportedError):
+        kafkalog.salvage(logs / "a-0", dry_run=True)
+
+
+def test_the_metadata_of_a_cluster_is_left_out_unless_it_is_named(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in ("__cluster_metadata-0", "orders-0"):
+        written(logs, log_of(*dense(3)), name=name)
+    for number, copy in enumerate((kafkalog.salvage, lambda path, **options: kafkalog.merge([path], **options))):
+        report = copy(logs, output=tmp_path / str(number))
+        assert [Path(one.output).name for one in report.partitions] == ["orders-0"]
+        assert [(one.reason, one.damage) for one in report.findings.rows] == [(Reason.UNSAFE_PATH, False)]
+        for options in ({"topics": "__cluster_metadata"}, {"topics": ["orders", "__cluster_metadata"]}):
+            with pytest.raises(UnsafePathError):
+                copy(logs, dry_run=True, **options)
+
+
+def test_a_single_partition_is_the_output_if_that_is_named_like_one(tmp_path: Path) -> None:
+    data = bytearray(log_of(*dense(9)))
+    data[300] ^= 255
+    partition = written(tmp_path, bytes(data))
+    for output, place in (("plain", "plain/t-0"), ("copy-0", "copy-0")):
+        for number, copy in enumerate((kafkalog.salvage, lambda path, **options: kafkalog.merge([path], **options))):
+            target = tmp_path / str(number) / output
+            target.parent.mkdir(exist_ok=True)
+            [row] = copy(partition, output=target).partitions
+            assert row.output == str(tmp_path / str(number) / place)
+            assert len(output_of(Path(row.output))) == 8
+            if isinstance(row, SalvagedPartition):
+                assert Path(row.quarantine or "").parent == target
