@@ -370,8 +370,10 @@ def _no_value(names: Mapping[str, str], present: Sequence[str]) -> str:
         return f"column 'value' is to be the {others[0]}, and no column is left to be the value (columns={{...}})"
     if "value" in present:
         return "column 'value' is left out (ignore_columns), and a record has to have one"
-    near = next((repr(name) for name in present if name.strip().lower() == "value"), "")
-    hint = f"{near} is to be named (columns={{...}}, --value-column)" if near else "a column of nulls makes tombstones"
+    hint = "value_format='json', --value-format json, encodes rows; a column of nulls makes tombstones"
+    for name in present:
+        if name.strip().lower() == "value":
+            hint = f"{name!r} is to be named (columns={{...}}, --value-column)"
     return f"there is no column 'value': there are {_listed(present) or 'none'} ({hint})"
 
 

@@ -24,8 +24,11 @@ from kafkalog.interchange.text_input import (
     LongRowError,
     Names,
     TextOptions,
+    guessed_types,
     read_csv,
     read_json_lines,
+    read_json_rows,
+    with_types,
 )
 
 _BATCH_BYTES: Final = 2**21
@@ -149,9 +152,21 @@ class RecordFile:
                     raise
             block, self.done = min(8 * block, MAX_LINE_BYTES), 0
 
+    def _csv_of_types(self, wanted: Names) -> Iterator[pa.RecordBatch]:
+        types: dict[str, str] | None = None
+        if self._texts.guesses_types and not self._is_read_once:
+            types = guessed_types(self._csv(wanted))
+        for batch in self._csv(wanted):
+            if types is None:  # what is read once has the types of its first rows
+                types = guessed_types(iter([batch])) if self._texts.guesses_types else {}
+            yield with_types(batch, types)
+
     def _json_lines(self, wanted: Names) -> Iterator[pa.RecordBatch]:
         with self._raw() as stream:
-            yield from read_json_lines(stream, self._texts, wanted)
+            if self._texts.row_columns is not None:
+                yield from read_json_rows(stream, self._texts)
+            else:
+                yield from read_json_lines(stream, self._texts, wanted)
 
     def _arrow_stream(self, _wanted: Names) -> Iterator[pa.RecordBatch]:
         with self._raw() as stream, pa.ipc.open_stream(pa.PythonFile(stream, mode="r")) as reader:
@@ -192,7 +207,7 @@ _READERS: Final[dict[str, Callable[[RecordFile, Names], Iterator[pa.RecordBatch]
     "parquet": RecordFile._parquet,
     "arrow": RecordFile._arrow_file,
     "arrows": RecordFile._arrow_stream,
-    "csv": RecordFile._csv,
+    "csv": RecordFile._csv_of_types,
     "jsonl": RecordFile._json_lines,
 }
 

@@ -28,9 +28,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -469,6 +471,25 @@ class Digits:
     def __init__(self, text: str) -> None:
         real = None if text.lstrip("-").isdecimal() else float(text)
         self.text, self.real = text, real if real and math.isfinite(real) else None
+
+
+def json_integer(text: str) -> int | Digits:
+    """A whole number of JSON."""
+    # a number of a million digits would take minutes
+    return int(text) if len(text) < 39 else Digits(text)
+
+
+def json_real(text: str) -> float | Digits:
+    """A number of JSON with a fraction or an exponent."""
+    number = float(text)
+    is_kept = math.isfinite(number) and (number != 0 or not _NOT_ZERO.match(text))
+    # a double tells numbers of 17 digits apart
+    if is_kept and (len(text) <= 17 or Decimal(text) == Decimal(repr(number))):
+        return number
+    return Digits(text)
+
+
+_NOT_ZERO: Final = re.compile(r"-?[0.]*[1-9]")
 
 
 def json_text(value: Any) -> str:

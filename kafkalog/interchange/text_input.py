@@ -27,6 +27,8 @@ import pyarrow.csv
 
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import no_rows
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.interchange.table_types import json_text
 from kafkalog.interchange.text_output import bytes_list, check_encoding
 from kafkalog.interchange.text_values import (
     HEADERS_TYPE,
@@ -75,6 +77,14 @@ _TYPES: Final[dict[str, pa.DataType]] = {
     "topic": pa.large_string(),
     "is_control": pa.bool_(),
 }
+JSON_ROW: Final = "__row"
+"""A column with the JSON text of what rows have besides columns of records."""
+_RECORD_ROLES: Final = ("key", "timestamp", "headers", "offset", "partition", "topic")
+_NUMBERS: Final = {
+    "int64": r"^-?(0|[1-9][0-9]{0,17})$",
+    "double": r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
+    "bool": "^(true|false)$",
+}
 _NO_HEADERS: Final = pa.array([b"[]", b"", None], pa.binary())
 _JSON_TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys((*BYTES_ROLES, "topic"), pa.string()),
@@ -109,6 +119,12 @@ class TextOptions:
     null: str = ""
     naive_timezone: str | None = None
     truncate_timestamps: bool = False
+    row_columns: Sequence[str] | None = None
+    """The file has rows of any columns, for `kafkalog.operations.loading.rows`. These have a use of their own."""
+    headers_of_rows: Sequence[str] = ()
+    """Those of them that become headers."""
+    guesses_types: bool = False
+    """Whether columns of such rows in CSV become numbers and booleans where all their values are some."""
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
@@ -171,6 +187,49 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
                     _refuse_absent(objects, column)
                 columns.append(_json_column(role, [each.get(name) for each in objects], column, options))
         yield pa.RecordBatch.from_arrays(columns, names=list(roles))
+
+
+def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.RecordBatch]:
+    """Read rows from JSON objects, one per line: columns of records by their names, and `JSON_ROW`.
+
+    Raises
+    ------
+    UnwritableError
+        A line is not an object, or a value cannot be that of a record's column.
+    """
+    kept, named = set(options.row_columns or ()), {role: name for name, role in options.roles.items()}
+    source = named.get("value", "value")
+    roles: dict[str, str] | None = None
+    for first_line, data in _blocks(stream):
+        texts = list(_lines(first_line, data))
+        lines = [line for line, _ in texts]
+        objects = [json_object(text, line, keeps_digits=True) for line, text in texts]
+        there = dict.fromkeys(name for each in objects for name in each)
+        found = {name: name for name in there if name in _RECORD_ROLES and named.get(name, name) == name}
+        if roles is None:
+            roles, has_value = found, source in there
+        elif late := sorted(found.keys() - roles.keys()):
+            raise _refused(
+                Reason.COLUMN_UNKNOWN, first_line, f"{late[0]} is not in the lines before: it has to be there"
+            )
+        columns, names = [], []
+        for name, role in roles.items():
+            column = SourceColumn(name, partial(_line, lines))
+            columns.append(_json_column(role, [each.get(name) for each in objects], column, options))
+            names.append(name)
+        for name in kept - roles.keys() - {source}:
+            cells = [each.get(name) for each in objects]
+            columns.append(pa.array([one if one is None or isinstance(one, str) else json_text(one) for one in cells]))
+            names.append(name)
+        if has_value:
+            rows = [each.get(source) for each in objects]
+        else:
+            left_out = {*(name for name in ALL_COLUMNS if name not in options.roles), *options.headers_of_rows}
+            rows = [{name: one for name, one in each.items() if name not in left_out} for each in objects]
+        columns.append(
+            text_array([None if row is None else json_text(row) for row in rows], SourceColumn("value", str))
+        )
+        yield pa.RecordBatch.from_arrays(columns, names=[*names, JSON_ROW])
 
 
 def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptions) -> list[pa.Array] | None:
@@ -332,7 +391,7 @@ def read_csv(
     """
     names, first_line = _csv_names(stream)
     try:
-        roles = options.wanted_roles(names, wanted)
+        roles = options.wanted_roles(names, wanted) if options.row_columns is None else _row_roles(names, options)
     except UnwritableError as error:
         if len(names) == 1 and set(names[0]) & set(";\t|"):
             error.add_note("only commas stand between columns here")
@@ -340,7 +399,8 @@ def read_csv(
             error.add_note("a column without a name is the index that pandas writes unless index=False")
         raise
     # columns are checked even if there is no row
-    yield no_rows(pa.schema([(name, _TYPES[role]) for name, role in roles.items()]))
+    if options.row_columns is None:
+        yield no_rows(pa.schema([(name, _TYPES[role]) for name, role in roles.items()]))
     is_single = len(names) == 1  # with a single column, an empty line is a null
 
     def where(row: int, n_lines: int = 0) -> str:
@@ -375,7 +435,7 @@ def read_csv(
                     _csv_column(role, batch.column(name), SourceColumn(name, where_in_batch), options)
                     for name, role in roles.items()
                 ]
-                yield pa.RecordBatch.from_arrays(columns, names=list(roles))
+                yield pa.RecordBatch.from_arrays(columns, names=[_named(name, role) for name, role in roles.items()])
                 n_done += batch.num_rows
     except pa.ArrowInvalid as error:
         if "Empty CSV" not in str(error):
@@ -480,6 +540,8 @@ def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: Text
         has_none = pc.all(pc.is_in(values, _NO_HEADERS)).as_py()
         return header_lists(len(values) if has_none else bytes_list(values), column, options.encoding)
     texts = texts_of(values, column)
+    if role == _VALUE_OF_ROW:
+        return pa.array([None if text is None else _json_of(text) for text in texts.to_pylist()], pa.large_string())
     if role in NUMBER_ROLES:
         return whole_numbers(texts, column)
     if role == "timestamp":
@@ -487,6 +549,53 @@ def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: Text
     if role == "is_control":
         return pc.is_in(pc.utf8_lower(texts), pa.array(["true", "t", "1"]))
     return texts
+
+
+_VALUE_OF_ROW: Final = "the value of a row"
+
+
+def _row_roles(names: Sequence[str], options: TextOptions) -> dict[str, str]:
+    """The columns of rows, and their roles if they are those of records."""
+    named = {role: name for name, role in options.roles.items()}
+    roles = {}
+    for name in names:
+        is_of_record = name in _RECORD_ROLES and named.get(name, name) == name
+        roles[name] = _VALUE_OF_ROW if name == named.get("value", "value") else name if is_of_record else ""
+    return roles
+
+
+def _named(name: str, role: str) -> str:
+    return JSON_ROW if role == _VALUE_OF_ROW else name
+
+
+def _json_of(text: str) -> str:
+    """A cell with a value: JSON text as it is, and other text as JSON."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return json_text(text)
+    return text
+
+
+def guessed_types(batches: Iterator[pa.RecordBatch]) -> dict[str, str]:
+    """The types of columns of text whose values are all numbers, or all booleans."""
+    left: dict[str, list[str]] = {}
+    for batch in batches:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if pa.types.is_string(column.type) and column.null_count < len(column):
+                kinds = left.get(name, list(_NUMBERS))
+                fits = {kind: pc.all(pc.match_substring_regex(column, _NUMBERS[kind])).as_py() for kind in kinds}
+                left[name] = [kind for kind in kinds if fits[kind] is not False]
+    return {name: kinds[0] for name, kinds in left.items() if kinds}
+
+
+def with_types(batch: pa.RecordBatch, types: Mapping[str, str]) -> pa.RecordBatch:
+    """The batch with columns of these types."""
+    columns = [
+        column.cast(types[name]) if pa.types.is_string(column.type) and name in types else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _refused(reason: Reason, line: int, detail: str) -> UnwritableError:

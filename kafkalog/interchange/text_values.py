@@ -24,6 +24,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import decoded_base64
 from kafkalog.interchange.arrow_output import binary_array
+from kafkalog.interchange.table_types import json_integer, json_real
 from kafkalog.interchange.text_output import bytes_list
 from kafkalog.records.columns import BinaryColumn
 
@@ -94,12 +95,15 @@ def texts_of(values: pa.Array, column: SourceColumn) -> pa.Array:
         raise
 
 
-def json_object(text: bytes, line: int) -> dict[str, Any]:
-    """The object in a line; raises UnwritableError for anything else."""
+def json_object(text: bytes, line: int, *, keeps_digits: bool = False) -> dict[str, Any]:
+    """The object in a line; raises UnwritableError for anything else.
+
+    With `keeps_digits`, numbers that Python has no exact one for are `kafkalog.interchange.table_types.Digits`.
+    """
     try:
         content = text.decode().strip(" \t\r\n")
         try:
-            found, end = _scan_json(content, 0)
+            found, end = (_scan_digits if keeps_digits else _scan_json)(content, 0)
         except StopIteration:
             end = -1
         if end != len(content):
@@ -127,6 +131,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # json.loads would create a decoder for each line
 _JSON: Final = json.JSONDecoder(object_pairs_hook=_once)
 _scan_json: Final = make_scanner(_JSON)  # type: ignore[arg-type]
+_DIGITS_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once, parse_int=json_integer, parse_float=json_real)
+_scan_digits: Final = make_scanner(_DIGITS_DECODER)  # type: ignore[arg-type]
 
 
 def json_types(objects: Iterable[dict[str, Any]], usual: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:

@@ -10,6 +10,7 @@
     `columns`     what decodes the key or the value of records, by schemas or without
     `conditions`  filters on decoded columns
     `decoding`    decodes the record batches of a scan, with all of these
+    `encoding`    values to JSON, Avro and Protobuf
 
 What does not decode is null, and counted with its reason. Nothing here knows files of a log.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -256,6 +256,17 @@ def _references(found: Mapping[str, Any]) -> tuple[SchemaReference, ...]:
         SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
         for one in found.get("references") or ()
     )
+
+
+def imports_beside(schema: Any) -> Callable[[str], str | None]:
+    """What finds the texts that a schema in a file imports: in the directory of the file."""
+    directory = Path(schema).parent if schema is not None and "\n" not in str(schema) else None
+
+    def find(name: str) -> str | None:
+        found = DirectorySchemas(directory).named(name) if directory is not None and directory.is_dir() else None
+        return None if found is None else found.schema
+
+    return find
 
 
 def parse_schema(found: Mapping[str, Any]) -> Schema:

@@ -58,6 +58,9 @@ Timestamps: with a time zone, or milliseconds; --timezone is for those without a
 refused, unless --truncate-timestamps cuts them off. Null is no timestamp. Soon after its start a broker deletes records
 older than the topic's retention.ms: a note warns of that, also with --dry-run.
 
+Rows: with --value-format, columns may have any names, and each row is encoded as a value: as JSON, or as Avro or
+Protobuf by a --schema. --key-column names the key, which stays in the value, too.
+
 CSV and JSON lines: keys, values and header values are base64 as in an export; --encoding utf8 takes text as it is.
 
 All or nothing: everything is written beside LOG_DIR and moved into it when it is complete and durable. After a
@@ -66,6 +69,7 @@ complete. An existing partition is never touched, and a log dir on which a broke
 With --install LOG_DIR is that of a stopped broker: the partitions get its topic ids, and replace empty ones.""",
     examples="""\
   kafkalog load orders.parquet -o /tmp/log --topic orders --partitions 12 --compression zstd
+  kafkalog load customers.csv -o log --topic customers --value-format json --key-column id
   kafkalog load a.csv -o log --topic t --encoding utf8 --value-column body --timestamp-column created_at
   kafkalog export /backup/kafka -o - --format arrows | kafkalog load - --format arrows -o copy
   kafkalog load /lake/kafka -o copy    # what 'kafkalog export --partition-by topic,date' made
@@ -88,6 +92,7 @@ _OPTIONS: Final = (
         "null",
     ),
     *("compression", "compression_level", "batch_size", "max_records_per_batch", "timestamp_type", "leader_epoch"),
+    *("value_format", "schema", "message", "schema_id", "header_columns"),
     "limits",
 )
 
@@ -142,8 +147,20 @@ def add_parser(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the column offset counts (default: unless there is --partitions)",
     )
-    add_encoding(what, "of keys, values and header values in CSV and JSON lines (default: base64)", "base64")
+    add_encoding(what, "of keys, values and header values in CSV and JSON lines (default: base64; for rows utf8)")
     what.add_argument("--null", metavar="TEXT", default="", help="the text for null in CSV (default: empty)")
+    rows = parser.add_argument_group("rows of any columns, whose values are encoded")
+    rows.add_argument(
+        "--value-format",
+        choices=("json", "avro", "protobuf"),
+        help="encode the column value, or else all columns but key, timestamp, headers, offset, partition and topic",
+    )
+    rows.add_argument("--schema", metavar="FILE", help="the Avro or Protobuf schema of values")
+    rows.add_argument("--message", metavar="NAME", help="the message of a Protobuf schema (default: the first one)")
+    rows.add_argument("--schema-id", metavar="N", type=int, help="put Confluent's frame with this id before values")
+    rows.add_argument(
+        "--header-columns", metavar="C,...", type=names, default=(), help="columns that become headers of their names"
+    )
     how = parser.add_argument_group("how")
     how.add_argument(
         "--compression",

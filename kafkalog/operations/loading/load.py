@@ -8,13 +8,15 @@ dir, or one rename per partition for an existing log dir. This module does not a
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fnmatch
+import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
@@ -33,8 +35,11 @@ from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
 from kafkalog.operations.loading.install import BrokerLogDir
+from kafkalog.operations.loading.merging import merged_by_offset
 from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
+from kafkalog.operations.loading.rows import Rows, in_rows
+from kafkalog.operations.loading.source import Source
 from kafkalog.operations.loading.target import load_target
 from kafkalog.parsing import TopicPatterns
 from kafkalog.records.codecs import Compression
@@ -43,24 +48,12 @@ from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.storage.output_paths import check_log_dir
 from kafkalog.text import counted
+from kafkalog.values.encoding import ValueEncoder
+from kafkalog.values.schemas import imports_beside
 from kafkalog.writing.partition_writer import PartitionWriter, check_partition_name
 from kafkalog.writing.routing import Router, WaitingRecords, check_topic
 
 _STAMPED: Final = ("LogAppendTime", kf.TimestampType.LOG_APPEND_TIME)
-
-
-class Source(NamedTuple):
-    """An input of record batches: a table or a file.
-
-    `batches` is called with a function that chooses the columns to read from a schema. `path` is for messages. `done`
-    returns how many bytes of all inputs are read.
-    """
-
-    batches: Callable[[Callable[[pa.Schema], Sequence[str]]], Iterable[pa.RecordBatch]]
-    path: str | None = None
-    done: Callable[[], int] = lambda: 0
-    schema: pa.Schema | None = None
-    """The schema, if it is known without reading a batch; it is checked even if there are no batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +80,30 @@ class LoadOptions:
     log_append_time: int | None = None
     stage_in: str | os.PathLike[str] | None = None
     limits: Limits = DEFAULT_LIMITS
+    value_format: str | None = None
+    schema: str | os.PathLike[str] | None = None
+    message: str | None = None
+    schema_id: int | None = None
+    header_columns: Sequence[str] = ()
+
+    @functools.cached_property
+    def rows(self) -> Rows | None:
+        """How rows become records; None if the input has records."""
+        if self.value_format is None:
+            for name in ("schema", "message", "schema_id"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is for values that are encoded: give value_format (--value-format)")
+            if self.header_columns:
+                raise ValueError("header_columns is for rows whose values are encoded: give value_format")
+            return None
+        encoder = ValueEncoder(
+            self.value_format,
+            self.schema,
+            message=self.message,
+            schema_id=self.schema_id,
+            imports=imports_beside(self.schema),
+        )
+        return Rows(encoder, dict(self.columns), tuple(self.header_columns))
 
     def __post_init__(self) -> None:
         if self.partitions is not None and not 1 <= self.partitions <= self.limits.max_directories:
@@ -155,6 +172,18 @@ log_append_time
         `kafkalog.interchange.arrow_input.record_slices`.
     keep_offsets : bool, optional
         Whether records keep the offsets of a column `offset`; default: True, unless `partitions` is above 1.
+    value_format : {"json", "avro", "protobuf"}, optional
+        Encode rows of any columns: the value is the column `value`, or else a row without the columns `key`,
+        `timestamp`, `headers`, `offset`, `partition` and `topic`. A column that `columns` names as one of these is in
+        the value, too. Keys that are no text or bytes are JSON text.
+    schema : str or path-like, optional
+        The Avro or Protobuf schema of values.
+    message : str, optional
+        The message of a Protobuf schema; default: the first one.
+    schema_id : int, optional
+        Values get Confluent's frame with this id.
+    header_columns : sequence of str, optional
+        With `value_format`, columns that become headers of their names.
     stage_in : path-like, optional
         Directory on the same file system to stage files in; default: beside the log dir.
     limits : Limits
@@ -193,8 +222,13 @@ log_append_time
     LoadResult(2 records in 3 partitions, '/tmp/log')
     """
     reader = open_batches(data)
-    source = Source(lambda _wanted: reader, schema=reader.schema)
-    return run_load([source], path, LoadOptions(topic=topic, partitions=partitions, **options), dry_run=dry_run)
+    how = LoadOptions(topic=topic, partitions=partitions, **options)
+    rows = how.rows
+    if rows is None:
+        source = Source(lambda _wanted: reader, schema=reader.schema)
+    else:
+        source, how = Source(lambda _wanted: rows.records(reader)), dataclasses.replace(how, columns={})
+    return run_load([source], path, how, dry_run=dry_run)
 
 
 def load(
@@ -202,7 +236,7 @@ def load(
     output: str | os.PathLike[str],
     *,
     format: str | None = None,
-    encoding: str = "base64",
+    encoding: str | None = None,
     null: str = "",
     dry_run: bool = False,
     install: bool = False,
@@ -223,8 +257,8 @@ def load(
         A log dir; see `write_table`.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
         Default: by the file names' extensions.
-    encoding : {"base64", "utf8", "hex"}
-        Encoding of keys, values and header values in CSV and JSON lines.
+    encoding : {"base64", "utf8", "hex"}, optional
+        Encoding of keys, values and header values in CSV and JSON lines; default: base64, with `value_format` utf8.
     null : str
         The text of a null in CSV, when it is not quoted.
     install : bool
@@ -256,12 +290,22 @@ def load(
     roles = {name: role for role, name in how.columns.items()}
     several = inputs if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
     found = input_files(several, format=format)
-    texts = {"naive_timezone": how.naive_timezone, "truncate_timestamps": how.truncate_timestamps}
+    texts: dict[str, Any] = {"naive_timezone": how.naive_timezone, "truncate_timestamps": how.truncate_timestamps}
+    rows = how.rows
+    if rows is not None:
+        texts["row_columns"] = (*how.columns.values(), *how.header_columns)
+        texts["headers_of_rows"] = how.header_columns
+        # with a schema, text is converted by it
+        texts["guesses_types"] = how.value_format == "json"
+    encoding = ("base64" if rows is None else "utf8") if encoding is None else encoding
     files = [RecordFile(each.path, format, roles=roles, encoding=encoding, null=null, **texts) for each in found]
-    sources = [
-        Source(with_place(file.batches, each.place, how.columns, file.name), file.name, _done_of(files, i))
-        for i, (file, each) in enumerate(zip(files, found, strict=True))
-    ]
+    sources = []
+    for i, (file, each) in enumerate(zip(files, found, strict=True)):
+        batches = file.batches if rows is None else in_rows(file.batches, rows)
+        columns = how.columns if rows is None else {}
+        sources.append(Source(with_place(batches, each.place, columns, file.name), file.name, _done_of(files, i)))
+    sources = merged_by_offset(sources, [str(each.path) for each in found], is_kept=how.keep_offsets is not False)
+    how = how if rows is None else dataclasses.replace(how, columns={})
     return run_load(
         sources,
         output,

@@ -11,7 +11,6 @@ them: once to see that it takes them, once to fill columns. Those that it does n
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Set
 from decimal import Decimal
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog._kernels import json_text as kernel
-from kafkalog.interchange.table_types import ROUNDED, Digits, Lost, LostValues, Path, json_text
+from kafkalog.interchange.table_types import ROUNDED, Digits, Lost, LostValues, Path, json_integer, json_real, json_text
 from kafkalog.values.formats.json_schema import UnfitError, conformed, nullable_type, overlaid
 from kafkalog.values.formats.program import Columns, ProgramValues
 from kafkalog.values.payloads import Decoded, Payloads, Rows
@@ -215,23 +214,8 @@ def _refuse(text: str) -> Any:
     raise ValueError(text)
 
 
-def _integer(text: str) -> int | Digits:
-    # a number of a million digits would take minutes
-    return int(text) if len(text) < 39 else Digits(text)
-
-
-def _real(text: str) -> float | Digits:
-    number = float(text)
-    is_kept = math.isfinite(number) and (number != 0 or not _NOT_ZERO.match(text))
-    # a double tells numbers of 17 digits apart
-    if is_kept and (len(text) <= 17 or Decimal(text) == Decimal(repr(number))):
-        return number
-    return Digits(text)
-
-
-_NOT_ZERO: Final = re.compile(r"-?[0.]*[1-9]")
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_constant=_refuse, parse_int=_integer, parse_float=_real
+    object_pairs_hook=_object, parse_constant=_refuse, parse_int=json_integer, parse_float=json_real
 )
 
 

@@ -1,0 +1,356 @@
+"""Encodes values, in the form that JSON has, as JSON, Avro or Protobuf: the counterpart of `decoding`.
+
+What a decoded column shows is encoded to a value that decodes to the same: times are ISO 8601, bytes base64, numbers
+that JSON lacks text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import numpy as np
+
+from kafkalog.interchange.table_types import json_text
+from kafkalog.values.formats.avro_types import AvroType, parse_schema
+from kafkalog.values.formats.protobuf.types import ProtoField, ProtoMessage, ProtoSchema
+from kafkalog.values.options import schema_text
+
+FORMATS: Final = ("json", "avro", "protobuf")
+_UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+_FIXED: Final = {"float": "<f", "double": "<d", "fixed32": "<I", "fixed64": "<Q", "sfixed32": "<i", "sfixed64": "<q"}
+_RANGES: Final = {
+    **dict.fromkeys(("int32", "sint32", "sfixed32", "int"), (-(2**31), 2**31)),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "long"), (-(2**63), 2**63)),
+    **dict.fromkeys(("uint32", "fixed32"), (0, 2**32)),
+    **dict.fromkeys(("uint64", "fixed64"), (0, 2**64)),
+}
+
+
+class EncodeError(ValueError):
+    """A value does not fit its schema."""
+
+
+class ValueEncoder:
+    """Encodes values.
+
+    Parameters
+    ----------
+    format : {"json", "avro", "protobuf"}
+    schema : str or path-like, optional
+        For Avro and Protobuf.
+    message : str, optional
+        The message of a Protobuf schema; default: the first one.
+    schema_id : int, optional
+        Values get Confluent's frame with this id.
+    imports : callable, optional
+        Gives the text of what a Protobuf schema imports.
+
+    Raises
+    ------
+    ValueError
+        An option is missing, or the schema is invalid.
+    """
+
+    def __init__(
+        self,
+        format: str,
+        schema: Any = None,
+        *,
+        message: str | None = None,
+        schema_id: int | None = None,
+        imports: Callable[[str], str | None] = lambda name: None,
+    ) -> None:
+        if format not in FORMATS:
+            raise ValueError(f"value_format must be one of {', '.join(FORMATS)}, not {format!r}")
+        if (schema is None) != (format == "json"):
+            need = "needs a schema (schema, --schema)" if format != "json" else "has no schema: its rows are their own"
+            raise ValueError(f"value_format {format} {need}")
+        if message is not None and format != "protobuf":
+            raise ValueError(f"{format} has no messages; give the message of protobuf")
+        if schema_id is not None and not 0 <= schema_id < 2**31:
+            raise ValueError(f"schema_id must be 0 to 2147483647, not {schema_id}")
+        self._frame = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
+        self._encode: Callable[[Any], bytes]
+        if format == "json":
+            self._encode = lambda value: json_text(value).encode()
+        elif format == "avro":
+            kind = parse_schema(schema_text(schema))
+            self._encode = lambda value: b"".join(_avro(kind, value, ""))
+        else:
+            proto = ProtoSchema(schema_text(schema), imports)
+            chosen = proto.message_at((0,)) if message is None else proto.message_named(message)
+            if schema_id is not None:
+                self._frame += _indexes(proto, chosen)
+            self._encode = lambda value: _message(chosen, value, "")
+
+    def encode(self, value: Any) -> bytes | None:
+        """A value as bytes; null is a tombstone.
+
+        Raises
+        ------
+        EncodeError
+            It does not fit the schema.
+        """
+        return None if value is None else self._frame + self._encode(value)
+
+
+def _indexes(proto: ProtoSchema, message: ProtoMessage) -> bytes:
+    """The way to a message, as it stands in a frame; the first message has none."""
+
+    def path_to(messages: Any) -> list[int] | None:
+        for number, one in enumerate(messages):
+            if one is message:
+                return [number]
+            inside = path_to(one.nested)
+            if inside is not None:
+                return [number, *inside]
+        return None
+
+    path = path_to(proto.messages) or [0]
+    return b"\0" if path == [0] else b"".join(_zigzag(number) for number in (len(path), *path))
+
+
+def _wrong(where: str, value: Any, kind: str) -> EncodeError:
+    shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
+    return EncodeError(f"{where.lstrip('.') or 'the value'} is {shown}, and its schema has {kind}")
+
+
+def _avro(kind: AvroType, value: Any, where: str) -> list[bytes]:
+    """The parts of a value."""
+    if kind.kind == "union":
+        return _union(kind, value, where)
+    if kind.kind == "null":
+        if value is not None:
+            raise _wrong(where, value, "null")
+        return []
+    if kind.logical == "decimal":
+        return [_decimal(kind, value, where)]
+    if kind.kind in ("int", "long"):
+        return [_zigzag(_moment(kind.logical, value, kind.kind, where))]
+    if kind.kind in ("float", "double"):
+        return [struct.pack("<f" if kind.kind == "float" else "<d", _real(value, where, kind.kind))]
+    if kind.kind == "boolean":
+        value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+        if not isinstance(value, bool):
+            raise _wrong(where, value, "boolean")
+        return [b"\1" if value else b"\0"]
+    if kind.kind in ("bytes", "string"):
+        data = _text(value, where) if kind.kind == "string" else _bytes(value, where)
+        return [_zigzag(len(data)), data]
+    if kind.kind == "fixed":
+        data = _bytes(value, where)
+        if len(data) != kind.size:
+            raise _wrong(where, value, f"{kind.size} bytes")
+        return [data]
+    if kind.kind == "enum":
+        if value not in kind.symbols:
+            raise _wrong(where, value, f"one of {', '.join(kind.symbols)}")
+        return [_zigzag(kind.symbols.index(value))]
+    return _avro_nested(kind, value, where)
+
+
+def _avro_nested(kind: AvroType, given: Any, where: str) -> list[bytes]:
+    value: Any = _parsed(given)
+    parts: list[bytes] = []
+    if kind.kind == "record":
+        if not isinstance(value, dict):
+            raise _wrong(where, value, f"the record {kind.name}")
+        for name in value.keys() - {name for name, _ in kind.fields}:
+            raise EncodeError(f"{where.lstrip('.') or 'the value'} has a field {name!r}, which its schema lacks")
+        for name, inner in kind.fields:
+            parts += _avro(inner, value.get(name), f"{where}.{name}")
+        return parts
+    if not isinstance(value, list if kind.kind == "array" else dict):
+        raise _wrong(where, value, f"a {'list' if kind.kind == 'array' else 'map'}")
+    if value:
+        parts.append(_zigzag(len(value)))
+    if isinstance(value, list):
+        for one in value:
+            parts += _avro(kind.inner[0], one, f"{where}[]")
+    else:
+        for name, one in value.items():
+            key = str(name).encode()
+            parts += [_zigzag(len(key)), key, *_avro(kind.inner[0], one, f"{where}.{name}")]
+    return [*parts, b"\0"]
+
+
+def _union(kind: AvroType, value: Any, where: str) -> list[bytes]:
+    named = {(one.name.rpartition(".")[2] or one.kind): number for number, one in enumerate(kind.inner)}
+    named |= {one.name or one.kind: number for number, one in enumerate(kind.inner)}
+    n_others = sum(one.kind != "null" for one in kind.inner)
+    # as a decoded column has it: a struct with a field for each branch, of which one is not null
+    if n_others > 1 and isinstance(value, dict) and value.keys() <= named.keys():
+        ((name, inner),) = [pair for pair in value.items() if pair[1] is not None] or [("", None)]
+        if name:
+            return [_zigzag(named[name]), *_avro(kind.inner[named[name]], inner, where)]
+    for number, one in enumerate(kind.inner):
+        if (one.kind == "null") == (value is None):
+            try:
+                return [_zigzag(number), *_avro(one, value, where)]
+            except EncodeError:
+                if n_others == 1:
+                    raise
+    raise _wrong(where, value, "a union of other types")
+
+
+def _parsed(value: Any) -> Any:
+    """Nested values may stand as JSON text in a file of another kind."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _whole(value: Any, kind: str, where: str) -> int:
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            raise _wrong(where, value, kind) from None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    low, high = _RANGES[kind]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
+        raise _wrong(where, value, kind)
+    return value
+
+
+def _moment(logical: str | None, value: Any, kind: str, where: str) -> int:
+    """A number, or what stands for a date or a time."""
+    if logical is None or not isinstance(value, str) or value.lstrip("-").isdecimal():
+        return _whole(value, kind, where)
+    if logical.startswith("time-"):
+        return _number_of(f"1970-01-01T{value}", _UNITS[logical[5:]], where, value)
+    return _number_of(value, "D" if logical == "date" else _UNITS[logical.rpartition("-")[2]], where, value)
+
+
+def _number_of(text: str, unit: str, where: str, value: Any) -> int:
+    """An ISO 8601 text in units since 1970."""
+    whole, _, digits = text.removesuffix("Z").partition(".")
+    try:
+        if unit == "D":
+            return int(np.datetime64(whole, "D").astype(np.int64))
+        seconds = int(np.datetime64(whole, "s").astype(np.int64))
+    except ValueError:
+        raise _wrong(where, value, "a date or a time, ISO 8601 in UTC") from None
+    places = len(str(_PER_SECOND[unit])) - 1
+    if digits[places:].strip("0"):
+        raise _wrong(where, value, f"times in {unit}")
+    return seconds * _PER_SECOND[unit] + int(digits[:places].ljust(places, "0") or 0)
+
+
+def _decimal(kind: AvroType, value: Any, where: str) -> bytes:
+    try:
+        scaled = Decimal(str(value)).scaleb(kind.scale)
+        number = int(scaled)
+    except (InvalidOperation, ValueError, OverflowError):
+        raise _wrong(where, value, "a decimal") from None
+    if number != scaled or len(str(abs(number))) > kind.precision:
+        raise _wrong(where, value, f"decimals of {kind.precision} digits, {kind.scale} of them after the point")
+    size = kind.size if kind.kind == "fixed" else number.bit_length() // 8 + 1
+    data = number.to_bytes(size, "big", signed=True)
+    return data if kind.kind == "fixed" else _zigzag(size) + data
+
+
+def _real(value: Any, where: str, kind: str) -> float:
+    try:
+        return float(value)  # infinities and NaN are text in JSON
+    except (TypeError, ValueError):
+        raise _wrong(where, value, kind) from None
+
+
+def _text(value: Any, where: str) -> bytes:
+    if not isinstance(value, str):
+        raise _wrong(where, value, "text")
+    return value.encode()
+
+
+def _bytes(value: Any, where: str) -> bytes:
+    try:
+        return value if isinstance(value, bytes) else base64.b64decode(_text(value, where), validate=True)
+    except binascii.Error:
+        raise _wrong(where, value, "bytes, as base64") from None
+
+
+def _zigzag(number: int) -> bytes:
+    return _varint((number << 1 ^ number >> 63) & (2**64 - 1))
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def _message(message: ProtoMessage, value: Any, where: str) -> bytes:
+    if message.name == _TIMESTAMP and isinstance(value, str):
+        nanos = _number_of(value, "ns", where, value)
+        value = {"seconds": nanos // 10**9, "nanos": nanos % 10**9}
+    value = _parsed(value)
+    if message.name.startswith("google.protobuf.") and len(message.fields) == 1 and not isinstance(value, dict):
+        value = {message.fields[0].name: value}  # a wrapper
+    if not isinstance(value, dict):
+        raise _wrong(where, value, f"the message {message.name}")
+    by_name = {one.name: one for one in message.fields}
+    for name in value.keys() - by_name.keys():
+        raise EncodeError(f"{where.lstrip('.') or 'the value'} has a field {name!r}, which its schema lacks")
+    parts = []
+    for one in message.fields:
+        inner = value.get(one.name)
+        if inner is None:
+            continue
+        inside = f"{where}.{one.name}"
+        if one.is_repeated and one.message is not None and one.message.is_entry:
+            pairs = inner.items() if isinstance(inner, dict) else ()
+            items: list[Any] = [{"key": key, "value": item} for key, item in pairs]
+        else:
+            items = inner if one.is_repeated and isinstance(inner, list) else [inner]
+        parts += [_field(one, item, inside) for item in items]
+    return b"".join(parts)
+
+
+def _field(one: ProtoField, value: Any, where: str) -> bytes:
+    """A field with its tag; a default value without presence is written, too, which decodes to the same."""
+    if one.message is not None:
+        data = _message(one.message, value, where)
+        if one.is_group:
+            return _varint(one.number << 3 | 3) + data + _varint(one.number << 3 | 4)
+        return _varint(one.number << 3 | 2) + _varint(len(data)) + data
+    if one.scalar in ("string", "bytes"):
+        data = _text(value, where) if one.scalar == "string" else _bytes(value, where)
+        return _varint(one.number << 3 | 2) + _varint(len(data)) + data
+    if one.scalar in _FIXED:
+        form = _FIXED[one.scalar]
+        number = _real(value, where, one.scalar) if form[1] in "fd" else _whole(value, one.scalar, where)
+        return _varint(one.number << 3 | (5 if struct.calcsize(form) == 4 else 1)) + struct.pack(form, number)
+    return _varint(one.number << 3) + _varint(_wire_number(one, value, where))
+
+
+def _wire_number(one: ProtoField, value: Any, where: str) -> int:
+    if one.enum is not None:
+        numbers = {name: number for number, name in one.enum.names.items()}
+        if value in numbers:
+            return numbers[value] & (2**64 - 1)
+        return _whole(value, "int32", where) & (2**64 - 1)
+    if one.scalar == "bool":
+        if isinstance(value, str) and value in ("true", "false"):  # a key of a map
+            value = value == "true"
+        if not isinstance(value, bool):
+            raise _wrong(where, value, "bool")
+        return int(value)
+    number = _whole(value, one.scalar, where)
+    if one.scalar in ("sint32", "sint64"):
+        return (number << 1 ^ number >> 63) & (2**64 - 1)
+    return number & (2**64 - 1)
