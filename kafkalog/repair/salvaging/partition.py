@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
-from typing import Final
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import Certainty, FileChangedError, Finding, Limits, Reason
+from kafkalog.errors import Certainty, FileChangedError, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.compaction import GapMeter
+from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
+from kafkalog.log.searching.missing import END_CHECKPOINTS, known_ends
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
+from kafkalog.operations.converting.target import ConvertedPartitions
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
-from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, file_positions, gather, reason_of
-from kafkalog.repair.salvaging.report import LostPiece, LostRange, SalvagedPartition, SalvagedSegment
+from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, file_positions, gather, plan_segment, reason_of
+from kafkalog.repair.salvaging.report import EvidenceFile, LostPiece, LostRange, SalvagedPartition, SalvagedSegment
+from kafkalog.repair.salvaging.single_records import SingleRecords
 from kafkalog.repair.salvaging.undecodable import undecodable
+from kafkalog.scanning.ordered_pool import OrderedPool
+from kafkalog.state.checkpoints import read_leader_epochs
+from kafkalog.state.leader_epochs import Epochs, LeaderEpochs
 from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
-from kafkalog.storage.staging import StagedFile
-from kafkalog.survey.evidence import SegmentContents
+from kafkalog.storage.output_paths import fitting_name
+from kafkalog.storage.staging import StagedDirectory, StagedFile
+from kafkalog.survey.evidence import LogDirState, SegmentContents
+from kafkalog.survey.losses import losses_of, survey
 
 MOST_HOLES: Final = 1000
 """Holes of a partition that are described; the others are counted."""
 
+_QUARANTINE: Final = ".quarantine"
+_RECORDS: Final = ".unverified.jsonl"
 _MOST_PIECES: Final = 64  # of a hole
 _MOST_TRANSACTIONS: Final = 100  # of a hole
 _HEAD_BYTES: Final = 61
@@ -86,59 +102,162 @@ class Quarantine:
         return self._file
 
 
+class SalvageOutput(NamedTuple):
+    """Where a partition and the files next to it are written."""
+
+    staged: StagedDirectory | None
+    """None in a dry run."""
+    name: str
+    """The partition's directory in `staged`."""
+    beside: Path
+    """Path at which the directory with the files next to the partition will be."""
+
+    def create(self, suffix: str) -> Callable[[], StagedFile] | None:
+        """What creates a file next to the partition; None in a dry run."""
+        return None if self.staged is None else partial(self.staged.create, fitting_name(self.name, suffix))
+
+    def path(self, suffix: str) -> str:
+        """Where that file will be."""
+        return str(self.beside / fitting_name(self.name, suffix))
+
+    def remove(self) -> None:
+        """Remove what was written."""
+        if self.staged is not None:
+            for name in (self.name, fitting_name(self.name, _QUARANTINE), fitting_name(self.name, _RECORDS)):
+                self.staged.remove(name)
+
+
 class PartitionSalvage:
-    """Takes the planned segments of a partition, in order.
+    """Salvages one partition.
 
     Parameters
     ----------
+    only : frozenset of int or None
+        Base offsets of the segments to save; all if None.
     report : SalvagedPartition
-        Gets segments, holes and transactions.
-    sink : Sink or None
-        None in a dry run.
+        Is filled in.
     note : callable
-        Called with a finding about each hole.
-    on_piece : callable
-        ``on_piece(source, segment, start, end)`` is called with each lost range that may be a damaged batch.
-    was_closed : bool
-        Whether the log dir was shut down cleanly, so that no batch was left incomplete at its end.
-    decompress : bool
-        Whether to look into compressed batches for what cannot be decoded.
-    known_end : int or None
-        An offset up to which the log reached, as another file says.
-
-    Attributes
-    ----------
-    next_offset : int
-        The offset after the last batch that was kept.
-    contents : dict of int to SegmentContents
-        What was kept of each segment, by base offset.
+        Called with each finding.
+    records : bool
+        Whether to try single records of damaged batches, and to look into compressed batches that are kept.
     """
 
     def __init__(
         self,
+        partition: Partition,
+        only: frozenset[int] | None,
         report: SalvagedPartition,
-        sink: Sink | None,
-        quarantine: Quarantine,
+        output: SalvageOutput,
         note: Callable[[Finding], object],
-        on_piece: Callable[[BadSectorSource, Segment, int, int], object],
-        known_end: int | None,
         limits: Limits,
         *,
-        was_closed: bool = False,
-        decompress: bool = False,
+        records: bool,
     ) -> None:
-        self._decompress, self._was_closed = decompress, was_closed
-        self._report, self._sink, self._quarantine, self._note = report, sink, quarantine, note
-        self._on_piece, self._known_end, self._limits = on_piece, known_end, limits
+        self._partition, self._report, self._output, self._limits = partition, report, output, limits
+        self._segments = [one for one in partition.segments if only is None or one.base_offset in only]
+        self._report_finding, self._decompress = note, records
+        self._found: list[Finding] = []
+        self._state = LogDirState.of(partition)
+        self._names: list[str] = []
+        with contextlib.suppress(OSError):  # of a removed directory nothing can be said
+            self._names = sorted(os.listdir(partition.path))
+        self._known_end = self._end_of_files()
+        self._quarantine = Quarantine(output.create(_QUARANTINE))
+        self._singles = SingleRecords(output.create(_RECORDS), is_wanted=records)
+        self._sink: Sink | None = None
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
-        self.next_offset = report.start_offset
-        self.contents: dict[int, SegmentContents] = {}
+        self._next_offset = report.start_offset = self._segments[0].base_offset if self._segments else 0
+        self._contents: dict[int, SegmentContents] = {}
         self._gaps = GapMeter(0)
         self._timestamp: int | None = None
         self._epoch: int | None = None
 
-    def add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+    def run(self, pool: OrderedPool, threads: int, progress: Callable[[int], object]) -> None:
+        """Search the segments, several at a time, and write them in order."""
+        report, staged = self._report, self._output.staged
+        for finding in self._partition.findings:
+            if finding.reason is Reason.LOG_START_BEHIND_END:
+                self._note(replace(finding, n_records=0, certainty="exact"))  # they are saved
+        with contextlib.ExitStack() as stack:
+            if staged is not None:
+                targets = ConvertedPartitions(None, self._limits, lambda finding: None)
+                directory = staged.path / self._output.name
+                self._sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
+            epochs = self._epochs()
+            plans = ((source, pool.submit(partial(
+                plan_segment, segment, source, self._next_base(segment), epochs, self._limits, progress
+            ))) for segment, source in self._opened())  # fmt: skip
+            for source, pending in pool.ahead(plans, 2 * threads):
+                with source:
+                    self._add(pending.result(), source)
+        report.end_offset, report.open_transactions = self._next_offset, self._open()
+        report.transactions_without_marker = list(self._without_marker)
+        if len(self._segments) == len(self._partition.segments):
+            self._survey()
+        report.losses = losses_of(self._found)
+        self._quarantine.close()
+        self._singles.close()
+        if self._quarantine.n_bytes:
+            report.quarantine = self._output.path(_QUARANTINE)
+        report.n_unverified_records = self._singles.n_records
+        if self._singles.n_records:
+            report.unverified_records = self._output.path(_RECORDS)
+
+    def _note(self, finding: Finding) -> None:
+        self._report_finding(finding)
+        if len(self._found) < self._limits.max_findings:
+            self._found.append(finding)
+
+    def _end_of_files(self) -> int | None:
+        """An offset that the log once reached, as checkpoints and snapshots after the last segment's base say."""
+        last = self._partition.segments[-1].base_offset if self._partition.segments else 0
+        key = self._partition.topic_partition if self._partition.kind is None else None
+        ends = {} if self._state.is_live else known_ends(self._partition.path, key, self._names)
+        return max((end for name, end in ends.items() if end > last or name in END_CHECKPOINTS), default=None)
+
+    def _opened(self) -> Iterator[tuple[Segment, BadSectorSource]]:
+        for segment in self._segments:
+            base = segment.base_offset
+            self._contents[base] = SegmentContents(str(segment.path), base, base - 1, segment.size_in_bytes)
+            try:
+                source = BadSectorSource(segment.path)
+            except KafkalogError as error:
+                self._note(error.to_finding())
+                continue
+            yield segment, source
+
+    def _next_base(self, segment: Segment) -> int | None:
+        """Base offset of the next segment of the directory, saved or not."""
+        bases = (one.base_offset for one in self._partition.segments)
+        return next((base for base in bases if base > segment.base_offset), None)
+
+    def _epochs(self) -> Epochs:
+        try:
+            entries = read_leader_epochs(self._partition.path / kf.LEADER_EPOCH_CHECKPOINT)
+        except KafkalogError as error:
+            self._note(error.to_finding())
+            return []
+        return [(int(epoch), int(start)) for epoch, start in LeaderEpochs(entries).entries.tolist()]
+
+    def _survey(self) -> None:
+        """Report what other files prove to be missing, and keep these files in the quarantine file."""
+        for contents in self._contents.values():
+            contents.findings = [one for one in self._found if one.path == contents.path]
+        found = survey(self._partition, [*self._contents.values()], self._state, self._names)
+        for finding in found.findings:
+            self._note(finding)
+        for name in found.proofs:
+            path = self._partition.path / name
+            path = path if name in self._names else self._partition.path.absolute().parent / name
+            try:
+                with BadSectorSource(path) as source:
+                    at, digest, *_ = self._quarantine.add(source, 0, source.size)
+                    self._report.evidence.append(EvidenceFile(name, source.size, at, digest))
+            except KafkalogError as error:
+                self._note(error.to_finding(damage=False))
+
+    def _add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
         """Write a segment."""
         segment, kept, lost = plan.segment, plan.kept, plan.lost
         row = SalvagedSegment(str(segment.path), segment.base_offset, plan.size_in_bytes)
@@ -150,12 +269,10 @@ class PartitionSalvage:
         row.n_bytes_padding = plan.size_in_bytes - plan.padding_start
         row.n_batches_suspect = plan.n_suspect_batches
         self._report.segments.append(row)
-        base = segment.base_offset
-        self.contents[base] = SegmentContents(row.path, base, base - 1, row.size_in_bytes)
-        self._gaps = GapMeter(base)
+        self._gaps = GapMeter(segment.base_offset)
         if self._sink is not None:
             self._sink.roll(segment.base_offset)
-        self.next_offset = max(self.next_offset, segment.base_offset)
+        self._next_offset = max(self._next_offset, segment.base_offset)
         # a hole is all that is lost between two kept batches: what other copies lie there does not divide it
         holes = np.searchsorted(plan.places, lost.start, side="right")
         n_done = n_rows = 0
@@ -173,18 +290,12 @@ class PartitionSalvage:
         ):
             self._quarantine.add(source, start, end)
             if not is_suspect:
-                self._on_piece(source, segment, start, end)
+                self._singles.add(source, segment, start, end)
         if n_rows < len(lost):
             detail = f"{int(sizes[n_rows:].sum()):,} more bytes are lost in holes that are not described"
             self._note(Finding(Reason.CRC_MISMATCH, detail, path=str(segment.path), position=int(lost.start[n_rows])))
         self._describe_padding(plan, source)
         source.check_unchanged()
-
-    def finish(self) -> None:
-        """Complete the report."""
-        self._report.end_offset = self.next_offset
-        self._report.open_transactions = self._open()
-        self._report.transactions_without_marker = list(self._without_marker)
 
     def _append(self, plan: SegmentPlan, source: BadSectorSource, row: SalvagedSegment, first: int, stop: int) -> None:
         """Append the kept runs `first` to `stop`."""
@@ -211,12 +322,12 @@ class PartitionSalvage:
             self._follow(window, batches)
             position = file_positions(batches.position, start, stop_at)
             self._gaps.feed(batches, position)
-            contents = self.contents[plan.segment.base_offset]
+            contents = self._contents[plan.segment.base_offset]
             contents.last_offset, contents.has_gaps = int(batches.last_offset[-1]), self._gaps.has_gaps
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""
-        self.next_offset = int(batches.last_offset[-1]) + 1
+        self._next_offset = int(batches.last_offset[-1]) + 1
         timestamp, epoch = int(batches.max_timestamp[-1]), int(batches.partition_leader_epoch[-1])
         self._timestamp = timestamp if timestamp >= 0 else None
         self._epoch = epoch if epoch >= 0 else None
@@ -238,7 +349,7 @@ class PartitionSalvage:
             at, digest, head, is_zero = self._quarantine.add(source, start, end)
             if not is_suspect:
                 heads.append(head)
-                self._on_piece(source, plan.segment, start, end)
+                self._singles.add(source, plan.segment, start, end)
             if len(pieces) < _MOST_PIECES:
                 unreadable = source.is_unreadable(start, end)
                 reason = reason_of(head, end - start, plan.size_in_bytes - start, is_zero=is_zero)
@@ -252,20 +363,20 @@ class PartitionSalvage:
                 pieces.append(LostPiece(start, end, is_suspect, reason, at, digest))
         start, end = int(lost.start[first]), int(lost.end[stop - 1])
         n_bytes = int((lost.end[first:stop] - lost.start[first:stop])[~lost.is_suspect[first:stop]].sum())
-        begin, end_offset = self.next_offset, plan.next_base_offset
+        begin, end_offset = self._next_offset, plan.next_base_offset
         timestamp, epoch = None, None
         if hole < len(kept):
             end_offset = int(kept.first_offset[hole])
             timestamp, epoch = _first_of(source, int(kept.start[hole]))
         is_linked = bool(lost.is_linked[first:stop].all())
         is_cut = end_offset is None and {one.reason for one in pieces} == {Reason.PARTIAL_TAIL}
-        is_torn = is_cut and not self._was_closed
+        is_torn = is_cut and not self._state.was_closed
         known_end = None if is_torn else self._known_end
         # what the header of an incomplete batch says was never all there
         heads = [] if is_cut else heads
         n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
         if not is_torn:
-            self.contents[plan.segment.base_offset].claimed_end = claimed
+            self._contents[plan.segment.base_offset].claimed_end = claimed
         transactions = self._open()[:_MOST_TRANSACTIONS]
         self._without_marker.update(dict.fromkeys(transactions))
         found = LostRange(
@@ -292,7 +403,7 @@ class PartitionSalvage:
 
     def _describe_padding(self, plan: SegmentPlan, source: BadSectorSource) -> None:
         """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
-        begin, end_offset = self.next_offset, plan.next_base_offset
+        begin, end_offset = self._next_offset, plan.next_base_offset
         if end_offset is None and self._known_end is not None:
             end_offset = max(self._known_end, begin)
         if plan.padding_start == plan.size_in_bytes or end_offset == begin:

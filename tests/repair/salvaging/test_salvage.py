@@ -23,8 +23,8 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.cli.app import main
 from kafkalog.errors import FileChangedError, OutputExistsError, Reason, UnsafePathError, UnsupportedError
+from kafkalog.repair.salvaging import plan
 from kafkalog.repair.salvaging.report import SalvagedPartition
-from kafkalog.repair.salvaging.salvage import salvage_partition
 
 
 def test_a_healthy_log_dir_comes_out_as_it_was(tmp_path: Path, log_dir: Path) -> None:
@@ -314,13 +314,13 @@ def test_a_partition_that_cannot_be_saved_does_not_stop_the_others(
     for name in ("a-0", "b-0"):
         written(logs, log_of(*dense(9)), name=name)
 
-    def fail(partition: kafkalog.Partition, *arguments: Any, **options: Any) -> Any:
-        if partition.path.name == "a-0":
-            raise UnsupportedError(Reason.UNKNOWN_CODEC, "no such codec", path=partition.path)
-        return real(partition, *arguments, **options)
+    def fail(segment: kafkalog.Segment, *arguments: Any) -> Any:
+        if segment.path.parent.name == "a-0":
+            raise UnsupportedError(Reason.UNKNOWN_CODEC, "no such codec", path=segment.path)
+        return real(segment, *arguments)
 
-    real = salvage_partition
-    monkeypatch.setattr("kafkalog.repair.salvaging.salvage.salvage_partition", fail)
+    real = plan.plan_segment
+    monkeypatch.setattr("kafkalog.repair.salvaging.partition.plan_segment", fail)
     for options in ({"dry_run": True}, {"output": tmp_path / "out"}):
         report = kafkalog.salvage(logs, **options)
         assert [one.error is None for one in report.partitions] == [False, True]
