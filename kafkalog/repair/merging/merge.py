@@ -31,11 +31,10 @@ from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.operations.rebuilding.choosing import check_paths, choose, saved_alone
-from kafkalog.records.batch_table import Window, valid_crcs, whole_batches
 from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
-from kafkalog.repair.salvaging.plan import gather
+from kafkalog.repair.salvaging.plan import read_intact
 from kafkalog.repair.salvaging.salvage import write_report
 from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.checkpoints import checkpointed_offset
@@ -317,15 +316,11 @@ class _PartitionMerge:
             replica, number = self._replicas[int(run["replica"][0])], int(run["segment"][0])
             segment = replica.partition.segments[number]
             with BadSectorSource(segment.path) as source:
+                if source.identity != replica.identities[number]:
+                    detail = "it is not the file that was searched: somebody writes to the copy"
+                    raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path)
                 stops = run["position"] + run["size_in_bytes"]
-                for data, a, b in gather(source, run["position"], stops):
-                    batches = whole_batches(data, 0)
-                    window = Window(data, 0, batches)
-                    is_same = source.identity == replica.identities[number] and len(batches) == b - a
-                    if not is_same or not valid_crcs(window).all():
-                        detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
-                        position = int(run["position"][a])
-                        raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path, position=position)
+                for window, a, b in read_intact(source, run["position"], stops, np.ones(run.size, np.int64)):
                     start, end, path = run["position"][a:b], stops[a:b], str(segment.path)
                     for finding in undecodable(window, start, end, path, limits):
                         self.report.replicas[int(run["replica"][0])].n_batches_undecodable += 1

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits
+from kafkalog.log.compaction import Density, GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.resync import Found
 from kafkalog.records.batch_table import whole_batches
@@ -59,7 +60,7 @@ class Replica:
     is_end_lost: bool
     """Whether bytes were lost behind the last intact batch."""
     is_compacted: bool
-    """Whether offsets are missing where no byte is."""
+    """Whether gaps between batches, where no byte is lost, may be compaction; see `kafkalog.log.compaction`."""
 
     @property
     def last_epoch(self) -> int:
@@ -92,13 +93,14 @@ def read_replica(
             source = BadSectorSource(segment.path)
         except KafkalogError as error:
             note(error.to_finding(damage=False))
-            found.skip()
+            found.skip(segment.base_offset)
             continue
         with source:
             found.add(plan_segment(segment, source, next_base, checkpoint.tolist(), limits, progress), source)
             source.check_unchanged()
     rows = np.concatenate(found.parts) if found.parts else np.empty(0, ROW_DTYPE)
-    is_compacted = found.is_sparse or _has_gaps(rows)
+    # the cleaner never touches the last segment, and gaps that it explains end before it
+    is_compacted = bool(partition.is_compacted(bases[-1], found.densities)) if bases else False
     end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
     if found.is_end_lost and len(checkpoint):
         # an epoch starts at what the log end was then: the log reached as far at least
@@ -132,21 +134,26 @@ class _Segments:
         self.parts: list[Rows] = []
         self.identities: list[FileIdentity | None] = []
         self.n_bytes_lost = 0
-        self.is_sparse = False
+        self.densities: list[Density] = []
         self.is_tail_lost = False  # whether bytes are lost at the end of the last segment so far
         self.is_end_lost = False  # whether bytes are lost behind the last row
 
-    def skip(self) -> None:
+    def skip(self, base_offset: int) -> None:
         """Pass over a segment that cannot be opened."""
         self.identities.append(None)
+        self.densities.append(Density(base_offset, base_offset - 1, False))
         self.is_tail_lost = self.is_end_lost = True
 
     def add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
         """Add the batches that a plan keeps."""
         kept, lost = plan.kept, plan.lost
         base = plan.segment.base_offset
-        parts = [self._rows(base, kept[first:last], data) for data, first, last in gather(source, kept.start, kept.end)]
+        gaps = GapMeter(base)
+        parts = [
+            self._rows(base, kept[first:last], data, gaps) for data, first, last in gather(source, kept.start, kept.end)
+        ]
         rows = np.concatenate(parts) if parts else np.empty(0, ROW_DTYPE)
+        self.densities.append(Density(base, int(rows["last_offset"][-1]) if rows.size else base - 1, gaps.has_gaps))
         # the batch behind each lost range, by its number; one too large if there is none
         first = np.append(0, np.cumsum(kept.n_batches))
         behind = np.unique(first[np.searchsorted(plan.places, lost.start, side="right")])
@@ -160,7 +167,7 @@ class _Segments:
         self.parts.append(rows)
         self.identities.append(source.identity)
 
-    def _rows(self, base_offset: int, runs: Found, data: Bytes) -> Rows:
+    def _rows(self, base_offset: int, runs: Found, data: Bytes, gaps: GapMeter) -> Rows:
         batches = whole_batches(data, 0)
         rows = np.zeros(len(batches), ROW_DTYPE)
         rows["replica"], rows["segment"] = self._number, len(self.identities)
@@ -171,17 +178,10 @@ class _Segments:
         rows["last_offset"] = batches.last_offset
         rows["leader_epoch"] = np.where(batches.magic >= 2, batches.partition_leader_epoch, kf.NO_EPOCH)
         rows["crc"] = batches.crc
-        spans = batches.last_offset - batches.base_offset + 1
-        self.is_sparse |= bool((is_known & (batches.records_count >= 0) & (batches.records_count != spans)).any())
+        gaps.feed(batches, rows["position"])
         # only the content of a compressed v0 or v1 message says where its offsets begin: like nearly all, it is dense
         follows = rows["position"][1:] == (rows["position"] + rows["size_in_bytes"])[:-1]
         which = np.flatnonzero(~is_known[1:] & follows) + 1
         rows["first_offset"][which] = rows["last_offset"][which - 1] + 1
         rows["first_offset"][~is_known & (rows["position"] == 0)] = base_offset
         return rows
-
-
-def _has_gaps(rows: Rows) -> bool:
-    """Whether offsets are missing inside of a segment, where no bytes are."""
-    gaps = rows["first_offset"][1:] > rows["last_offset"][:-1] + 1
-    return bool((gaps & ~rows["is_after_loss"][1:] & (rows["segment"][1:] == rows["segment"][:-1])).any())

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import Certainty, FileChangedError, Finding, KafkalogError, Limits, Reason
+from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
@@ -22,8 +22,15 @@ from kafkalog.log.searching.missing import END_CHECKPOINTS, known_ends
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
-from kafkalog.records.batch_table import BatchTable, Window, valid_crcs, whole_batches
-from kafkalog.repair.salvaging.plan import COPY_BYTES, SegmentPlan, file_positions, gather, plan_segment, reason_of
+from kafkalog.records.batch_table import BatchTable, Window
+from kafkalog.repair.salvaging.plan import (
+    COPY_BYTES,
+    SegmentPlan,
+    file_positions,
+    plan_segment,
+    read_intact,
+    reason_of,
+)
 from kafkalog.repair.salvaging.report import EvidenceFile, LostPiece, LostRange, SalvagedPartition, SalvagedSegment
 from kafkalog.repair.salvaging.single_records import SingleRecords
 from kafkalog.repair.salvaging.undecodable import undecodable
@@ -302,21 +309,16 @@ class PartitionSalvage:
         if first >= stop:
             return
         runs = plan.kept[first:stop]
-        for data, begin, end in gather(source, runs.start, runs.end):
-            batches = whole_batches(data, 0)
-            n = int(runs.n_batches[begin:end].sum())
-            window = Window(data, 0, batches)
-            # the search was minutes ago, and only what is intact now may be written
-            if len(batches) != n or not valid_crcs(window).all():
-                detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
-                raise FileChangedError(Reason.FILE_CHANGED, detail, path=source.path, position=int(runs.start[begin]))
+        # the search was minutes ago, and only what is intact now may be written
+        for window, begin, end in read_intact(source, runs.start, runs.end, runs.n_batches):
+            batches = window.batches
             if self._sink is not None:
                 self._sink.append(window, plan.segment)
             start, stop_at = runs.start[begin:end], runs.end[begin:end]
             for finding in undecodable(window, start, stop_at, row.path, self._limits, decompress=self._decompress):
                 row.n_batches_undecodable += 1
                 self._note(finding)
-            row.n_batches_kept += n
+            row.n_batches_kept += len(batches)
             row.n_records_kept += int(np.maximum(batches.records_count, 0).sum(dtype=np.int64))
             row.n_records_kept += int((batches.records_count < 0).sum())
             self._follow(window, batches)
@@ -414,14 +416,19 @@ class PartitionSalvage:
         if len(self._report.lost) >= MOST_HOLES:
             self._report.n_more_lost += 1
             return
-        found = LostRange.of_zeros(
+        n_records = None if end_offset is None else end_offset - begin
+        found = LostRange(
             str(plan.segment.path),
             plan.padding_start,
             plan.size_in_bytes,
+            0,
+            Reason.ZERO_FILL,
             begin,
             end_offset,
+            n_records,
+            None if n_records is None else "at_most",
             self._timestamp,
-            self._epoch,
+            leader_epochs=(self._epoch, None),
         )
         if end_offset is not None:
             self._without_marker.update(dict.fromkeys(self._open()[:_MOST_TRANSACTIONS]))

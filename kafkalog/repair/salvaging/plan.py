@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Limits, Reason
+from kafkalog.errors import FileChangedError, Limits, Reason
 from kafkalog.log.searching.choosing import Choice, choose
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.log.segment import Segment
+from kafkalog.records.batch_table import Window, valid_crcs, whole_batches
 from kafkalog.records.header_walk import LINKED
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
@@ -145,6 +146,27 @@ def gather(
         source.release(window, low)
         del window
         first = last
+
+
+def read_intact(
+    source: ByteSource,
+    start: npt.NDArray[np.int64],
+    end: npt.NDArray[np.int64],
+    n_batches: npt.NDArray[np.integer[Any]],
+) -> Iterator[tuple[Window, int, int]]:
+    """Like `gather`, with the batches, of which each range has `n_batches`.
+
+    Raises
+    ------
+    FileChangedError
+        They are not intact any more.
+    """
+    for data, first, last in gather(source, start, end):
+        window = Window(data, 0, whole_batches(data, 0))
+        if len(window.batches) != n_batches[first:last].sum() or not valid_crcs(window).all():
+            detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
+            raise FileChangedError(Reason.FILE_CHANGED, detail, path=source.path, position=int(start[first]))
+        yield window, first, last
 
 
 def file_positions(

@@ -58,44 +58,21 @@ class LostRange:
     all there is to say, "at_most" if it is the number of offsets. A log that was compacted had fewer.
     """
     timestamp_before: int | None
-    timestamp_after: int | None
+    timestamp_after: int | None = None
     """Largest timestamp of the batch before and base timestamp of the batch after, ms: the time of what is lost, if
     timestamps rise.
     """
-    leader_epochs: tuple[int | None, int | None]
+    leader_epochs: tuple[int | None, int | None] = (None, None)
     """Of the batches before and after."""
-    producer_ids: tuple[int, ...]
+    producer_ids: tuple[int, ...] = ()
     """Producers in headers of the damaged batches, as far as they can be read."""
-    open_transactions: tuple[tuple[int, int], ...]
+    open_transactions: tuple[tuple[int, int], ...] = ()
     """Producer and first offset of transactions that were open before the hole. Their markers may be lost."""
-    is_unreadable: bool
+    is_unreadable: bool = False
     """Whether the disk could not read some of it."""
-    pieces: tuple[LostPiece, ...]
+    pieces: tuple[LostPiece, ...] = ()
     is_torn: bool = False
     """Whether it is only the incomplete batch that a crash leaves at the end of a log: normal, and no damage."""
-
-    @classmethod
-    def of_zeros(
-        cls,
-        segment: str,
-        start: int,
-        end: int,
-        first: int,
-        end_offset: int | None,
-        timestamp: int | None,
-        epoch: int | None,
-    ) -> LostRange:
-        """Zeros at the end of a file that may have been batches, of offsets `first` to `end_offset`."""
-        n_records = None if end_offset is None else end_offset - first
-        certainty: Certainty | None = None if end_offset is None else "at_most"
-        return cls(
-            segment, start, end, 0, Reason.ZERO_FILL, first, end_offset, n_records, certainty, timestamp, None,
-            (epoch, None), (), (), False, (),
-        )  # fmt: skip
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self)
 
     def to_finding(self) -> Finding:
         """The hole as a finding; zeros that may be padding are no damage."""
