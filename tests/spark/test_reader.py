@@ -70,7 +70,7 @@ def test_with_use_time_index_a_task_begins_where_the_index_says(log: Path, tmp_p
     path.write_bytes(data)
     options = {
         "path": str(root),
-        "filters": f'[["partition", "==", 2], ["timestamp", ">=", {10**12 + 900_000}]]',
+        "filters": f'["partition == 2", "timestamp >= {10**12 + 900_000}"]',
         "columns": "offset",
     }
 
