@@ -2,14 +2,98 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conformance.jars import OLD_KAFKA_VERSION, class_path, java
-from message_definitions import PREVIEW, definitions
 
 import kafkalog
 from kafkalog.protocol.definitions import Versions, messages
+
+TOPICS = {
+    "group-coordinator": "__consumer_offsets",
+    "transaction-coordinator": "__transaction_state",
+    "share-coordinator": "__share_group_state",
+    "metadata": "__cluster_metadata",
+    "storage": "__remote_log_metadata",
+    "clients": None,
+}
+"""Jars with definitions (`kafka-MODULE-VERSION.jar`), and the topic that their messages are in."""
+FROM_CLIENTS = (
+    "ConsumerProtocolAssignment",
+    "ConsumerProtocolSubscription",
+    "KRaftVersionRecord",
+    "LeaderChangeMessage",
+    "SnapshotFooterRecord",
+    "SnapshotHeaderRecord",
+    "VotersRecord",
+)
+
+
+PREVIEW = {"metadata": "__cluster_metadata of 2.8"}
+"""The same of 2.8: its records of the metadata topic have other fields under the same numbers."""
+
+
+def definitions(class_path: str, topics: Mapping[str, str | None] = TOPICS) -> str:
+    """The text of the file: a condensed definition a line, in the order of their names."""
+    found: dict[str, Any] = {}
+    for jar in map(Path, class_path.split(os.pathsep)):
+        module = re.match(r"kafka-(.+?)-[0-9]", jar.name)
+        if module is not None and module[1] in topics:
+            topic = topics[module[1]]
+            found |= {source["name"]: _condensed(source, topic) for source in _sources(jar)}
+    lines = [f"{json.dumps(name)}: {json.dumps(found[name], separators=(',', ':'))}" for name in sorted(found)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _sources(jar: Path) -> Iterator[dict[str, Any]]:
+    with zipfile.ZipFile(jar) as archive:
+        for name in sorted(archive.namelist()):
+            stem = Path(name).stem
+            wanted = stem in FROM_CLIENTS if "kafka-clients" in jar.name else stem != "ProducerSnapshot"
+            if name.endswith(".json") and wanted:
+                # the definitions are JSON with comments
+                yield json.loads(re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE))
+
+
+def _condensed(source: dict[str, Any], topic: str | None) -> dict[str, Any]:
+    structs = {struct["name"]: struct["fields"] for struct in source.get("commonStructs", [])}
+    flexible = source.get("flexibleVersions", "none")
+    message = {"kind": source["type"], "versions": source["validVersions"], "flexible": flexible}
+    if topic is not None:
+        message |= {"topic": topic, "key": source["apiKey"]}
+    return {**message, "fields": [_field(field, structs) for field in source["fields"]]}
+
+
+def _field(source: dict[str, Any], structs: dict[str, Any]) -> dict[str, Any]:
+    name = source["name"]
+    field = {"name": name[0].lower() + name[1:], "type": source["type"]}
+    field["versions"] = source.get("versions", source.get("taggedVersions"))
+    for ours, theirs in (("nullable", "nullableVersions"), ("tagged", "taggedVersions"), ("tag", "tag")):
+        if theirs in source:
+            field[ours] = source[theirs]
+    if source.get("default") is not None:  # null without quotes is no default to Kafka's generator
+        field["default"] = source["default"]
+    inner = source.get("fields") or structs.get(source["type"].removeprefix("[]"))
+    if inner is not None:
+        field["type"] = "[]struct" if source["type"].startswith("[]") else "struct"
+        field["fields"] = [_field(part, structs) for part in inner]
+    return field
+
+
+if __name__ == "__main__":
+    sys.stdout.write(definitions(sys.argv[1], PREVIEW if sys.argv[2:] == ["preview"] else TOPICS))
+
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
 
 DATA = Path(kafkalog.__file__).parent / "protocol"
 
