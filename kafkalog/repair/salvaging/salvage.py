@@ -132,6 +132,7 @@ def salvage(
         staged = None if dry_run else stack.enter_context(staged_directory(target))
         for partition, only in chosen:
             name = lone or partition.topic_partition or _NAMELESS
+            start = partition.log_start_offset  # before the findings are looked at: it may add one
             row = SalvagedPartition(str(partition.path), str(target if lone is not None else target / str(name)))
             report.partitions.append(row)
             place = SalvageOutput(staged, str(name), target)
@@ -139,8 +140,8 @@ def salvage(
                 one = PartitionSalvage(partition, only, row, place, report.findings.add, limits, records=records)
                 one.run(pool, threads, progress)
                 # a start past the end would hide all that was saved
-                if row.start_offset < partition.log_start_offset <= row.end_offset and lone is None:
-                    starts[name] = partition.log_start_offset
+                if row.start_offset < start <= row.end_offset and lone is None:
+                    starts[name] = start
         if staged is not None:
             if lone is not None:
                 staged.lift(str(lone))
