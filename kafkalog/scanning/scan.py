@@ -6,6 +6,7 @@ Memory holds a few windows and the records decoded from them, whatever the size 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, KafkalogError, Loss, ReadError, Reason
+from kafkalog.errors import CorruptionWarning, Finding, Findings, KafkalogError, Loss, ReadError, Reason, warn
 from kafkalog.interchange.arrow_buffers import data_frame
 from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
@@ -28,6 +29,7 @@ from kafkalog.interchange.arrow_output import (
     form_needed,
     record_schema,
 )
+from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.log.open import BufferSegment, Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
@@ -36,13 +38,13 @@ from kafkalog.parsing import integer, optional_integer
 from kafkalog.read_methods import ScanOptions
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
-from kafkalog.scanning.decoded import DecodedScan, divide_options, schemas_beside
+from kafkalog.scanning.decoded import divide_options, schemas_beside
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
 from kafkalog.scanning.query import Opened, Query, Target, check_columns, offset_of
 from kafkalog.values.conditions import ArrowCondition
-from kafkalog.values.decoding import Decoding
+from kafkalog.values.decoding import DecodeWarning, Decoding
 from kafkalog.values.registry import schema_source
 from kafkalog.values.schemas import in_context
 
@@ -59,7 +61,7 @@ MAX_BATCH_BYTES: Final = 2**26
 _MOST_CHARACTERS: Final = 200
 
 
-class Scan(DecodedScan):
+class Scan(ArrowStream):
     """A lazy scan of records; made by `kafkalog.scan`.
 
     Each call reads the files again: those that existed when the path was opened. A scan is an Arrow stream, and works
@@ -82,7 +84,7 @@ class Scan(DecodedScan):
         formats, options, after = divide_options(options)
         self._query = query = Query.of(path, **options)
         self._decoding: Decoding | None = None
-        self._limit = None
+        self._limit: int | None = None  # with conditions on decoded columns, the limit that counts after them
         derived = {} if query.extract is None else query.extract.dtypes
         if formats:
             source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats)
@@ -127,6 +129,14 @@ class Scan(DecodedScan):
     def _repr_html_(self, title: str | None = None) -> str:
         """Return HTML for a notebook: the columns, and the conditions at each level. Nothing is read."""
         return html_of(title or repr(self), self.schema, self._query.conditions())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the record batches. With `decode`, the records are read for it unless formats say the types."""
+        if self._decoding is None:
+            return self._raw_schema
+        self._learn(self._decoding)
+        return self._decoding.schema(self._binary_type)
 
     @property
     def findings(self) -> list[Finding]:
@@ -473,6 +483,51 @@ class Scan(DecodedScan):
     def _pass(self) -> Pass:
         self._last = Pass(self._query, self.progress)
         return self._last
+
+    def _decoded_batches(self, decoding: Decoding) -> Iterator[pa.RecordBatch]:
+        """Record batches with decoded columns."""
+        schema, left = self.schema, self._limit
+        one = self._pass()
+        try:
+            for path, raw in self._raw_batches(one):
+                batch = decoding.decode(raw, path, schema)
+                if left is not None:
+                    batch = batch[:left]
+                    left -= len(batch)
+                if len(batch):
+                    yield batch
+                if left == 0:
+                    return
+        finally:
+            self._report_undecoded(decoding, one)
+
+    def _report_undecoded(self, decoding: Decoding, one: Pass) -> None:
+        for finding in decoding.take_findings():
+            one.report(finding)
+            warn(finding, DecodeWarning)
+
+    def _learn(self, decoding: Decoding) -> None:
+        """Read the records for the types of decoded columns. At damage that raises, the pass after this one raises."""
+        if not decoding.needs_to_learn:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CorruptionWarning)  # of which the pass after this one warns
+            on_corruption = "stop" if self._query.on_corruption == "raise" else self._query.on_corruption
+            one = Pass(replace(self._query, on_corruption=on_corruption))
+            decoding.learn(batch for _, batch in self._raw_batches(one))
+
+    def _decoded_tail(self, decoding: Decoding, n: int) -> pa.Table:
+        """The last records, with the types that they have themselves: not all of the log is read for them."""
+        one = copy(self)
+        one._decoding = None
+        batches = one.tail(n).to_batches()
+        self._last = one._last
+        decoding.learn(batches)
+        schema = decoding.schema(self._binary_type)
+        path = str(self.target.path if isinstance(self.target, (Partition, Segment)) else self.target.paths[0])
+        table = pa.Table.from_batches([decoding.decode(batch, path, schema) for batch in batches], schema)
+        self._report_undecoded(decoding, self._last)
+        return table
 
     def _cut(self, columns: RecordColumns) -> Iterator[RecordColumns]:
         """Slices of at most `batch_size` records and `MAX_BATCH_BYTES` of keys or values."""
