@@ -78,12 +78,12 @@ from kafkalog.repair.diff import ReplicaDiff as ReplicaDiff
 from kafkalog.repair.diff import diff as diff
 from kafkalog.repair.merging.merge import merge as merge
 from kafkalog.repair.merging.report import MergeReport as MergeReport
+from kafkalog.repair.recovering.preflight import preflight as preflight
 from kafkalog.repair.recovering.recover import recover as recover
+from kafkalog.repair.recovering.report import Preflight as Preflight
 from kafkalog.repair.recovering.report import RecoveryReport as RecoveryReport
 from kafkalog.repair.salvaging.report import SalvageReport as SalvageReport
 from kafkalog.repair.salvaging.salvage import salvage as salvage
-from kafkalog.repair.startup.forecast import Preflight as Preflight
-from kafkalog.repair.startup.preflight import preflight as preflight
 from kafkalog.scanning.batch_scan import BatchScan as BatchScan
 from kafkalog.scanning.batch_scan import batches as batches
 from kafkalog.scanning.explain import Explanation as Explanation

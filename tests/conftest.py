@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from effort import THOROUGH, n_counted
-from golden_sets import changed_files, listing, session_root, shared_log_dir
+from golden_sets import changed_files, listing, partitions, session_root, shared_log_dir
 from hypothesis import HealthCheck, settings
 from needs import not_tested, skip_without_package
 
@@ -235,6 +235,15 @@ def log_dir() -> Path:
 def log_dir_copy(tmp_path: Path, log_dir: Path) -> Path:
     """The same, to damage."""
     return Path(shutil.copytree(log_dir, tmp_path / "log_dir"))
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    """Three segments, in a log dir with recovery points that name the last."""
+    target = tmp_path / "data" / "p-txn-now-0"
+    shutil.copytree(partitions("k44_extra")["p-txn-now-0"], target)
+    (target.parent / "recovery-point-offset-checkpoint").write_text("0\n1\np-txn-now 0 300\n")
+    return target
 
 
 @pytest.fixture

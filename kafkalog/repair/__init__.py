@@ -1,8 +1,7 @@
 """Repair: what a broker would do with a log that is damaged, and what kafkalog does about it before the broker starts.
 
-    `startup`     what a broker does with a partition's files when it starts
     `placement`   where changes go, and changed partitions: as copies, or in place with a backup
-    `recovering`  a broker's recovery, done offline
+    `recovering`  what a broker does when it starts, done offline, and its dry run
     `cutting`     the end or the start of a log, removed offline
     `diff`        the first batch in which two replicas differ
     `salvaging`   every intact batch of a damaged log, and a report about the rest

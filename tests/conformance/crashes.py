@@ -27,7 +27,6 @@ from conformance.test_rebuild_2_8 import topics as old_topics
 
 import kafkalog
 from kafkalog.errors import KafkalogError
-from kafkalog.repair.startup.preflight import BrokerVersion
 from kafkalog.state.producers import read_snapshot
 
 _POINTS = "recovery-point-offset-checkpoint"
@@ -162,7 +161,7 @@ class Tally:
 class Crashes:
     """A broker that is killed again and again while it is written to."""
 
-    def __init__(self, version: BrokerVersion, folder: Path, seed: int) -> None:
+    def __init__(self, version: str, folder: Path, seed: int) -> None:
         self.version, self.folder, self.rng = version, folder, random.Random(seed)
         program, self.tally = java(), Tally()
         self._java = program
@@ -356,11 +355,12 @@ class Crashes:
     def _foretold(self, broken: Path, theirs: Path, served: list[tuple[str, int, int, int]]) -> Iterator[str]:
         """What became of the logs otherwise than preflight says."""
         offsets = {f"{topic}-{partition}": (earliest, latest) for topic, partition, earliest, latest in served}
-        for row in kafkalog.preflight(broken, broker=self.version, clean=False).partitions:
+        for row in kafkalog.preflight(broken, clean=False).partitions:
             name = Path(row.path).name
             if name not in offsets:
                 continue
-            yield from (f"{name}: does not die of {one}" for one in row.exceptions)
+            if row.problem is not None:
+                yield f"{name}: starts with {row.error}"
             said = {one.name: one.n_bytes for one in row.segments if one.action != "deleted"}
             last = max(said, default="")
             found = {path.name: path.stat().st_size for path in (theirs / name).glob("*.log")}

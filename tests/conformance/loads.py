@@ -16,16 +16,14 @@ from unittest import mock
 import damaged_partitions
 import misplaced_files
 import numpy as np
-from conformance.jars import OLD_KAFKA_VERSION, class_path, java
+from conformance.jars import class_path, java
 from conformance.kafka import QUICK_JVM
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.repair.startup.forecast import PartitionForecast
-from kafkalog.repair.startup.preflight import BrokerVersion
 from kafkalog.storage import source as byte_source
+from kafkalog.survey.startup import PartitionPlan
 
-VERSIONS: dict[BrokerVersion, str] = {"4.3": "Opened43.java", "2.8": "Opened28.java"}
 _INTERVAL = 4096
 _SECONDS = 60.0
 _CASES_PER_JVM = 500
@@ -36,12 +34,12 @@ _WRITTEN = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-ep
 class Loader:
     """A JVM that loads log dirs one after the other."""
 
-    def __init__(self, version: BrokerVersion, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         program = java()
-        jars = class_path(program) if version == "4.3" else class_path(program, OLD_KAFKA_VERSION)
+        jars = class_path(program)
         sources = Path(__file__).parent
         file = folder / "Loads.java"
-        file.write_text((sources / "Loads.java").read_text() + (sources / VERSIONS[version]).read_text())
+        file.write_text((sources / "Loads.java").read_text() + (sources / "Opened43.java").read_text())
         self._command = [
             *(program, "-Xmx448m", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", jars, str(file)),
         ]
@@ -103,6 +101,8 @@ class Tally:
     n_recovered: int = 0
     """Partitions that `recover` recovered, and whose files are those that Kafka leaves."""
     wrong: list[str] = field(default_factory=list)
+    lost_silently: list[str] = field(default_factory=list)
+    """Partitions of which it was said that nothing happens, and Kafka lost records."""
 
     def __str__(self) -> str:
         verdicts = ", ".join(f"{n:,} {name}" for name, n in sorted(self.verdicts.items()))
@@ -113,7 +113,7 @@ class Tally:
         )
 
 
-def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder: Path, tally: Tally) -> None:
+def trial(loader: Loader, seed: int, number: int, folder: Path, tally: Tally) -> None:
     """Make a log dir, ask kafkalog, ask Kafka, compare."""
     rng = np.random.default_rng([seed, number, 1])
     root, ours = folder / "data", folder / "ours"
@@ -133,11 +133,11 @@ def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder
         return  # no crash makes these of a file, or two links to one place that is nowhere
     if any(path.name.startswith(f"{2**63 - 1:020d}.") and path.name.endswith(".swap") for path in names):
         return  # no cleaner writes a segment that has no offset left for a record
-    what = f"{number} {version} {'clean' if is_clean else 'unclean'} {case.what}"
-    forecast = kafkalog.preflight(root, broker=version, clean=is_clean, index_interval_bytes=_INTERVAL, threads=1)
+    what = f"{number} {'clean' if is_clean else 'unclean'} {case.what}"
+    forecast = kafkalog.preflight(root, clean=is_clean, index_interval_bytes=_INTERVAL, threads=1)
     rows = {Path(row.path).name: row for row in forecast.partitions}
     recovered = {}
-    if version == "4.3" and not is_clean:
+    if not is_clean:
         report = kafkalog.recover(root, output=ours, index_interval_bytes=_INTERVAL, threads=1, now=_now())
         recovered = {Path(row.path).name: row for row in report.partitions}
     tally.n_dirs += 1
@@ -147,8 +147,6 @@ def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder
             continue
         if not name:
             tally.n_short += 1
-            if "VM limit" in answer[2] and not any(one.name == answer[1] for one in forecast.exceptions):
-                tally.wrong.append(f"{what}: {answer}")
             continue
         if _is_short_of_memory(answer):
             tally.n_short += 1
@@ -171,6 +169,9 @@ def trial(loader: Loader, version: BrokerVersion, seed: int, number: int, folder
         elif done is not None and done.error is None and not _is_about_epochs(row):
             problems.append(f"recover: recovered what Kafka cannot load: {answer}")
         tally.wrong += [f"{what}: {name}: {one}" for one in problems]
+        end = row.log_end_offset_before
+        if answer[0] == "loaded" and row.verdict in ("starts", "recovers") and end is not None and int(answer[2]) < end:
+            tally.lost_silently.append(f"{what}: {name}: {row.verdict} with {end}, but {answer}")
 
 
 def _is_short_of_memory(answer: list[str]) -> bool:
@@ -186,35 +187,25 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def disagreements(row: PartitionForecast, directory: Path, answer: list[str]) -> Iterator[str]:
+def disagreements(row: PartitionPlan, directory: Path, answer: list[str]) -> Iterator[str]:
     """What preflight said of a partition and Kafka did not do."""
-    first = row.exceptions[0] if row.exceptions else None
-    if answer[0] == "died":
-        if first is None:
-            yield f"foretold {row.verdict}, but {answer}"
-        elif first.name != answer[1] and not (first.is_offline and answer[1] in _OFFLINE):
-            yield f"foretold {first.name}: {first.detail}, but {answer}"
-        return
-    if first is not None:
-        yield f"foretold {first.name}: {first.detail}, but {answer}"
+    if (answer[0] == "died") != (row.verdict == "does not start"):
+        yield f"{row.verdict} ({row.error}), but {answer}"
+    if answer[0] == "died" or row.problem is not None:
         return
     if (row.log_start_offset, row.log_end_offset) != (int(answer[1]), int(answer[2])):
-        yield f"foretold {(row.log_start_offset, row.log_end_offset)}, but {answer}"
-    foretold = {one.name: one.n_bytes for one in row.segments if one.action not in ("deleted", "split")}
-    if not foretold:
-        sign = "-" if row.log_start_offset < 0 else ""
-        foretold = {sign + kf.segment_file_name(abs(row.log_start_offset)): 0}
+        yield f"{(row.log_start_offset, row.log_end_offset)}, but {answer}"
+    planned = {one.name: one.n_bytes for one in row.segments if one.action != "deleted"}
+    if not planned:
+        planned = {kf.segment_file_name(row.log_start_offset): 0}
     logs = {path.name: path.stat().st_size for path in directory.glob("*.log") if path.is_file()}
-    if not any(one.action == "split" for one in row.segments) and logs != foretold:
-        yield f"foretold {foretold}, but {logs}"
+    if logs != planned:
+        yield f"{planned}, but {logs}"
 
 
-_OFFLINE = ("KafkaStorageException", "IOException", "NoSuchFileException", "FileSystemException")
-
-
-def _is_about_epochs(row: PartitionForecast) -> bool:
-    """Whether a broker dies of the leader epochs alone: recovery writes them anew."""
-    return len(row.exceptions) == 1 and row.exceptions[0].path.endswith(kf.LEADER_EPOCH_CHECKPOINT)
+def _is_about_epochs(row: PartitionPlan) -> bool:
+    """Whether a broker fails at the leader epochs alone: recovery writes them again."""
+    return row.problem is not None and (row.problem.path or "").endswith(kf.LEADER_EPOCH_CHECKPOINT)
 
 
 def differences(ours: Path, theirs: Path, with_epochs: bool) -> Iterator[str]:
@@ -244,20 +235,20 @@ def _is_cut_to_entries(data: bytes, other: bytes, name: str) -> bool:
 
 
 @contextlib.contextmanager
-def loader(version: BrokerVersion, folder: Path) -> Iterator[Loader]:
+def loader(folder: Path) -> Iterator[Loader]:
     """A loader for a while."""
-    one = Loader(version, folder)
+    one = Loader(folder)
     try:
         yield one
     finally:
         one.close()
 
 
-def run(version: BrokerVersion, seed: int, numbers: range, folder: Path, tally: Tally | None = None) -> Tally:
+def run(seed: int, numbers: range, folder: Path, tally: Tally | None = None) -> Tally:
     """Make the trials with these numbers, and add them to a tally; each is the same every time, but for the clock."""
     tally = tally or Tally()
     # no broker is about to finish what is half written
-    with loader(version, folder) as one, mock.patch.object(byte_source, "_RECENT_SECONDS", -1):
+    with loader(folder) as one, mock.patch.object(byte_source, "_RECENT_SECONDS", -1):
         for number in numbers:
-            trial(one, version, seed, number, folder, tally)
+            trial(one, seed, number, folder, tally)
     return tally

@@ -20,9 +20,9 @@ from conformance.test_rebuild import QUIET
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.repair.recovering.report import RecoveredPartition
 from kafkalog.repair.salvaging.report import SalvagedPartition
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
+from kafkalog.survey.startup import PartitionPlan
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -206,7 +206,7 @@ class Repaired(BrokerLife):
             self.expected[target.name] = rows_of(source) if number == len(MERGED) else records(*MERGED[number])
 
     def note(self, report: kafkalog.RecoveryReport) -> None:
-        row: RecoveredPartition
+        row: PartitionPlan
         (row,) = report.partitions
         assert row.error is None
         self.bounds[Path(row.path).name] = row.log_start_offset, row.log_end_offset

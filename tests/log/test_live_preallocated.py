@@ -162,7 +162,7 @@ def planned_start(directory: Path, **options: Any) -> list[int]:
     result = kafkalog.preflight(directory, clean=False, **options)
     (partition,) = result.partitions
     assert not partition.n_bytes_lost, partition.segments
-    assert not partition.exceptions
+    assert partition.problem is None
     assert not [finding for finding in result.findings.rows if finding.damage]
     return list(range(partition.log_end_offset))
 

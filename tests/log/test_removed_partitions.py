@@ -18,11 +18,11 @@ from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
-from kafkalog.repair.startup import preflight
-from kafkalog.repair.startup.load_plan import LoadPlan
+from kafkalog.repair.recovering import preflight
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.survey.startup_load import LoadPlan
 
 GONE = "p-txn-0"
 OTHERS = ("p-compact-0", "p-multi-0", "p-zstd-java-0")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import golden_sets
 
-from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
+from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.survey.startup import PartitionPlan
 
 
 def small_log_dir(root: Path, names: tuple[str, ...] = ("p-multi-0", "p-txn-0", "p-ooo-0")) -> Path:
@@ -25,7 +26,7 @@ def logs(partition: Path) -> list[Path]:
     return sorted(partition.glob("*.log"))
 
 
-def row(report: RecoveryReport, name: str) -> RecoveredPartition:
+def row(report: RecoveryReport, name: str) -> PartitionPlan:
     (found,) = [one for one in report.partitions if Path(one.path).name == name]
     return found
 

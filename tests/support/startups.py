@@ -1,11 +1,11 @@
-"""What is foretold of a broker's start."""
+"""What preflight says of a broker's start."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import kafkalog
-from kafkalog.repair.startup.forecast import PartitionForecast
+from kafkalog.survey.startup import PartitionPlan
 
 
 def _content(directory: Path) -> dict[Path, bytes]:
@@ -16,8 +16,8 @@ def logs(partition: Path) -> list[Path]:
     return sorted(partition.glob("*.log"))
 
 
-def asked(partition: Path, *, clean: bool = False, broker: str = "4.3") -> PartitionForecast:
+def asked(partition: Path, *, clean: bool = False) -> PartitionPlan:
     before = _content(partition.parent)
-    (row,) = kafkalog.preflight(partition, clean=clean, broker=broker).partitions  # type: ignore[arg-type]
+    (row,) = kafkalog.preflight(partition, clean=clean).partitions
     assert _content(partition.parent) == before
     return row

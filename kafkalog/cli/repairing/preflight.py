@@ -18,7 +18,8 @@ from kafkalog.cli.options import (
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.repair.startup.forecast import PartitionForecast, Preflight
+    from kafkalog.repair.recovering.report import Preflight
+    from kafkalog.survey.startup import PartitionPlan
 
 _HELP: Final = HelpText(
     description="""\
@@ -55,7 +56,6 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "preflight", _HELP, run, paths=_DIRS)
     add_selection(parser.add_argument_group("what"))
     how = parser.add_argument_group("how")
-    how.add_argument("--broker", choices=("4.3", "2.8"), default="4.3", help="its version (default: 4.3)")
     state = how.add_mutually_exclusive_group()
     state.add_argument("--clean", dest="clean", action="store_true", default=None, help="as after a clean shutdown")
     state.add_argument("--unclean", dest="clean", action="store_false", default=None, help="as after a crash")
@@ -73,18 +73,16 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print what would become of each partition."""
     from kafkalog.errors import Finding, Reason
-    from kafkalog.repair.startup.preflight import preflight
+    from kafkalog.repair.recovering.preflight import preflight
 
-    def show(row: PartitionForecast) -> None:
+    def show(row: PartitionPlan) -> None:
         is_told = row.verdict != "starts" or any(one.expires for one in row.segments)
         if not args.json and (is_told or args.verbose):
             console.lines(_lines(row))
 
     result = preflight(
         args.paths,
-        **chosen(
-            args, "topics", "partitions", "broker", "clean", "index_interval_bytes", "config", "threads", "limits"
-        ),
+        **chosen(args, "topics", "partitions", "clean", "index_interval_bytes", "config", "threads", "limits"),
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
         progress=lambda n_bytes: console.progress.advance(n_bytes),
         on_partition=show,
@@ -110,15 +108,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=str(result.partitions[0].path))])
 
 
-def _lines(row: PartitionForecast) -> list[str]:
+def _lines(row: PartitionPlan) -> list[str]:
     """What becomes of a partition: a line, and one for each thing that happens to it."""
     offsets = f"offsets {row.log_start_offset}..{row.log_end_offset}"
     lost = f", {row.n_bytes_lost:,} bytes lost" if row.n_bytes_lost else ""
-    if row.n_records_lost:
-        lost += f", at most {row.n_records_lost:,} records"
+    lost += "" if row.loss is None else f", {row.loss}"
     lines = [f"{row.verdict:<8} {row.path}  {offsets}{lost}"]
-    within = f"{row.path}/"
-    lines += [f"  {one.path.removeprefix(within)}: {one.detail}" for one in row.exceptions]
+    if row.error is not None:
+        lines.append(f"  {row.error}")
     if row.stray is not None:
         lines.append(f"  set apart as a stray, to be deleted: {row.stray}")
     for segment in row.segments:
@@ -127,9 +124,6 @@ def _lines(row: PartitionForecast) -> list[str]:
             lines.append(f"  {segment.name} cut at byte {segment.n_bytes:,} of {segment.n_bytes_before:,}{why}")
         elif segment.action not in ("kept", "recovered"):
             lines.append(f"  {segment.name} {segment.action}")
-        for suffix, action in segment.indexes.items():
-            if segment.action == "kept":
-                lines.append(f"  {segment.name}: {suffix} {action}")
     for setting in ("retention.ms", "retention.bytes"):
         sizes = [one.n_bytes for one in row.segments if one.expires == setting]
         if sizes:
@@ -138,6 +132,8 @@ def _lines(row: PartitionForecast) -> list[str]:
             )
     n_recovered = sum(segment.action == "recovered" for segment in row.segments)
     lines += [f"  {counted(n_recovered, 'segment')} recovered, with indexes"] if n_recovered else []
+    n_files = sum(file.change != "same" for file in row.files)
+    lines += [f"  {counted(n_files, 'file')} rebuilt"] if n_files else []
     lines += [f"  {name} deleted: {why}" for name, why in row.removed.items()]
     lines += [f"  {name} becomes {new}" for name, new in row.renamed.items()]
     return lines + [f"  {remark}" for remark in row.remarks]
@@ -157,7 +153,7 @@ def _sum_up(result: Preflight, console: Console) -> None:
     )
     how = "clean" if result.is_clean else "unclean"
     fails = "does not start; otherwise " if any(one.effect == "does not start" for one in result.problems) else ""
-    console.note(f"{how} start of a {result.broker} broker: {fails}{counts or 'no partitions'}")
+    console.note(f"{how} start of a broker: {fails}{counts or 'no partitions'}")
     if result.seconds is not None:
         console.note(
             f"recovery reads {result.n_bytes_read:,} bytes, {result.seconds:,.1f} s of CPU with one thread at the rate"

@@ -19,7 +19,8 @@ from kafkalog.cli.repairing.output_options import PATH, add_output_options, outp
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
+    from kafkalog.repair.recovering.report import RecoveryReport
+    from kafkalog.survey.startup import PartitionPlan
 
 _HELP: Final = HelpText(
     description="""\
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     options = output_options(args)
     from kafkalog.repair.recovering.recover import recover
 
-    def show(row: RecoveredPartition) -> None:
+    def show(row: PartitionPlan) -> None:
         show_partition(row, args, console)
 
     # a closed pipe must not end a recovery half done
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     sum_up(report, args, console)
 
 
-def show_partition(row: RecoveredPartition, args: argparse.Namespace, console: Console) -> None:
+def show_partition(row: PartitionPlan, args: argparse.Namespace, console: Console) -> None:
     """Print what became of a partition, if anything did."""
     if args.json:
         console.json(row.as_dict())
@@ -96,7 +97,7 @@ def show_partition(row: RecoveredPartition, args: argparse.Namespace, console: C
         console.line(line)
 
 
-def _line(row: RecoveredPartition) -> str:
+def _line(row: PartitionPlan) -> str:
     """What changes in a partition; "" if nothing does."""
     parts = [
         f"{segment.name} {segment.action} ({segment.n_bytes_before:,} -> {segment.n_bytes:,} bytes)"

@@ -25,7 +25,8 @@ from kafkalog.cli.scan_options import path_of
 from kafkalog.cli.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.operations.rebuilding.report import RebuildReport, RebuiltFile
+    from kafkalog.operations.rebuilding.report import RebuildReport
+    from kafkalog.survey.startup import RebuiltFile
 
 _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 

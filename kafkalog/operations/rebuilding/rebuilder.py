@@ -29,7 +29,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
-from kafkalog.operations.rebuilding.report import Change, Damaged, Kind, RebuildReport, RebuiltFile, Skipped
+from kafkalog.operations.rebuilding.report import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.snapshots import ProducerReplay
 from kafkalog.operations.rebuilding.target import Target, old_content
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
@@ -38,6 +38,7 @@ from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
+from kafkalog.survey.startup import Change, Kind, RebuiltFile
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
 
@@ -60,6 +61,8 @@ class Work:
     """Damage, or a file that could not be read or written: later segments are left as they are."""
     damaged_at: int | None = None
     """Base offset of the first damaged segment that keeps its files: producers cannot be replayed from there on."""
+    needs_producers: bool = False
+    """Whether the batches of producers are passed to the target, replayed or not."""
     passes: frozenset[int] = frozenset()
     """Base offsets of segments behind which the work goes on although they are cut."""
     passed_snapshots: frozenset[int] = frozenset()
@@ -202,7 +205,7 @@ class Rebuilder:
         self._take(work, found)
 
     def _recover(self, work: Work, segment: Segment) -> RecoveredSegment:
-        with_producers = is_replayed(work.kinds)
+        with_producers = work.needs_producers or is_replayed(work.kinds)
         if self._read is not None:
             return self._read(segment, work.interval.n_bytes, with_producers)
         return recover(segment, work.interval.n_bytes, with_producers=with_producers, progress=self._progress)

@@ -19,10 +19,11 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import check_paths, choose
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
-from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport, RebuiltFile
+from kafkalog.operations.rebuilding.report import Damaged, RebuildReport
 from kafkalog.operations.rebuilding.target import target_for
 from kafkalog.parsing import integer, one_of, parse_milliseconds
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
+from kafkalog.survey.startup import Kind, RebuiltFile
 
 DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
 

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from kafkalog.errors import DEFAULT_LIMITS, Findings
 from kafkalog.html import HtmlReport
 from kafkalog.operations.rebuilding.index_interval import IndexInterval
+from kafkalog.survey.startup import Change, Kind, RebuiltFile
 from kafkalog.text import counted
 
-Kind = Literal["offset", "time", "txn", "snapshot", "epochs"]
-Change = Literal["new", "changed", "same", "removed"]
 Damaged = Literal["keep", "cut"]
-
-
-@dataclass(frozen=True, slots=True)
-class RebuiltFile:
-    """A file that is derived from `.log` files."""
-
-    path: str
-    """Its path beside the `.log`, also if it was written elsewhere."""
-    kind: Kind
-    """One of "offset", "time", "txn", "snapshot", "epochs"."""
-    n_entries: int
-    n_bytes: int
-    change: Change
-    """Compared with the existing file."""
-    backup: str | None = None
-    """Path of the old file's backup."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.report import RecoveryReport
-from kafkalog.repair.startup.file_names import partition_directories
-from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
+from kafkalog.survey.startup_load import LoadPlan, RootOffsets
+from kafkalog.survey.startup_names import partition_directories
 
 
 class CutPartitions:

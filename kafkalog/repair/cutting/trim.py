@@ -14,11 +14,12 @@ from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.placement import PartitionOutput, Placement
-from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
-from kafkalog.repair.startup.file_names import ORPHAN
-from kafkalog.repair.startup.load_plan import LoadPlan
+from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
+from kafkalog.survey.startup import PartitionPlan, SegmentPlan
+from kafkalog.survey.startup_load import LoadPlan
+from kafkalog.survey.startup_names import ORPHAN
 
 
 def trim(
@@ -116,9 +117,9 @@ def _start(plan: LoadPlan, offset: int | None, timestamp: int | None) -> int:
     return max(offset, partition.log_start_offset)
 
 
-def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredPartition:
+def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> PartitionPlan:
     segments = plan.partition.segments
-    row = RecoveredPartition(str(plan.path), plan.partition.topic_partition)
+    row = PartitionPlan(str(plan.path), plan.partition.topic_partition)
     row.log_start_offset, row.log_end_offset = start, plan.partition.log_end_offset
     # where the checkpoint has it already, a run before may have been killed before it removed all
     is_trimmed = start > plan.partition.log_start_offset or 0 < start == plan.log_start
@@ -133,7 +134,7 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> RecoveredParti
         name, size = segment.path.name, segment.size_in_bytes
         is_gone = number + 1 < len(segments) and segments[number + 1].base_offset <= start
         action = "deleted" if is_gone else "kept"
-        row.segments.append(SegmentRecovery(name, segment.base_offset, action, size, 0 if is_gone else size))  # type: ignore[arg-type]
+        row.segments.append(SegmentPlan(name, segment.base_offset, action, size, 0 if is_gone else size))  # type: ignore[arg-type]
         for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES) if is_gone else ():
             file = name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if file in there:

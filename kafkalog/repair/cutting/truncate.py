@@ -19,8 +19,9 @@ from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
-from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport, SegmentRecovery
-from kafkalog.repair.startup.load_plan import LoadPlan
+from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.survey.startup import PartitionPlan, SegmentPlan
+from kafkalog.survey.startup_load import LoadPlan
 
 
 def truncate(
@@ -138,18 +139,18 @@ class _Truncation(Target):
         limits: Limits,
     ) -> None:
         self._plan, self._interval, self._limits = plan, index_interval_bytes, limits
-        self._one = PartitionRecovery(plan, output, replays=False)
+        self._one = PartitionRecovery(plan, output)
         self._rebuilt = RebuildReport(findings=report.findings)
 
-    def run(self, end: int | None) -> RecoveredPartition:
+    def run(self, end: int | None) -> PartitionPlan:
         """Truncate, and return what became of the partition."""
         plan, partition = self._plan, self._plan.partition
         if end is None:
-            row = RecoveredPartition(str(plan.path), partition.topic_partition)
+            row = PartitionPlan(str(plan.path), partition.topic_partition)
             row.log_start_offset, row.log_end_offset = partition.log_start_offset, partition.log_end_offset
             for one in partition.segments:
                 size = one.size_in_bytes
-                row.segments.append(SegmentRecovery(one.path.name, one.base_offset, "kept", size, size))
+                row.segments.append(SegmentPlan(one.path.name, one.base_offset, "kept", size, size))
             self._one.output.commit()
             return row
         segments = partition.segments

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from kafkalog.errors import Finding, Reason
 from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, wrong_epoch
-from kafkalog.repair.startup.load_plan import LoadPlan
-from kafkalog.repair.startup.small_files import known_epochs
 from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.survey.startup_files import known_epochs
+from kafkalog.survey.startup_load import LoadPlan
 
 
 def epochs_after(plan: LoadPlan, recovered: Sequence[RecoveredSegment], end: int) -> LeaderEpochs:
@@ -27,12 +27,12 @@ def epochs_after(plan: LoadPlan, recovered: Sequence[RecoveredSegment], end: int
 
 
 def fatal_epoch_problem(plan: LoadPlan, recovered: Sequence[RecoveredSegment]) -> Finding | None:
-    """The first leader epoch of which a broker that recovers the segments dies; None if there is none."""
+    """The first leader epoch of which a broker that recovers the segments fails; None if there is none."""
     latest = known_epochs(plan.path).latest
     for one in recovered:
         fatal = fatal_epoch(one, latest)
         if fatal is not None:
-            detail = f"{fatal}: a broker that recovers the segment dies of it"
+            detail = f"{fatal}: a broker that recovers the segment fails at it"
             return Finding(Reason.EPOCH_ORDER, detail, path=str(one.segment.path))
         latest = max(latest, *(epoch for epoch, _ in one.epochs), -1)
     return None

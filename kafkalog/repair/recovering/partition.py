@@ -12,35 +12,25 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Findings, KafkalogError, ReadError, Reason
+from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
-from kafkalog.operations.rebuilding.report import Change, Kind, RebuiltFile
 from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.epochs import epochs_after, fatal_epoch_problem, wrong_epoch_notes
-from kafkalog.repair.recovering.producer_order import ReplayOrder
-from kafkalog.repair.recovering.report import Action, RecoveredPartition, SegmentRecovery
-from kafkalog.repair.startup.forecast import LoadFailure
-from kafkalog.repair.startup.load_plan import LoadPlan, transaction_index_problem
-from kafkalog.repair.startup.loading import PartitionLoading
-from kafkalog.repair.startup.producer_loading import NotPlain, ProducerLoading, Replay, ReplayCheck
-from kafkalog.repair.startup.segment_reading import LoadedSegment
-from kafkalog.repair.startup.settings import Cluster
-from kafkalog.repair.startup.small_files import known_epochs, topic_id_exception
+from kafkalog.repair.recovering.replay_check import ReplayCheck
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint
-from kafkalog.state.producers import encode_snapshot
 from kafkalog.state.transactions import is_in_order
-
-Snapshots = dict[int, npt.NDArray[np.void] | None]
-"""See `LoadPlan.snapshots`."""
+from kafkalog.survey.startup import Kind, PartitionPlan, RebuiltFile, SegmentAction, SegmentPlan
+from kafkalog.survey.startup_end import end_as_loaded
+from kafkalog.survey.startup_files import known_epochs, topic_id_problem
+from kafkalog.survey.startup_load import LoadPlan, transaction_index_problem
 
 
 @dataclass(slots=True)
@@ -49,11 +39,8 @@ class PartitionRecovery:
 
     plan: LoadPlan
     output: PartitionOutput
-    index_interval_bytes: int = kf.INDEX_INTERVAL_BYTES
     now_ms: int | None = None
     """For producers that expire."""
-    replays: bool = True
-    """Whether the producers are replayed as by a broker that loads the partition."""
     lone: list[Work] = field(default_factory=list)
     """The older segments that are recovered on their own, one each."""
     main: Work | None = None
@@ -92,7 +79,7 @@ class PartitionRecovery:
             self.unwritten = Finding(Reason.INDEX_TRANSACTION, detail, path=str(path))
         self.output.write(final_name(path.name), data)
 
-    def finish(self) -> RecoveredPartition:
+    def finish(self) -> PartitionPlan:
         """Make the remaining changes, and commit all of them.
 
         Raises
@@ -108,11 +95,10 @@ class PartitionRecovery:
             return report
         try:
             self._cut_logs(report)
-            if self.plan.is_unclean:
-                self._put_producers(report)
-        except (LoadFailure, ReadError) as failure:
+            self._remove_snapshots(report)
+        except KafkalogError as error:
             report = self._empty_report()
-            report.problem = failure.to_finding() if isinstance(failure, ReadError) else self._failed(failure)
+            report.problem = error.to_finding()
             self.output.abandon()
             return report
         if self.plan.is_unclean:
@@ -122,7 +108,7 @@ class PartitionRecovery:
         self.output.commit()
         return report
 
-    def wipe(self) -> RecoveredPartition:
+    def wipe(self) -> PartitionPlan:
         """Delete all segments, if there are any, and begin an empty log at the checkpointed log start offset.
 
         Source: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd, Kafka 4.3.
@@ -152,41 +138,35 @@ class PartitionRecovery:
         self.output.commit()
         return report
 
-    def _empty_report(self) -> RecoveredPartition:
+    def _empty_report(self) -> PartitionPlan:
         partition = self.plan.partition
-        report = RecoveredPartition(str(self.plan.path), partition.topic_partition)
+        report = PartitionPlan(str(self.plan.path), partition.topic_partition)
         report.renamed = dict(self.plan.files.renamed)
         report.log_end_offset_before = self.plan.end_before
         report.log_start_offset = partition.log_start_offset
         report.log_end_offset = report.log_start_offset
         return report
 
-    def _failed(self, failure: LoadFailure) -> Finding:
-        detail = f"{failure}: a broker dies of it ({failure.java_name}) while it loads the producers"
-        is_state = failure.path is None or failure.java_name == "InvalidTxnStateException"
-        reason = Reason.TRANSACTION_OUTCOME if is_state else Reason.CONTROL_RECORD
-        path = str(failure.path or self.plan.path)
-        return Finding(reason, detail, path=path, position=failure.position)
-
     def problem(self) -> Finding | None:
         """Why the partition cannot be recovered; None if it can."""
         problem = self.plan.files.problem(self.plan.path) or self.unwritten
         if problem is not None:
             return problem
-        exception = topic_id_exception(self.plan.path, "4.3")
-        if exception is not None:
-            detail = f"{exception.detail}: a broker does not start with it; move it away"
-            return Finding(Reason.CHECKPOINT_SYNTAX, detail, path=exception.path)
+        problem = topic_id_problem(self.plan.path)
+        if problem is not None:
+            return problem
         for segment in self.plan.partition.segments:
             has_index = segment.sidecar_path(kf.INDEX_SUFFIX).exists()
-            why = transaction_index_problem(segment, "4.3") if has_index else ""
+            why = transaction_index_problem(segment) if has_index else ""
             if why:
                 detail = f"{why}: a broker does not start with it; move the index away"
                 path = str(segment.sidecar_path(kf.TRANSACTION_INDEX_SUFFIX))
                 return Finding(Reason.INDEX_TRANSACTION, detail, path=path)
         if self.main is not None and self.main.found:
             problem = self._problem_behind(self.main.found[-1].segment)
-        return problem or fatal_epoch_problem(self.plan, self._in_order()) or self._problem_inside()
+        return (
+            problem or fatal_epoch_problem(self.plan, self._in_order()) or self._problem_inside() or self.check.problem
+        )
 
     def _problem_inside(self) -> Finding | None:
         """Why a segment that was read cannot be recovered."""
@@ -205,19 +185,6 @@ class PartitionRecovery:
             if last is not None and last.segment.base_offset < min(wanted):
                 why = "it lies below the recovery point, and there is no producer snapshot behind it: recover all"
                 return _because(last, f"{why} segments (all_segments, --all)")
-        return None
-
-    def problem_before_wiping(self) -> Finding | None:
-        """Why a broker that would begin the log anew does not come so far."""
-        if not self.plan.bases:
-            return None
-        settings = Cluster(metadata=None, node_id=None), "4.3", False, self.index_interval_bytes, self.now_ms or 0
-        loading = PartitionLoading(self.plan, *settings, Findings(0), progress=lambda n_bytes: None)
-        for one in loading.run().exceptions:
-            if not one.path.endswith(kf.LEADER_EPOCH_CHECKPOINT):  # they are written anew
-                is_size = one.name == "CorruptRecordException"
-                reason = Reason.SIZE_TOO_SMALL if is_size else Reason.OFFSET_OUTSIDE_SEGMENT
-                return Finding(reason, f"{one.detail}: a broker dies of it", path=one.path)
         return None
 
     def _in_order(self) -> list[RecoveredSegment]:
@@ -249,12 +216,12 @@ class PartitionRecovery:
                     return found.finding
         return None
 
-    def _cut_logs(self, report: RecoveredPartition) -> None:
+    def _cut_logs(self, report: PartitionPlan) -> None:
         """Cut the damaged logs, and remove those that lie behind damage.
 
         Raises
         ------
-        LoadFailure
+        CorruptionError
             A broker does not start.
         """
         found = {one.segment.base_offset: one for work in self.lone for one in _recovered(work)}
@@ -283,20 +250,23 @@ class PartitionRecovery:
                     self.output.copy(segment.path, final_name(segment.path.name))
                     self._put_missing_index(segment)
             end = _end_offset(segment, one, report.segments[-1].action)
-        # see LoadPlan.is_unflushed
-        last = found.get(2**63 - 1, last) if last is not None else found.get(max(self.plan.bases, default=0))
-        if last is None and self.plan.is_unclean:
-            report.log_end_offset = max(known_end(self.plan), report.log_start_offset)
-        elif last is not None:
-            report.log_end_offset = max(log_end(last, self.index_interval_bytes), report.log_start_offset)
+        left = [one for one in report.segments if one.action != "deleted"]
+        end = 0
+        if left and self.plan.partition.kind != "delete":
+            base = left[-1].base_offset
+            one = found.get(base)
+            end = end_as_loaded(self.plan.partition.segments[-1]) if one is None else one.next_offset
+        report.log_end_offset = max(end, report.log_start_offset)
 
-    def _keep_log(self, segment: Segment, found: RecoveredSegment) -> SegmentRecovery:
+    def _keep_log(self, segment: Segment, found: RecoveredSegment) -> SegmentPlan:
         name = final_name(segment.path.name)
         n_bytes = 0 if found.is_emptied else found.n_valid_bytes
         if n_bytes < segment.size_in_bytes or name != segment.path.name:
             self.output.copy(segment.path, name, n_bytes)
-        action: Action = "emptied" if found.is_emptied else "cut" if n_bytes < segment.size_in_bytes else "recovered"
-        return SegmentRecovery(name, segment.base_offset, action, segment.size_in_bytes, n_bytes, found.finding)
+        # not the listed size: a running broker may have cut off the zeros of preallocation since
+        is_cut = n_bytes < found.n_bytes
+        action: SegmentAction = "emptied" if found.is_emptied else "cut" if is_cut else "recovered"
+        return SegmentPlan(name, segment.base_offset, action, found.n_bytes, n_bytes, found.finding)
 
     def _put_missing_time_index(self, segment: Segment) -> None:
         """A broker makes an empty one for a segment that it does not recover.
@@ -349,93 +319,36 @@ class PartitionRecovery:
             for one in sorted({name, final_name(name)} & there):
                 self.output.remove(one)
 
-    def _put_producers(self, report: RecoveredPartition) -> None:
-        """Leave the snapshots and transaction indexes that a broker leaves.
+    def _remove_snapshots(self, report: PartitionPlan) -> None:
+        """Remove the producer snapshots that a broker does not keep.
 
-        Raises
-        ------
-        LoadFailure
-            A broker does not start.
+        Those after the first segment that is recovered go, and are taken again where segments are read.
+        Source: ProducerStateManager.truncateAndReload, ProducerStateManager.removeStraySnapshots, Kafka 4.3.
         """
-        recovered = {one.segment.base_offset: one for work in self.works for one in _recovered(work)}
+        bases = [segment.base_offset for segment in report.segments if segment.action != "deleted"]
+        first = min((*self.plan.lone, *filter(self.plan.is_unflushed, self.plan.bases)), default=None)
         there = self.plan.snapshots()
-        try:
-            left = self._producers(report, recovered, there, "check" if self.replays else "skip")
-            if self.replays and not self._is_complete(left, recovered, there):
-                raise NotPlain
-        except NotPlain:
-            left = self._producers(report, recovered, there, "exact")
-            self._put_replayed(left)
-        self.kept_snapshots = {*left.snapshots}
+        strays = [offset for offset in there if offset not in bases]
+        newest = max(strays, default=0)
+        kept = set()
+        is_read = False
+        for offset in sorted(there, reverse=True):
+            if not report.log_start_offset < offset <= report.log_end_offset:
+                continue
+            if offset not in bases and (offset != newest or newest < max(bases, default=0)):
+                continue
+            if first is not None and offset > first and offset not in bases[-2:]:
+                continue
+            # the newest that can be read is loaded; a broker deletes those after it that cannot
+            is_read |= there[offset] is not None
+            if is_read:
+                kept.add(offset)
+        if self.plan.partition.kind != "delete":
+            self.kept_snapshots = kept
         for name in self.plan.files.names:
-            offset = kf.parse_base_offset(name)
-            is_kept = offset in left.snapshots or name in self.written or name in self.plan.files.removed
-            if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not is_kept:
+            is_kept = kf.parse_base_offset(name) in kept or name in self.written or name in self.plan.files.removed
+            if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not is_kept and self.kept_snapshots is not None:
                 self._remove(report, name, "a snapshot that a broker does not keep")
-
-    def _is_complete(
-        self, producers: ProducerLoading, recovered: dict[int, RecoveredSegment], there: Snapshots
-    ) -> bool:
-        """Whether all snapshots that a broker takes were written, from the state that it loads."""
-        # what a broker writes before it empties a segment
-        if any(one.is_emptied for one in recovered.values()):
-            return False
-        # the snapshot that segments recovered before the others began with, or ended with
-        early = {*self.plan.lone, *self.plan.cut_before}
-        for one in self.files if early else ():
-            is_early = kf.parse_base_offset(Path(one.path).name) in early
-            if one.kind == "snapshot" and (one.change == "changed" or (one.change == "new" and is_early)):
-                return False
-        # a broker begins with the newest snapshot; one that is not at a base offset, or a .swap, is not read here
-        upto = self.plan.unflushed_from or 0
-        newest = max((at for at, one in there.items() if one is not None and at <= upto), default=0)
-        is_read = (
-            newest in self.plan.bases
-            and kf.segment_file_name(newest, kf.PRODUCER_SNAPSHOT_SUFFIX) in self.plan.files.names
-        )
-        if newest > self.plan.log_start and not is_read:
-            return False
-        first = self.plan.bases[0]
-        # the first segment's own snapshot is loaded if the checkpoint says that the log begins before it
-        begins_with_state = first in recovered and self.plan.log_start < first and first in there
-        names = (kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in producers.taken)
-        return not begins_with_state and all(name in self.written for name in names)
-
-    def _producers(
-        self, report: RecoveredPartition, recovered: dict[int, RecoveredSegment], there: Snapshots, replay: Replay
-    ) -> ProducerLoading:
-        """Replay producers in a broker's order."""
-        seen = self.check if replay == "check" else None
-        producers = ProducerLoading(there, "4.3", self.now_ms, replay=replay, seen=seen)
-        order = ReplayOrder(self.plan, recovered, self.index_interval_bytes)
-        order.run(producers, self.removed_segments, report.log_end_offset)
-        return producers
-
-    def _put_replayed(self, producers: ProducerLoading) -> None:
-        """Write what was replayed batch by batch, in place of what was written before."""
-        kinds: dict[str, Kind] = {kf.PRODUCER_SNAPSHOT_SUFFIX: "snapshot", kf.TRANSACTION_INDEX_SUFFIX: "txn"}
-        wanted: dict[str, npt.NDArray[np.void]] = {}
-        for offset in producers.taken:
-            entries = producers.snapshots[offset]
-            assert entries is not None
-            wanted[kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX)] = entries
-        for base in producers.aborted.keys() - self.removed_segments:
-            entries = producers.aborted[base]
-            name = kf.segment_file_name(base, kf.TRANSACTION_INDEX_SUFFIX)
-            if base in producers.indexed or name in self.plan.files.after():
-                wanted[name] = entries
-        replaced = {name for name in self.written if name.endswith((*kinds,))}.union(wanted)
-        self.written -= replaced
-        self.files = [file for file in self.files if final_name(Path(file.path).name) not in replaced]
-        for name in sorted(replaced):
-            self.output.take_back(name)
-            if name in wanted:
-                entries, kind = wanted[name], kinds[Path(name).suffix]
-                data = encode_snapshot(entries) if kind == "snapshot" else entries.tobytes()
-                self.written.add(name)
-                self.output.write(name, data)
-                change: Change = "changed" if name in self.plan.files.names else "new"
-                self.files.append(RebuiltFile(str(self.plan.path / name), kind, entries.size, len(data), change))
 
     def _put_epochs(self, log_end_offset: int) -> None:
         """Merge the leader epochs of the recovered segments into the file, and cut it at both ends of the log.
@@ -455,7 +368,7 @@ class PartitionRecovery:
             row = RebuiltFile(str(path), "epochs", len(merged), len(data), "changed" if path.exists() else "new")
             self.files.append(row)
 
-    def _apply_names(self, report: RecoveredPartition) -> None:
+    def _apply_names(self, report: PartitionPlan) -> None:
         """Remove and rename the files that a broker removes and renames by their names."""
         for name, why in self.plan.files.removed.items():
             if name not in self.written:  # one of an old segment may be made anew
@@ -471,28 +384,9 @@ class PartitionRecovery:
                 self.output.copy(self.plan.path / name, new)
             self.output.remove(name)
 
-    def _remove(self, report: RecoveredPartition, name: str, why: str) -> None:
+    def _remove(self, report: PartitionPlan, name: str, why: str) -> None:
         report.removed[name] = why
         self.output.remove(name)
-
-
-def log_end(last: RecoveredSegment, index_interval_bytes: int) -> int:
-    """The log end offset that a broker finds in the last segment; where offsets go back, inside of messages, too.
-
-    Raises
-    ------
-    LoadFailure
-        It dies of what it reads there.
-    """
-    if last.unnoticed is None or last.is_emptied:
-        return last.next_offset
-    found = recover(last.segment, index_interval_bytes, with_producers=False)  # its index was not kept
-    return LoadedSegment(last.segment, "4.3", found.n_valid_bytes, found.offset_entries).next_offset()
-
-
-def known_end(plan: LoadPlan) -> int:
-    """The log end offset that a broker finds without recovering the last segment."""
-    return LoadedSegment(plan.partition.segments[-1], "4.3").next_offset()
 
 
 def final_name(name: str) -> str:
@@ -511,7 +405,7 @@ def _because(found: RecoveredSegment, why: str) -> Finding:
     return replace(found.finding, detail=f"{found.finding.detail}; {why}")
 
 
-def _end_offset(segment: Segment, found: RecoveredSegment | None, action: Action) -> int | None:
+def _end_offset(segment: Segment, found: RecoveredSegment | None, action: SegmentAction) -> int | None:
     """Where a segment ends; None if damage hides it, or if it is cut: a finding tells of that already."""
     if action not in ("kept", "recovered"):
         return None
@@ -521,6 +415,6 @@ def _end_offset(segment: Segment, found: RecoveredSegment | None, action: Action
         return None
 
 
-def _row(segment: Segment, action: Action, n_bytes: int) -> SegmentRecovery:
+def _row(segment: Segment, action: SegmentAction, n_bytes: int) -> SegmentPlan:
     name = final_name(segment.path.name)
-    return SegmentRecovery(name, segment.base_offset, action, segment.size_in_bytes, n_bytes)
+    return SegmentPlan(name, segment.base_offset, action, segment.size_in_bytes, n_bytes)

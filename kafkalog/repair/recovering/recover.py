@@ -19,21 +19,22 @@ from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.log.segment import Segment
-from kafkalog.operations.rebuilding.index_interval import index_interval
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
 from kafkalog.parsing import optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.log_dir import root_files
-from kafkalog.repair.recovering.partition import PartitionRecovery, known_end, log_end
-from kafkalog.repair.recovering.report import RecoveredPartition, RecoveryReport
-from kafkalog.repair.startup.file_names import partition_directories
-from kafkalog.repair.startup.forecast import LoadFailure
-from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
+from kafkalog.repair.recovering.partition import PartitionRecovery
+from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.repair.recovering.settings import Cluster
 from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
+from kafkalog.survey.startup import PartitionPlan
+from kafkalog.survey.startup_end import end_as_loaded
+from kafkalog.survey.startup_load import LoadPlan, RootOffsets
+from kafkalog.survey.startup_names import partition_directories
 from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, StartProblem, root_problems
 
 _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
@@ -53,7 +54,7 @@ def recover(
     stage_in: str | os.PathLike[str] | None = None,
     on_start: Callable[[int], object] = lambda n_bytes: None,
     progress: Callable[[int], object] = lambda n_bytes: None,
-    on_partition: Callable[[RecoveredPartition], object] = lambda partition: None,
+    on_partition: Callable[[PartitionPlan], object] = lambda partition: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> RecoveryReport:
     """Do what a broker's recovery does after a crash, so that the broker then starts without any recovery.
@@ -181,7 +182,7 @@ def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, lim
         try:
             plans.append(LoadPlan(directory, offsets, ignores_recovery_point=all_segments, limits=limits))
         except KafkalogError as error:
-            report.add(RecoveredPartition(str(directory), None, problem=error.to_finding()))
+            report.add(PartitionPlan(str(directory), None, problem=error.to_finding()))
     return plans
 
 
@@ -189,7 +190,7 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
     found = []
     for one in partition_directories(root):
         if isinstance(one, Finding):
-            report.add(RecoveredPartition(one.path or "", None, problem=one))
+            report.add(PartitionPlan(one.path or "", None, problem=one))
         else:
             found.append(one)
     return found
@@ -209,6 +210,10 @@ class RecoveryRun(Target):
         Returns the output of a partition.
     read : callable, optional
         ``read(segment, index_interval_bytes, with_producers)`` returns what a segment holds. Default: read it.
+    cluster : Cluster, optional
+        The settings of the broker, if they are known.
+    is_replayed : bool
+        Whether producers are replayed, for their snapshots and transaction indexes, which may take earlier segments.
     """
 
     def __init__(
@@ -219,21 +224,24 @@ class RecoveryRun(Target):
         now_ms: int | None,
         limits: Limits,
         read: ReadSegment | None = None,
+        cluster: Cluster | None = None,
+        *,
+        is_replayed: bool = True,
     ) -> None:
         self._report, self._make_output, self._limits = report, make_output, limits
-        self._read = read
+        self._read, self._cluster, self._is_replayed = read, cluster, is_replayed
         self._interval, self._now = index_interval_bytes, now_ms
         self._rebuilt = RebuildReport(findings=report.findings)
         self._by_path: dict[Path, PartitionRecovery] = {}
         self._waiting: deque[tuple[PartitionRecovery, bool]] = deque()
-        self._on_partition: Callable[[RecoveredPartition], object] = lambda partition: None
+        self._on_partition: Callable[[PartitionPlan], object] = lambda partition: None
 
     def recover(
         self,
         plans: list[LoadPlan],
         threads: int,
         progress: Callable[[int], object],
-        on_partition: Callable[[RecoveredPartition], object],
+        on_partition: Callable[[PartitionPlan], object],
     ) -> None:
         self._on_partition = on_partition
         self._rebuilder = Rebuilder(
@@ -250,10 +258,9 @@ class RecoveryRun(Target):
     def _works(self, plans: list[LoadPlan]) -> Iterator[Work]:
         """The work on the segments that are recovered; partitions without any are finished here."""
         for plan in plans:
-            interval = index_interval(plan.partition, None).n_bytes if self._interval is None else self._interval
-            one = PartitionRecovery(plan, self._make_output(plan), interval, self._now)
-            if one.problem() is None and self._begins_anew(plan):
-                one.unwritten = plan.start_problem() or one.problem_before_wiping()
+            one = PartitionRecovery(plan, self._make_output(plan), self._now)
+            if one.problem() is None and self._begins_empty(plan):
+                one.unwritten = plan.start_problem()
                 if one.unwritten is not None:
                     self._finish(one)
                 else:
@@ -261,15 +268,11 @@ class RecoveryRun(Target):
                 continue
             kinds = frozenset(KINDS) - {"epochs"}  # those also depend on where the log ends
             for base in plan.lone:
-                one.lone.append(
-                    self._rebuilder.plan(
-                        plan.partition, frozenset({base}), frozenset(KINDS[:4]), self._interval, self._now
-                    )
-                )
+                one.lone.append(self._work(plan, frozenset({base}), frozenset(KINDS[:4])))
             unflushed = frozenset(filter(plan.is_unflushed, plan.bases))
             if unflushed:
                 only = None if len(unflushed) == len(plan.bases) else unflushed
-                one.main = self._rebuilder.plan(plan.partition, only, kinds, self._interval, self._now)
+                one.main = self._work(plan, only, kinds)
                 # a broker has cut these before it begins, so that their damage ends nothing
                 one.main.passes = plan.cut_before
                 one.main.passed_snapshots = frozenset(plan.bases[-2:])
@@ -282,36 +285,42 @@ class RecoveryRun(Target):
                 self._waiting.append((one, number == len(works)))
                 yield work
 
-    def _begins_anew(self, plan: LoadPlan) -> bool:
-        """Whether the log has no segment, or ends below its checkpointed start once it is recovered."""
-        if not plan.is_unclean:
-            return not plan.bases and plan.partition.kind != "delete"
-        if plan.unflushed_from is None:
-            try:
-                return known_end(plan) < plan.log_start
-            except (LoadFailure, KafkalogError):  # which is said later
-                return False
-        interval = self._interval
-        if interval is None:
-            interval = index_interval(plan.partition, None).n_bytes
+    def _work(self, plan: LoadPlan, only: frozenset[int] | None, kinds: frozenset[str]) -> Work:
+        interval, cluster = self._interval, self._cluster
+        if cluster is not None and interval is None:
+            interval = cluster.index_interval(plan.partition)
+        kinds = kinds if self._is_replayed else kinds & {"offset", "time"}
+        work = self._rebuilder.plan(plan.partition, only, kinds, interval, self._now)
+        work.needs_producers = True
+        if cluster is not None:
+            work.max_index_bytes = cluster.max_index_bytes(plan.partition)
+        return work
+
+    def _begins_empty(self, plan: LoadPlan) -> bool:
+        """Whether the log has no segment, or ends below its checkpointed start once it is loaded.
+
+        Source: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd, Kafka 4.3.
+        """
+        if plan.partition.kind == "delete" or not plan.bases:
+            return plan.partition.kind != "delete"
         end = 0
-        for segment in plan.partition.segments:
-            if segment.base_offset >= plan.log_start:
-                return False
-            if not plan.is_unflushed(segment.base_offset):
-                continue
-            if self._read is not None:
-                found = self._read(segment, interval, False)
-            else:
-                found = recover_segment(segment, interval, with_producers=False)
-            if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
-                return False  # the broker splits it, or dies of it
-            try:
-                end = log_end(found, interval)
-            except LoadFailure:
-                return False
-            if (found.is_cut and segment.base_offset not in plan.cut_before) or found.is_emptied:
-                break
+        try:
+            if plan.unflushed_from is None:
+                return end_as_loaded(plan.partition.segments[-1]) < plan.log_start
+            for segment in plan.partition.segments:
+                if segment.base_offset >= plan.log_start:
+                    return False
+                if not plan.is_unflushed(segment.base_offset):
+                    continue
+                read = self._read or (lambda *values: recover_segment(values[0], values[1], with_producers=values[2]))
+                found = read(segment, kf.INDEX_INTERVAL_BYTES if self._interval is None else self._interval, False)
+                if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+                    return False
+                end = found.next_offset
+                if (found.is_cut and segment.base_offset not in plan.cut_before) or found.is_emptied:
+                    break
+        except KafkalogError:
+            return False  # the partition's problem, which is reported later
         return end < plan.log_start
 
     # the target of the rebuild
@@ -320,7 +329,7 @@ class RecoveryRun(Target):
         """Look for markers and transactions that stop a broker, which a plain replay passes over."""
         one = self._by_path[found.segment.path.parent]
         for batches, coordinator_epoch in found.replay:
-            one.check.add(batches, coordinator_epoch)
+            one.check.add(found.segment.path, batches, coordinator_epoch)
 
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file that is new or has changed."""
@@ -352,7 +361,7 @@ class RecoveryRun(Target):
             self._report.findings.add(finding)
         self._add(row)
 
-    def _add(self, row: RecoveredPartition) -> None:
+    def _add(self, row: PartitionPlan) -> None:
         self._report.add(row)
         self._on_partition(row)
 

@@ -1,126 +1,22 @@
-"""The result of a recovery or of its dry run: a row per partition, with its segments."""
+"""The results of a recovery, of its dry run, and of a preflight: a plan per partition, and the log dir's own files."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
-from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, Findings, Loss
+from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
 from kafkalog.html import HtmlReport
-from kafkalog.operations.rebuilding.report import RebuiltFile
+from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
-
-Action = Literal["kept", "recovered", "cut", "emptied", "deleted"]
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentRecovery:
-    """What becomes of one segment."""
-
-    name: str
-    """File name of the `.log`; that of a `.swap` file without its suffix."""
-    base_offset: int
-    action: Action
-    """What is done with it. "kept": on disk according to the recovery point, and not read. "recovered": read, and
-    intact. "cut": truncated before damage. "emptied": truncated to 0 bytes, because its offsets do not rise. "deleted":
-    it lies behind damage.
-    """
-    n_bytes_before: int
-    n_bytes: int
-    """Size of the `.log` before and after."""
-    finding: Finding | None = None
-    """The damage, or the torn tail."""
-
-    @property
-    def n_bytes_lost(self) -> int:
-        """Bytes that are cut off or deleted, but for a torn tail or preallocated zeros, which are no records."""
-        is_tail = self.action == "cut" and self.finding is not None and not self.finding.damage
-        return 0 if is_tail else self.n_bytes_before - self.n_bytes
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {**asdict(self), "finding": None if self.finding is None else self.finding.as_dict()}
-
-
-@dataclass(slots=True)
-class RecoveredPartition:
-    """What becomes of one partition."""
-
-    path: str
-    topic_partition: kf.TopicPartition | None
-    segments: list[SegmentRecovery] = field(default_factory=list)
-    files: list[RebuiltFile] = field(default_factory=list)
-    """Indexes, snapshots and epochs that were derived from the segments."""
-    removed: dict[str, str] = field(default_factory=dict)
-    """Other files that are deleted, and why."""
-    renamed: dict[str, str] = field(default_factory=dict)
-    """`.swap` files and their new names."""
-    log_start_offset: int = 0
-    log_end_offset: int = 0
-    """Afterwards."""
-    log_end_offset_before: int | None = None
-    """The offset after the last intact batch, before anything was cut; None if it cannot be read."""
-    problem: Finding | None = None
-    """Why the partition could not be recovered; it is then unchanged, or left out of the copy."""
-
-    @property
-    def error(self) -> str | None:
-        """The problem in one line, without the directory."""
-        if self.problem is None:
-            return None
-        where = "" if self.problem.position is None else f"@{self.problem.position}"
-        return f"{Path(self.problem.path or self.path).name}{where}: {self.problem.detail}"
-
-    @property
-    def n_bytes_lost(self) -> int:
-        """Bytes of `.log` files that are cut off or deleted, but for a torn tail, which is no record."""
-        return sum(segment.n_bytes_lost for segment in self.segments)
-
-    @property
-    def loss(self) -> Loss | None:
-        """The records that are cut off or deleted, by their offsets; None for none."""
-        before = self.log_end_offset_before
-        if self.problem is not None or not (self.n_bytes_lost or (before or 0) > self.log_end_offset):
-            return None
-        if before is None or before <= self.log_end_offset:
-            return Loss(1, n_unknown=1, first_offset=self.log_end_offset)
-        n_records = before - self.log_end_offset
-        return Loss(1, n_records, "at_most", first_offset=self.log_end_offset, last_offset=before - 1)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of `.log` files afterwards."""
-        return sum(segment.n_bytes for segment in self.segments)
-
-    def count(self, action: Action) -> int:
-        """Number of segments with a given action."""
-        return sum(segment.action == action for segment in self.segments)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        topic, number = self.topic_partition or (None, None)
-        names = ("error", "log_start_offset", "log_end_offset", "log_end_offset_before", "n_bytes", "n_bytes_lost")
-        return {
-            "path": self.path,
-            "topic": topic,
-            "partition": number,
-            **{name: getattr(self, name) for name in names},
-            "loss": None if self.loss is None else self.loss.as_dict(),
-            "segments": [segment.as_dict() for segment in self.segments],
-            "files": [file.as_dict() for file in self.files],
-            "removed": self.removed,
-            "renamed": self.renamed,
-        }
 
 
 @dataclass(slots=True)
 class RecoveryReport(HtmlReport):
     """What `recover` did."""
 
-    partitions: list[RecoveredPartition] = field(default_factory=list)
+    partitions: list[PartitionPlan] = field(default_factory=list)
     checkpoints: list[str] = field(default_factory=list)
     """Files of the log dir itself that were written, the clean-shutdown marker among them."""
     findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
@@ -132,7 +28,7 @@ class RecoveryReport(HtmlReport):
     is_written: bool = False
     """False after a dry run."""
 
-    def add(self, row: RecoveredPartition) -> None:
+    def add(self, row: PartitionPlan) -> None:
         """Take the row of a partition; its problem is a finding, unless one about the same bytes is there."""
         found = row.problem
         is_told = any(
@@ -178,3 +74,71 @@ class RecoveryReport(HtmlReport):
         state = f"{counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else "nothing lost"
         failed = f", {n_failed} not recovered" if n_failed else ""
         return f"RecoveryReport({counted(len(self.partitions), 'partition')}, {state}{failed})"
+
+
+@dataclass(slots=True)
+class Preflight(HtmlReport):
+    """The result of `preflight`."""
+
+    is_clean: bool = False
+    """Whether the broker takes all log dirs for cleanly shut down."""
+    partitions: list[PartitionPlan] = field(default_factory=list)
+    problems: list[StartProblem] = field(default_factory=list)
+    """Files with which the broker does not start, except for the contents of partitions."""
+    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """Damage that was found on the way, checkpoints that cannot be read."""
+    bytes_per_second: float | None = None
+    """How fast recovery was read here, by CPU time; None if nothing was read. Waits for the disk are not in it: they
+    depend on which files are in memory."""
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes of `.log` files that recovery reads."""
+        return sum(partition.n_bytes_read for partition in self.partitions)
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes of `.log` files that are cut off or deleted."""
+        return sum(partition.n_bytes_lost for partition in self.partitions)
+
+    @property
+    def n_bytes_needed(self) -> int:
+        """Space that the start takes: a broker preallocates indexes of each last segment, and of those it recovers."""
+        n_files = 0
+        for partition in self.partitions:
+            last = partition.segments[-1:]
+            n_files += sum(segment.action in ("recovered", "cut") or segment in last for segment in partition.segments)
+        return n_files * 2 * _INDEX_BYTES
+
+    @property
+    def seconds(self) -> float | None:
+        """How long recovery takes with one thread (`num.recovery.threads.per.data.dir`), at the rate measured here.
+
+        That is its CPU time. If the disk is slower, the time to read the bytes from there counts instead.
+        """
+        return None if self.bytes_per_second is None else self.n_bytes_read / self.bytes_per_second
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all partitions and problems."""
+        verdicts = [partition.verdict for partition in self.partitions]
+        verdicts += ["does not start" if one.effect == "does not start" else "loses" for one in self.problems]
+        return max(verdicts, key=VERDICTS.index, default="starts")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        names = ("is_clean", "verdict", "n_bytes_read", "n_bytes_lost", "n_bytes_needed", "seconds")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "problems": [one.as_dict() for one in self.problems],
+            "partitions": [partition.as_dict() for partition in self.partitions],
+            "findings": [finding.as_dict() for finding in self.findings.rows],
+        }
+
+    def __repr__(self) -> str:
+        how = "clean" if self.is_clean else "unclean"
+        lost = f", {counted(self.n_bytes_lost, 'byte')} lost" if self.n_bytes_lost else ""
+        return f"Preflight({counted(len(self.partitions), 'partition')}, {how} start: {self.verdict}{lost})"
+
+
+_INDEX_BYTES = 10_485_760

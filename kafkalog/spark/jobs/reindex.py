@@ -31,7 +31,7 @@ from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
 from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
-from kafkalog.operations.rebuilding.report import Damaged, Kind, RebuildReport
+from kafkalog.operations.rebuilding.report import Damaged, RebuildReport
 from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, Target
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
@@ -51,6 +51,7 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import staging_directory
 from kafkalog.storage.staging import staged_directory
+from kafkalog.survey.startup import Kind
 
 _FILE: Final = pa.struct(
     [

@@ -30,7 +30,7 @@ def test_a_log_dir_is_cut_in_place_as_in_a_copy(log_dir: Path, tmp_path: Path) -
         row.log_end_offset for row in report.partitions
     }
     assert (log_dir / ".kafka_cleanshutdown").exists()
-    assert kafkalog.preflight(log_dir, broker="2.8").verdict == "starts"
+    assert {one.verdict for one in kafkalog.preflight(log_dir).partitions if one.stray is None} <= {"starts"}
     assert kafkalog.verify(log_dir, topics=["p-multi", "p-txn", "p-epochs"]).ok
 
 

@@ -164,21 +164,21 @@ def test_swap_files_beside_what_they_replace(tmp_path: Path, log_dir_copy: Path)
 
 
 def test_a_segment_without_an_index_is_recovered_before_those_behind_are_there(tmp_path: Path) -> None:
-    """So another snapshot is made anew on the way: of those loaded, at the last two."""
+    """So the snapshots after it go, and few of them are taken again. A broker takes one more, at the fourth segment."""
     log_dir = small_log_dir(tmp_path, ("p-txn-0",))
-    first, second, third, fourth, _, last = logs(log_dir / "p-txn-0")
+    first, second, third, _, _, last = logs(log_dir / "p-txn-0")
     (log_dir / RECOVERY_POINTS).write_text(f"0\n1\np-txn 0 {int(last.stem) + 1}\n")
     for log in (first, last):
         log.with_suffix(".index").unlink()
     end = row(recover(log_dir, output=tmp_path / "out"), "p-txn-0").log_end_offset
     left = {int(path.stem) for path in (tmp_path / "out" / "p-txn-0").glob("*.snapshot")}
     before = int(logs(log_dir / "p-txn-0")[-2].stem)
-    assert left == {int(second.stem), int(fourth.stem), before, int(last.stem), end}
+    assert left == {int(second.stem), before, int(last.stem), end}
     assert int(third.stem) not in left
 
 
 @pytest.mark.parametrize("at_end", [False, True])
-def test_a_marker_of_which_a_broker_dies_is_named(tmp_path: Path, at_end: bool) -> None:
+def test_a_marker_at_which_a_broker_fails_is_named(tmp_path: Path, at_end: bool) -> None:
     """Its checksum is right, so that nothing is cut."""
     wrong = builder.control_batch(1, base_offset=1, producer_id=7, value=b"\0\0\0")
     record = builder.record_v2(0, 0, b"k", b"v")
@@ -195,7 +195,7 @@ def test_a_marker_of_which_a_broker_dies_is_named(tmp_path: Path, at_end: bool) 
     [finding] = report.findings.rows
     assert (finding.reason, finding.path, finding.position) == (Reason.CONTROL_RECORD, str(path), len(data))
     assert f"{path.name}@{len(data)}" in (report.partitions[0].error or "")
-    with pytest.raises(CorruptionError, match="BufferUnderflowException") as raised:
+    with pytest.raises(CorruptionError, match="marker") as raised:
         kafkalog.recover(partition, output=tmp_path / "out")
     assert (raised.value.path, raised.value.position) == (str(path), len(data))
     path.write_bytes(path.read_bytes().replace(wrong, builder.control_batch(1, base_offset=1, producer_id=7)))
@@ -298,8 +298,7 @@ def test_a_leader_epoch_above_later_ones_is_noted_and_foretold(
         (partition / f"{base:020d}.log").write_bytes(b"".join(batches[base : base + 2]))
     report = kafkalog.recover(tmp_path / "logs", output=tmp_path / "out")
     notes = [one.detail for one in report.findings.rows if one.reason is kafkalog.Reason.EPOCH_ORDER]
-    for broker in ("2.8", "4.3"):
-        forecast = kafkalog.preflight(tmp_path / "logs", broker=broker).partitions[0]
-        assert notes == [one for one in forecast.remarks if "into the file" in one]
+    planned = kafkalog.preflight(tmp_path / "logs").findings.rows
+    assert notes == [one.detail for one in planned if one.reason is kafkalog.Reason.EPOCH_ORDER]
     assert len(notes) == (said is not None)
     assert all(said in one for one in notes if said is not None)

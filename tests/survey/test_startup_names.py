@@ -8,7 +8,7 @@ import builder
 import pytest
 
 from kafkalog.errors import Finding, ReadError
-from kafkalog.repair.startup.file_names import file_names, partition_directories
+from kafkalog.survey.startup_names import file_names, partition_directories
 
 
 def name(offset: int, suffix: str) -> str:
@@ -55,27 +55,13 @@ def test_a_swap_replaces_the_segments_that_it_covers(tmp_path: Path) -> None:
     assert found.after() == {name(base, suffix) for base in (0, 10, 30) for suffix in (".log", ".index")}
 
 
-def test_for_2_8_it_also_replaces_the_segment_before_if_that_ends_behind_its_offset(tmp_path: Path) -> None:
-    for base, last in ((0, 4), (5, 12), (20, 24)):
-        batch = builder.batch_v2(base_offset=base, last_offset_delta=last - base)
-        (tmp_path / name(base, ".log")).write_bytes(batch)
-    make(tmp_path, name(20, ".index"), name(5, ".index"))
-    swap = tmp_path / name(10, ".log.swap")
-    swap.write_bytes(builder.batch_v2(base_offset=10, last_offset_delta=14))
-    found = file_names(tmp_path, "2.8")
-    assert set(found.removed) == {name(base, suffix) for base in (5, 20) for suffix in (".log", ".index")}
-    swap.rename(tmp_path / name(15, ".log.swap"))
-    assert set(file_names(tmp_path, "2.8").removed) == {name(20, ".log"), name(20, ".index")}
-
-
 def test_what_stops_a_broker_is_the_problem(tmp_path: Path) -> None:
     make(tmp_path, "foo.log", name(0, ".log"))
     assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{tmp_path}/foo.log: unknown_file: not named after")
     (tmp_path / "foo.log").unlink()
     (tmp_path / name(0, ".log.swap")).write_bytes(builder.batch_v2(base_offset=0, crc=1) + bytes(61))
     swap = tmp_path / name(0, ".log.swap")
-    assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{swap}: swap_file: found record size 0")
-    assert file_names(tmp_path, "2.8").problem(tmp_path) is None
+    assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{swap}: swap_file")
     with pytest.raises(ReadError, match="No such file"):
         file_names(tmp_path / "gone")
 

@@ -1,6 +1,7 @@
-"""Says what a broker would do with a log dir on its next start, without starting one.
+"""Says what a broker would do with its log dirs on its next start: a dry run of `recover`, without its repairs.
 
-Mirrors `LogManager.loadLogs`; `PartitionLoading` does the same for `LogLoader.load`. Nothing is written.
+It adds what is not in a recovery: a clean start, strays, retention, and files that `recover` writes again. Nothing is
+written. Mirrors `LogManager.loadLogs`.
 """
 
 from __future__ import annotations
@@ -14,28 +15,30 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
-from kafkalog.repair.startup.file_names import partition_directories
-from kafkalog.repair.startup.forecast import PartitionForecast, Preflight
-from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
-from kafkalog.repair.startup.loading import PartitionLoading
-from kafkalog.repair.startup.settings import Cluster
-from kafkalog.state.checkpoints import java_number, read_properties
+from kafkalog.repair.placement import PartitionOutput
+from kafkalog.repair.recovering.recover import RecoveryRun
+from kafkalog.repair.recovering.report import Preflight, RecoveryReport
+from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
+from kafkalog.state.checkpoints import java_number, read_properties, read_topic_id
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.removals import removed_directory
+from kafkalog.survey.startup import PartitionPlan
+from kafkalog.survey.startup_files import epochs_problem
+from kafkalog.survey.startup_load import LoadPlan, RootOffsets
+from kafkalog.survey.startup_names import partition_directories
 from kafkalog.survey.startup_root import StartProblem, root_problems
 
-BrokerVersion = Literal["4.3", "2.8"]
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.02
-BROKERS: tuple[BrokerVersion, ...] = ("4.3", "2.8")
+_ZEROS: Final = "the time index ends in zeros"
 
 
 def preflight(
@@ -43,7 +46,6 @@ def preflight(
     *,
     topics: str | Sequence[str] | None = None,
     partitions: int | Sequence[int] | None = None,
-    broker: BrokerVersion = "4.3",
     clean: bool | None = None,
     index_interval_bytes: int | None = None,
     config: str | os.PathLike[str] | None = None,
@@ -51,7 +53,7 @@ def preflight(
     threads: int | None = None,
     on_start: Callable[[int], object] = lambda n_bytes: None,
     progress: Callable[[int], object] = lambda n_bytes: None,
-    on_partition: Callable[[PartitionForecast], object] = lambda partition: None,
+    on_partition: Callable[[PartitionPlan], object] = lambda partition: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Preflight:
     """Say what a broker would do with a log dir on its next start. Nothing is written.
@@ -64,8 +66,6 @@ def preflight(
         Names or globs of topics; a leading ``!`` excludes. The files of the log dirs themselves always count.
     partitions : int or sequence of int, optional
         Numbers of the partitions.
-    broker : {"4.3", "2.8"}
-        Version of the broker.
     clean : bool, optional
         Whether it takes the log dir for cleanly shut down. Default: whether the marker of a clean shutdown is there.
     index_interval_bytes : int, optional
@@ -98,35 +98,31 @@ def preflight(
     After a clean shutdown a broker reads hardly anything: it serves damaged batches, and does not start if the last
     segment ends in zeros or garbage. After an unclean one it recovers the segments from the recovery point on.
 
-    What a broker's own settings decide and no log dir shows is foretold with `config` only: which segments retention
-    deletes half a minute after the start (`SegmentForecast.expires`; that is no loss in the verdict, and all records
-    count as replicated), and whether an index outgrows `log.index.size.max.bytes`. Settings of topics and of the
-    cluster in its metadata come before those of the file.
+    With `config`, the settings of the broker count, too: which segments retention deletes half a minute after the start
+    (`SegmentPlan.expires`; that is no loss in the verdict, unless zeros at the end of a time index make records look
+    old), and whether an index outgrows `log.index.size.max.bytes`. Settings of topics and of the cluster in its
+    metadata come before those of the file.
 
-    Batches are read by their headers and control records, v0 and v1 messages for their first offset, too, as by a
-    broker. Where that is not plain (damage in what is replayed, segments that overlap), producers are replayed batch by
-    batch, which takes longer.
+    This is about Kafka 4.x. See the guide about dead brokers for older ones.
 
-    Source: LogManager.loadLogs, LogLoader.load, Kafka 4.3 and 2.8.
+    Source: LogManager.loadLogs, LogLoader.load, Kafka 4.3.
 
     Examples
     --------
     >>> kafkalog.preflight("tests/golden/log_dir/p-txn-0", clean=False)
-    Preflight(1 partition, unclean start of 4.3: recovers)
+    Preflight(1 partition, unclean start: recovers)
     """
-    if broker not in BROKERS:
-        raise ValueError(f"no broker {broker!r}; there are {', '.join(BROKERS)}")
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     named = [Path(one) for one in names]
     if not named:
         raise ValueError("no log dir is named")
     roots = list(dict.fromkeys(one.absolute().parent if is_partition_directory(one) else one for one in named))
-    result = Preflight(broker, findings=Findings(limits.max_findings))
+    result = Preflight(findings=Findings(limits.max_findings))
     result.problems = root_problems(roots, limits=limits)
     settings = None if config is None else read_properties_file(config)
     cluster = _cluster(roots, settings, result.problems, limits)
-    options = _Options(broker, index_interval_bytes, parse_milliseconds("now", "now" if now is None else now), limits)
+    options = _Options(index_interval_bytes, parse_milliseconds("now", "now" if now is None else now), limits)
     starts = [_LogDirStart(root, clean, cluster, options, result) for root in roots]
     result.is_clean = all(start.is_clean for start in starts)
     found = [
@@ -149,20 +145,21 @@ def preflight(
             loads += start.loads(directory, is_named=is_named)
     on_start(sum(segment.size_in_bytes for one in loads for segment in one.plan.recovered))
     lock = threading.Lock()
-    seconds = 0.0
+    began = time.process_time()
 
     def advance(n_bytes: int) -> None:
         with lock:
             progress(n_bytes)
 
+    n_readers = n_threads if len(loads) == 1 else 1
     with ThreadPoolExecutor(n_threads, "kafkalog-preflight") as pool:
-        for row, findings, taken in pool.map(lambda one: one.run(advance), loads):
-            seconds += taken
+        for row, findings in pool.map(lambda one: one.run(advance, n_readers), loads):
             for finding in findings.rows:
                 result.findings.add(finding)
             if row is not None:
                 result.partitions.append(row)
                 on_partition(row)
+    seconds = time.process_time() - began
     if seconds > 0 and result.n_bytes_read:
         result.bytes_per_second = result.n_bytes_read / seconds
     return result
@@ -174,7 +171,6 @@ def _name(directory: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    broker: BrokerVersion
     index_interval_bytes: int | None
     now_ms: int
     limits: Limits
@@ -221,14 +217,12 @@ class _LogDirStart:
 
     def plan(self, directory: Path) -> LoadPlan:
         """How the broker loads a partition."""
-        options = self.options
-        is_clean = self.is_clean
-        return LoadPlan(directory, self.offsets, is_clean=is_clean, broker=options.broker, limits=options.limits)
+        return LoadPlan(directory, self.offsets, is_clean=self.is_clean, limits=self.options.limits)
 
     def loads(self, directory: Path, *, is_named: bool) -> list[_Load]:
         """The load of a partition; none if it cannot be read, or was just removed."""
         try:
-            return [_Load(self, self.plan(directory), is_named)]
+            return [_Load(self, self.plan(directory), is_named, self.cluster)]
         except KafkalogError as error:
             note = self.removed(directory, is_named=is_named)
             if note is None:
@@ -256,42 +250,92 @@ class _Load:
     start: _LogDirStart
     plan: LoadPlan
     is_named: bool
+    cluster: Cluster
 
-    def run(self, advance: Callable[[int], object]) -> tuple[PartitionForecast | None, Findings, float]:
-        """The forecast with its findings, and the seconds of CPU that it took; None for one that was removed."""
-        options, is_live = self.start.options, self.start.is_live
-        began, cluster = time.thread_time(), self.start.cluster
+    def run(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan | None, Findings]:
+        """The plan and its findings; no plan for a partition that was removed meanwhile."""
+        limits, is_live = self.start.options.limits, self.start.is_live
         for attempt in range(_ATTEMPTS):
-            found = Findings(options.limits.max_findings)
-            loading = PartitionLoading(
-                self.plan,
-                cluster,
-                options.broker,
-                not self.is_named,
-                options.index_interval_bytes,
-                options.now_ms,
-                found,
-                advance,
-            )
-            row = loading.run()
+            row, found = self._attempt(advance, n_readers)
             if row.verdict in ("starts", "recovers") and not found.n_damage:
                 break
             is_last = attempt == _ATTEMPTS - 1
             # a running one has no strays: the topic is just being deleted
             is_leaving = is_live and is_last and row.stray is not None
             if (note := self.start.removed(self.plan.path, is_named=self.is_named, is_leaving=is_leaving)) is not None:
-                found = Findings(options.limits.max_findings)
+                found = Findings(limits.max_findings)
                 found.add(note)
-                return None, found, time.thread_time() - began
+                return None, found
             if not is_live or is_last:
                 break
             time.sleep(_PAUSE)
             # it may have written, rolled, merged or deleted a segment meanwhile; only what is lost still is then
             with contextlib.suppress(KafkalogError):
                 self.plan = self.start.plan(self.plan.path)
-                metadata = read_cluster_metadata(self.start.root, limits=options.limits)
-                cluster = replace(cluster, metadata=metadata or cluster.metadata)
-        return row, found, time.thread_time() - began
+                metadata = read_cluster_metadata(self.start.root, limits=limits)
+                self.cluster = replace(self.cluster, metadata=metadata or self.cluster.metadata)
+        return row, found
+
+    def _attempt(self, advance: Callable[[int], object], n_readers: int) -> tuple[PartitionPlan, Findings]:
+        options, plan = self.start.options, self.plan
+        report = RecoveryReport(findings=Findings(options.limits.max_findings))
+
+        def make(plan: LoadPlan) -> PartitionOutput:
+            return PartitionOutput()
+
+        settings = options.index_interval_bytes, options.now_ms, options.limits
+        run = RecoveryRun(report, make, *settings, cluster=self.cluster, is_replayed=False)
+        run.recover([plan], n_readers, advance, lambda row: None)
+        [row] = report.partitions
+        # recovery rewrites them, and a broker fails before it does
+        row.problem = row.problem or epochs_problem(plan.path)
+        row.n_bytes_read = sum(segment.size_in_bytes for segment in plan.recovered)
+        if row.problem is None:
+            row.stray = self._why_stray()
+            self._expire(row, report.findings)
+            if plan.is_clean and row.log_end_offset > row.log_start_offset and not plan.snapshots():
+                row.remarks.append("no producer snapshot: the state of producers is forgotten")
+            if row.n_bytes and not (plan.path / kf.LEADER_EPOCH_CHECKPOINT).exists():
+                row.remarks.append("no leader epochs: only those of recovered segments are found")
+        return row, report.findings
+
+    def _why_stray(self) -> str | None:
+        """Source: LogManager.isStrayKraftReplica, Kafka 4.3."""
+        key, metadata = self.plan.partition.topic_partition, self.cluster.metadata
+        is_metadata = self.plan.path.name == kf.METADATA_DIRECTORY
+        if key is None or is_metadata or self.is_named or self.plan.partition.kind is not None:
+            return None
+        try:
+            topic_id = read_topic_id(self.plan.path)
+        except KafkalogError:
+            return None  # other names in its lines, which a broker does not look at
+        if topic_id is None:
+            return "it has no topic id (partition.metadata; kafkalog.install writes the broker's)"
+        return None if metadata is None else metadata.why_stray(key, topic_id, self.cluster.node_id)
+
+    def _expire(self, row: PartitionPlan, findings: Findings) -> None:
+        """Note which segments retention deletes, and those of them whose records are not old."""
+        plans = [one for one in row.segments if one.action != "deleted"]
+        by_base = {segment.base_offset: segment for segment in self.plan.partition.segments}
+        newest = [newest_timestamps(by_base[one.base_offset], one.action != "kept") for one in plans]
+        is_wrong = any(told < right for told, right in newest)
+        config = self.cluster.config(self.plan.partition)
+        if config is None and is_wrong:
+            config = self.cluster.likely_config(self.plan.partition)
+        if config is None or self.plan.partition.kind == "delete":
+            return
+        sizes, now_ms = [one.n_bytes for one in plans], self.start.options.now_ms
+        n_old = len(expiring(sizes, [right for _, right in newest], config, now_ms))
+        for number, setting in enumerate(expiring(sizes, [told for told, _ in newest], config, now_ms)):
+            one = plans[number]
+            one.expires, one.is_expired_early = setting, number >= n_old
+            if one.is_expired_early:
+                detail = (
+                    f"{_ZEROS}, which a broker takes for records of 1970: {setting} deletes the segment soon after the"
+                    " start. kafkalog recover repairs the index"
+                )
+                path = self.plan.path / kf.segment_file_name(one.base_offset, kf.TIME_INDEX_SUFFIX)
+                findings.add(Finding(Reason.INDEX_PADDING, detail, path=str(path)))
 
 
 def _cluster(
@@ -307,11 +351,4 @@ def _cluster(
                 node_id = found
         with contextlib.suppress(KafkalogError):
             metadata = metadata or read_cluster_metadata(root, limits=limits)
-    # of topics that may be in what is missing, nothing is said
-    is_complete = metadata is not None and not metadata.findings
-    is_complete &= not any(Path(one.path).name == kf.METADATA_DIRECTORY or _is_snapshot(one.path) for one in problems)
-    return Cluster(metadata, node_id, settings, is_complete)
-
-
-def _is_snapshot(path: str) -> bool:
-    return Path(path).parent.name == kf.METADATA_DIRECTORY and path.endswith(".checkpoint")
+    return Cluster(metadata, node_id, settings)

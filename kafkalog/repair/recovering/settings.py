@@ -1,4 +1,4 @@
-"""What is known of the cluster and of the broker's settings, and what retention deletes by them. Nothing is read here.
+"""What is known of the cluster and of the broker's settings, and what retention deletes by them.
 
 A topic's settings are, in this order, its own in the cluster's metadata, the cluster's defaults there, those of
 `server.properties`, and Kafka's. Mirrors `KafkaConfig`, `UnifiedLog.deleteOldSegments`.
@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
@@ -20,6 +19,8 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
+from kafkalog.storage.source import file_status
+from kafkalog.survey.startup import Retention
 
 
 @dataclass(slots=True)
@@ -30,8 +31,6 @@ class Cluster:
     node_id: int | None
     properties: Mapping[str, object] | None = None
     """The content of the broker's `server.properties`; None if it was not given."""
-    is_complete: bool = True
-    """Whether all of the metadata log could be read, so that a topic that is not in it does not exist."""
 
     def config(self, partition: Partition) -> LogConfig | None:
         """The settings of a partition's topic; None if those of the broker are not known."""
@@ -64,9 +63,6 @@ class Cluster:
         return any(os.path.realpath(name.strip()) == wanted for name in text.split(",") if name.strip())
 
 
-Retention = Literal["retention.ms", "retention.bytes"]
-
-
 def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now_ms: int) -> list[Retention]:
     """Return by which setting retention deletes each of the first segments; shorter than `sizes` if some stay.
 
@@ -97,8 +93,27 @@ def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now
     return found
 
 
-def last_timestamp(path: Path) -> int:
-    """The timestamp of the last entry of a time index, padding or not, as a broker reads it; -1 if there is none."""
+def newest_timestamps(segment: Segment, is_read: bool) -> tuple[int, int]:
+    """The largest timestamp of a segment as a broker knows it after its start, and the one that is true, ms.
+
+    A broker asks the last entry of the time index, and nothing else: an index that was not trimmed, after a crash, ends
+    in entries of the year 1970. Recovery (`is_read`) makes a new one. Source: LogSegment.largestTimestamp, Kafka 4.3.
+    """
+    index = None
+    with contextlib.suppress(KafkalogError):
+        index = segment.time_index
+    right = int(index.entries["timestamp"][-1]) if index is not None and len(index) else -1
+    told = right if is_read else _last_timestamp(segment.sidecar_path(kf.TIME_INDEX_SUFFIX))
+    if right < 0 and (is_read or told == 0):
+        right = _newest_in_batches(segment)
+        told = right if is_read else told
+    if told < 0:
+        return (file_status(segment.path, kf.moved_names(str(segment.path))).st_mtime_ns // 10**6,) * 2
+    return told, max(told, right)
+
+
+def _last_timestamp(path: Path) -> int:
+    """The timestamp of the last entry of a time index, padding or not; -1 if there is none."""
     size = kf.TIME_INDEX_DTYPE.itemsize
     try:
         with path.open("rb") as file:
@@ -109,11 +124,10 @@ def last_timestamp(path: Path) -> int:
         return -1
 
 
-def newest_timestamp(segment: Segment) -> int:
-    """The largest timestamp of the intact batches of a segment; -1 if there is none."""
+def _newest_in_batches(segment: Segment) -> int:
     newest = -1
     with contextlib.suppress(KafkalogError), segment.open() as source:
-        for window in segment.iter_windows(source):
+        for window in segment.iter_windows(source, on_corruption="skip"):
             newest = max(newest, int(window.batches.max_timestamp.max(initial=-1)))
             source.release(window.data, window.start)
     return newest

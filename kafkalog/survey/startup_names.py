@@ -1,4 +1,4 @@
-"""What a broker does with directories and files by their names, before it reads any: deletes, renames, or dies.
+"""What a broker does with directories and files by their names, before it reads any: it deletes, renames, or fails.
 
 Mirrors the passes over the directory in `LogLoader.load`. Reads only names, and the last offset of `.swap` segments.
 """
@@ -13,11 +13,9 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
-from kafkalog.log.recovery import recover
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.repair.startup.forecast import LoadFailure
-from kafkalog.repair.startup.segment_reading import LoadedSegment
+from kafkalog.survey.startup_end import end_as_loaded
 
 ORPHAN: Final = "an index without its .log"
 """Why a broker removes such a file."""
@@ -38,12 +36,8 @@ class FileNames:
     """Files that it deletes, and why."""
     renamed: dict[str, str] = field(default_factory=dict)
     """`.swap` files that it renames, and their new names."""
-    bad_swaps: dict[str, LoadFailure] = field(default_factory=dict)
-    """`.swap` segments whose end cannot be read, and what a broker dies of there."""
-    replaced: list[Segment] = field(default_factory=list)
-    """Segments that 2.8 loads before a `.swap` replaces them."""
-    without_index: set[int] = field(default_factory=set)
-    """Base offsets of `.swap` files: 2.8 deletes the indexes of these names first, so it recovers what is there."""
+    bad_swaps: dict[str, str] = field(default_factory=dict)
+    """`.swap` segments whose end cannot be read, and why."""
 
     def problem(self, directory: Path) -> Finding | None:
         """Why a broker cannot load the partition, whatever the segments hold; None if nothing is in the way."""
@@ -51,8 +45,8 @@ class FileNames:
             detail = "not named after an offset, so that a broker does not start; move it away"
             return Finding(Reason.UNKNOWN_FILE, detail, path=str(directory / self.fatal[0]))
         if self.bad_swaps:
-            name, failure = next(iter(self.bad_swaps.items()))
-            return Finding(Reason.SWAP_FILE, str(failure), path=str(directory / name))
+            name, why = next(iter(self.bad_swaps.items()))
+            return Finding(Reason.SWAP_FILE, why, path=str(directory / name))
         return None
 
     def after(self) -> set[str]:
@@ -60,10 +54,8 @@ class FileNames:
         return {self.renamed.get(name, name) for name in self.names if name not in self.removed}
 
 
-def file_names(directory: Path, broker: str = "4.3") -> FileNames:
+def file_names(directory: Path) -> FileNames:
     """List what a broker does with the files of a partition before it loads the segments.
-
-    2.8 recovers a `.swap` segment, and cuts it if it is damaged; 4.3 renames it.
 
     Raises
     ------
@@ -81,23 +73,18 @@ def file_names(directory: Path, broker: str = "4.3") -> FileNames:
         raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=directory) from error
     found = FileNames(names)
     swaps = _take_leftovers(found)
-    if broker == "2.8":
-        kinds = tuple(suffix + kf.SWAP_SUFFIX for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES))
-        swaps = [name for name in swaps if name.endswith(kinds)]
-        found.without_index = {*_offsets(name for name in names if name.endswith(kinds))}
     found.fatal = [
         name
         for name in names
         if kf.is_fatal_name(name) and (name in swaps or not name.endswith(kf.SWAP_SUFFIX) or name in found.removed)
     ]
-    _complete_swaps(directory, found, swaps, broker)
+    _complete_swaps(directory, found, swaps)
     there = found.after()
     for name in names:
         new = found.renamed.get(name, name)
         if new.endswith(INDEX_SUFFIXES) and name not in found.removed and _stem(new) + kf.LOG_SUFFIX not in there:
-            was_swap = found.renamed.pop(name, None) is not None
-            if not was_swap or broker != "2.8":  # which leaves a `.swap` without a segment under its name
-                found.removed[name] = ORPHAN
+            found.renamed.pop(name, None)
+            found.removed[name] = ORPHAN
     return found
 
 
@@ -146,7 +133,7 @@ def _take_leftovers(found: FileNames) -> list[str]:
     return swaps
 
 
-def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker: str) -> None:
+def _complete_swaps(directory: Path, found: FileNames, swaps: list[str]) -> None:
     """Note the renames of `.swap` files, and the deletion of what they replace."""
     ranges: dict[int, int] = {}
     for name in swaps:
@@ -154,69 +141,23 @@ def _complete_swaps(directory: Path, found: FileNames, swaps: list[str], broker:
         if base is None or not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX):
             continue
         try:
-            segment = Segment(directory / name, is_last=False)
-            if broker == "2.8":
-                end = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False).next_offset
-            else:
-                end = LoadedSegment(segment, broker).next_offset()
-        except LoadFailure as failure:
-            found.bad_swaps[name], end = failure, base
+            end = end_as_loaded(Segment(directory / name, is_last=False))
         except KafkalogError as error:
-            found.bad_swaps[name], end = LoadFailure("CorruptRecordException", str(error)), base
+            found.bad_swaps[name], end = str(error), base
         ranges[base] = end
-    bases = {*ranges}
-    if broker == "2.8":
-        gone = _replaced_by_2_8(directory, found, ranges)
-    else:  # all of them as one
-        start, stop = min(ranges, default=0), max(ranges.values(), default=0)
-        gone = {offset for offset in _offsets(found.names) if start <= offset < stop}
+    # all of them as one
+    start, stop = min(ranges, default=0), max(ranges.values(), default=0)
+    gone = {offset for offset in _offsets(found.names) if start <= offset < stop}
     for name in found.names:
         offset = kf.parse_base_offset(name)
         if offset is None or name.endswith(kf.SWAP_SUFFIX):
             continue
-        is_kept = name in found.removed
-        if broker == "2.8" and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
-            # only those of segments that are gone: Log.replaceSegments, Kafka 2.8
-            is_kept |= offset in bases or kf.segment_file_name(offset, kf.LOG_SUFFIX) not in found.names
-        if not is_kept and offset in gone:
+        if name not in found.removed and offset in gone:
             found.removed[name] = "replaced by a .swap"
     found.renamed = {name: name.removesuffix(kf.SWAP_SUFFIX) for name in swaps}
     for name in found.renamed.values():
         if name in found.names:
             found.removed.setdefault(name, "replaced by a .swap")
-
-
-def _replaced_by_2_8(directory: Path, found: FileNames, ends: dict[int, int]) -> set[int]:
-    """Base offsets of the segments that `.swap` segments replace, which are loaded before that.
-
-    Source: Log.completeSwapOperations, Log.logSegments, Kafka 2.8.
-    """
-    logs = {}
-    for name in found.names:
-        base = kf.parse_base_offset(name)
-        if base is not None and name.endswith(kf.LOG_SUFFIX):
-            logs[base] = Segment(directory / name, is_last=False, must_open=False)
-    gone = set()
-    for base, end in ends.items():
-        floor = max((one for one in logs if one <= base), default=base)
-        for one in sorted(logs) if base < end else ():
-            segment = logs[one]
-            if not floor <= one < end:
-                continue
-            try:
-                if one in found.without_index or not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
-                    following = recover(segment, kf.INDEX_INTERVAL_BYTES, with_producers=False).next_offset
-                else:
-                    following = LoadedSegment(segment, "2.8").next_offset()
-            except LoadFailure as failure:
-                found.bad_swaps[kf.segment_file_name(base, kf.LOG_SUFFIX) + kf.SWAP_SUFFIX] = failure
-                continue
-            except KafkalogError:
-                continue  # what it dies of is said where it is loaded
-            if following > base:
-                gone.add(one)
-    found.replaced = [segment for base, segment in logs.items() if base in gone or base in ends]
-    return gone
 
 
 def _offsets(names: Iterable[str]) -> list[int]:

@@ -19,9 +19,10 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, ReadError, Reason, SidecarError
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.repair.startup.file_names import FileNames, file_names
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.producers import read_snapshot
+from kafkalog.survey.startup_end import last_intact_end
+from kafkalog.survey.startup_names import FileNames, file_names
 
 
 @dataclass(slots=True)
@@ -63,7 +64,6 @@ class LoadPlan:
         Whether all segments are recovered, whatever the checkpoint says.
     is_clean : bool
         Whether the log dir was shut down cleanly, so that only segments without an index are recovered.
-    broker : {"4.3", "2.8"}
 
     Attributes
     ----------
@@ -82,7 +82,6 @@ class LoadPlan:
         *,
         ignores_recovery_point: bool = False,
         is_clean: bool = False,
-        broker: str = "4.3",
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.path = path
@@ -97,8 +96,7 @@ class LoadPlan:
         self.recovery_point = 0
         if known and key is not None and not ignores_recovery_point:
             self.recovery_point = max(offsets.recovery_points.get(key, 0), 0)
-        self.broker = broker
-        self.files: FileNames = file_names(path, broker)
+        self.files: FileNames = file_names(path)
         self.partition = Partition(path, log_start_offset=self.log_start, limits=limits)
         self.partition.segments = self._segments(limits)
         self.negative_start = 0 if self.partition.segments else min(checkpointed, 0)
@@ -126,7 +124,7 @@ class LoadPlan:
         }
         bases = sorted(base for base in logs if base is not None)
         key = self.partition.topic_partition
-        old_names = {} if self.broker == "2.8" else {new: old for old, new in files.renamed.items()}
+        old_names = {new: old for old, new in files.renamed.items()}
         is_there = {name: name for name in files.names if name not in replaced and name not in files.renamed}
         names = {**is_there, **old_names}
         return [
@@ -213,7 +211,7 @@ class LoadPlan:
         """
         found = {}
         for segment in self.partition.segments:
-            why = "" if self.is_unflushed(segment.base_offset) else why_recovered(segment, self.broker)
+            why = "" if self.is_unflushed(segment.base_offset) else why_recovered(segment)
             if why:
                 found[segment.base_offset] = why
         return found
@@ -226,7 +224,7 @@ class LoadPlan:
         Source: LogLoader.loadSegmentFiles, LogLoader.recoverLog, Kafka 4.3.
         """
         found = (one for one in self.partition.segments if self.is_unflushed(one.base_offset))
-        return frozenset(one.base_offset for one in found if why_recovered(one, self.broker))
+        return frozenset(one.base_offset for one in found if why_recovered(one))
 
     @property
     def recovered(self) -> list[Segment]:
@@ -259,26 +257,12 @@ class _NamedSegment(Segment):
         return self.path.with_name(name)
 
 
-def last_intact_end(segment: Segment) -> int:
-    """The offset after the last batch of a segment whose header is intact, damage before it or not."""
-    end = segment.base_offset
-    with segment.open() as source:
-        for window in segment.iter_windows(source, on_corruption="skip"):
-            end = max(end, int(window.batches.last_offset.max(initial=end - 1)) + 1)
-            source.release(window.data, window.start)
-    return end
+def transaction_index_problem(segment: Segment) -> str:
+    """Why a broker that loads a segment fails at its transaction index; "" if it does not.
 
-
-def transaction_index_problem(segment: Segment, broker: str) -> str:
-    """Why a broker that loads a segment dies of its transaction index; "" if it does not.
-
-    Of the version a broker reads the first byte alone. 2.8 deletes the indexes of a `.swap` before it looks at them.
-    Source: TransactionIndex.sanityCheck, TransactionIndex.iterable, AbortedTxn.version, Kafka 4.3;
-    Log.removeTempFilesAndCollectSwapFiles, Kafka 2.8.
+    Of the version a broker reads the first byte alone.
+    Source: TransactionIndex.sanityCheck, TransactionIndex.iterable, AbortedTxn.version, Kafka 4.3.
     """
-    name = segment.path.name.removesuffix(kf.SWAP_SUFFIX)
-    if broker == "2.8" and segment.path.with_name(name + kf.SWAP_SUFFIX).exists():
-        return ""
     for entry in _transaction_entries(segment):
         if entry["version"] > _LAST_VERSION:
             return f"an entry of the transaction index has version {entry['version']}"
@@ -287,11 +271,9 @@ def transaction_index_problem(segment: Segment, broker: str) -> str:
     return ""
 
 
-def why_recovered(segment: Segment, broker: str = "4.3") -> str:
+def why_recovered(segment: Segment) -> str:
     """Why a broker recovers a segment even though it may be on disk; "" if it does not."""
     is_swap = segment.path.name.endswith(kf.SWAP_SUFFIX)
-    if is_swap and broker == "2.8":
-        return "it is a .swap"
     # a broker that looks for the end of a .swap creates the index
     if not is_swap and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
         return "its offset index is missing"

@@ -9,8 +9,8 @@ from startups import asked, logs
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog.repair.startup.load_plan import LoadPlan, RootOffsets
 from kafkalog.state.producers import encode_snapshot
+from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 
 
 def test_damage_is_cut_only_where_a_broker_looks(partition: Path) -> None:
@@ -27,7 +27,8 @@ def test_damage_is_cut_only_where_a_broker_looks(partition: Path) -> None:
     assert row.n_bytes_lost == sum(path.stat().st_size for path in logs(partition)) - sum(
         one.n_bytes for one in row.segments
     )
-    assert row.n_records_lost == 305 - row.log_end_offset
+    assert row.loss is not None
+    assert row.loss.n_records == 305 - row.log_end_offset
     # without its index it is recovered in a first pass, which deletes nothing
     middle.with_suffix(".index").unlink()
     assert [one.action for one in asked(partition).segments] == ["recovered", "cut", "recovered"]
@@ -38,7 +39,7 @@ def test_the_marker_says_how_it_was_shut_down(partition: Path) -> None:
     (partition.parent / ".kafka_cleanshutdown").write_bytes(b"")
     result = kafkalog.preflight(partition.parent)
     assert result.is_clean
-    assert repr(result) == "Preflight(1 partition, clean start of 4.3: starts)"
+    assert repr(result) == "Preflight(1 partition, clean start: starts)"
     assert kafkalog.preflight(partition.parent, clean=False).n_bytes_needed == 2 * 10_485_760
 
 
@@ -91,8 +92,6 @@ def test_a_negative_log_start_offset_counts_where_there_is_no_segment(partition:
     assert asked(partition).log_start_offset == 0
     for log in logs(partition):
         log.unlink()
-    row = asked(partition)
-    assert (row.log_start_offset, row.log_end_offset) == (-7, -7)
-    assert any("correct the checkpoint" in remark for remark in row.remarks)
+    assert "correct the checkpoint" in (asked(partition).error or "")
     recovered = kafkalog.recover(partition.parent, dry_run=True).partitions[0]
     assert recovered.error is not None

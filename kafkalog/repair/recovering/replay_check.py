@@ -1,0 +1,46 @@
+"""Looks for batches in which a broker stops while it replays the producers of a segment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, Reason
+from kafkalog.records.batch_table import BatchTable
+
+
+class ReplayCheck:
+    """Looks for what makes a broker stop: a malformed marker, or a producer that is transactional only now and then.
+
+    Source: ProducerAppendInfo.appendDataBatch, ControlRecordType.parse, EndTransactionMarker.deserialize, Kafka 4.3.
+    """
+
+    def __init__(self) -> None:
+        self.problem: Finding | None = None
+        self._always: set[int] = set()
+        self._never: set[int] = set()
+
+    def add(self, path: Path, batches: BatchTable, coordinator_epoch: npt.NDArray[np.int32]) -> None:
+        """Look at batches of producers of a segment, with the coordinator epochs of the markers among them."""
+        is_control = batches.is_control
+        is_marker = is_control & (batches.records_count != 0)
+        is_wrong = (batches.codec != 0) | (coordinator_epoch < 0) | (batches.control_type < 0)
+        is_wrong |= batches.control_type > kf.ControlRecordType.COMMIT
+        for row in np.flatnonzero(is_marker & is_wrong)[:1].tolist():
+            detail = "a control batch without a valid transaction marker: a broker that replays it fails"
+            self._note(Reason.CONTROL_RECORD, detail, path, batches, row)
+        is_transactional = (batches.attributes & kf.TRANSACTIONAL_BIT) != 0
+        self._always.update(np.unique(batches.producer_id[~is_control & is_transactional]).tolist())
+        self._never.update(np.unique(batches.producer_id[~is_control & ~is_transactional]).tolist())
+        for producer_id in sorted(self._always & self._never)[:1]:
+            detail = f"producer {producer_id} has batches in transactions and others outside of them: a broker that"
+            row = int(np.flatnonzero(batches.producer_id == producer_id)[0])
+            self._note(Reason.TRANSACTION_OUTCOME, f"{detail} replays them fails", path, batches, row)
+
+    def _note(self, reason: Reason, detail: str, path: Path, batches: BatchTable, row: int) -> None:
+        position, base_offset = int(batches.position[row]), int(batches.base_offset[row])
+        found = Finding(reason, detail, path=str(path), position=position, base_offset=base_offset)
+        self.problem = self.problem or found

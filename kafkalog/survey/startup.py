@@ -1,0 +1,174 @@
+"""What a broker's start does with log dirs, as plain data: a plan per partition, and one per segment.
+
+`repair.recovering` makes the plans. `preflight` displays them, and `recover` executes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, Loss, Reason
+
+Verdict = Literal["starts", "recovers", "loses", "does not start"]
+VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "does not start")
+SegmentAction = Literal["kept", "recovered", "cut", "emptied", "deleted"]
+Retention = Literal["retention.ms", "retention.bytes"]
+Kind = Literal["offset", "time", "txn", "snapshot", "epochs"]
+Change = Literal["new", "changed", "same", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltFile:
+    """A file that is derived from `.log` files."""
+
+    path: str
+    """Its path next to the `.log`, also if it was written elsewhere."""
+    kind: Kind
+    """One of "offset", "time", "txn", "snapshot", "epochs"."""
+    n_entries: int
+    n_bytes: int
+    change: Change
+    """Compared with the existing file."""
+    backup: str | None = None
+    """Path of the old file's backup."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class SegmentPlan:
+    """What becomes of one segment."""
+
+    name: str
+    """File name of the `.log`; that of a `.swap` file without its suffix."""
+    base_offset: int
+    action: SegmentAction
+    """What is done with it. "kept": on disk according to the recovery point, and not read. "recovered": read, and
+    intact. "cut": truncated to `n_bytes`, before damage. "emptied": truncated to 0 bytes, because its offsets do not
+    rise. "deleted": it follows damage, or lies below the log start offset.
+    """
+    n_bytes_before: int
+    n_bytes: int
+    """Size of the `.log` before and after."""
+    finding: Finding | None = None
+    """The damage, or the torn tail."""
+    expires: Retention | None = None
+    """The setting by which the broker deletes the segment soon after its start, if its settings are known."""
+    is_expired_early: bool = False
+    """Whether it does so although the records are not old: zeros at the end of the time index say so."""
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes that are cut off or deleted, but for a torn tail or preallocated zeros, which are no records."""
+        if self.is_expired_early:
+            return self.n_bytes_before
+        is_tail = self.action == "cut" and self.finding is not None and not self.finding.damage
+        return 0 if is_tail else self.n_bytes_before - self.n_bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {**asdict(self), "finding": None if self.finding is None else self.finding.as_dict()}
+
+
+@dataclass(slots=True)
+class PartitionPlan:
+    """What becomes of one partition."""
+
+    path: str
+    topic_partition: kf.TopicPartition | None
+    segments: list[SegmentPlan] = field(default_factory=list)
+    files: list[RebuiltFile] = field(default_factory=list)
+    """Indexes, snapshots and epochs that are derived from the segments."""
+    removed: dict[str, str] = field(default_factory=dict)
+    """Other files that are deleted, and why."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """`.swap` files and their new names."""
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    """Afterwards."""
+    log_end_offset_before: int | None = None
+    """The offset after the last intact batch, before anything is cut; None if it cannot be read."""
+    n_bytes_read: int = 0
+    """Bytes of `.log` files that recovery reads."""
+    problem: Finding | None = None
+    """Why a broker does not start with the partition. `recover` leaves it unchanged, or out of the copy."""
+    stray: str | None = None
+    """Why a KRaft broker sets the directory apart as `-stray`, to be deleted later."""
+    remarks: list[str] = field(default_factory=list)
+    """What is lost besides records: producer states that are forgotten, epochs that are wrong."""
+
+    @property
+    def error(self) -> str | None:
+        """The problem in one line, without the directory."""
+        if self.problem is None:
+            return None
+        where = "" if self.problem.position is None else f"@{self.problem.position}"
+        return f"{Path(self.problem.path or self.path).name}{where}: {self.problem.detail}"
+
+    @property
+    def n_bytes_lost(self) -> int:
+        """Bytes of `.log` files that are cut off or deleted, but for a torn tail, which is no record."""
+        return sum(segment.n_bytes_lost for segment in self.segments)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of `.log` files afterwards."""
+        return sum(segment.n_bytes for segment in self.segments)
+
+    @property
+    def loss(self) -> Loss | None:
+        """The records that are cut off or deleted, by their offsets; None for none."""
+        before, end = self.log_end_offset_before, self.log_end_offset
+        early = [number for number, segment in enumerate(self.segments) if segment.is_expired_early]
+        is_cut = any(segment.n_bytes_lost and not segment.is_expired_early for segment in self.segments)
+        if self.problem is not None or not (is_cut or early or (before or 0) > end):
+            return None
+        loss = Loss()
+        bases = [segment.base_offset for segment in self.segments]
+        for number in early:
+            self._add(loss, bases[number], bases[number + 1] if number + 1 < len(bases) else end)
+        if is_cut or (before or 0) > end:
+            self._add(loss, end, before)
+        return loss
+
+    def _add(self, loss: Loss, first: int, end: int | None) -> None:
+        found = Finding(Reason.OFFSET_GAP, path=self.path, base_offset=first)
+        if end is not None and end > first:
+            found = replace(found, last_offset=end - 1, n_records=end - first, certainty="at_most")
+        loss.add(found)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst that happens: the broker fails, records go, work is done, or nothing happens."""
+        if self.problem is not None:
+            return "does not start"
+        if self.n_bytes_lost or self.stray is not None or self.log_end_offset < (self.log_end_offset_before or 0):
+            return "loses"
+        is_touched = any(one.action != "kept" for one in self.segments) or any(
+            one.change != "same" for one in self.files
+        )
+        return "recovers" if is_touched or self.removed or self.renamed or self.remarks else "starts"
+
+    def count(self, action: SegmentAction) -> int:
+        """Number of segments with a given action."""
+        return sum(segment.action == action for segment in self.segments)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        topic, number = self.topic_partition or (None, None)
+        names = ("verdict", "error", "log_start_offset", "log_end_offset", "log_end_offset_before", "stray", "remarks")
+        return {
+            "path": self.path,
+            "topic": topic,
+            "partition": number,
+            **{name: getattr(self, name) for name in (*names, "n_bytes", "n_bytes_lost", "removed", "renamed")},
+            "loss": None if self.loss is None else self.loss.as_dict(),
+            "problem": None if self.problem is None else self.problem.as_dict(),
+            "segments": [segment.as_dict() for segment in self.segments],
+            "files": [file.as_dict() for file in self.files],
+        }

@@ -1,0 +1,96 @@
+"""Where a segment ends: for a broker that loads it without recovery, and by the last intact batch.
+
+Mirrors `LogSegment.readNextOffset`, `FileRecords.searchForOffsetFromPosition` and `FileLogInputStream`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from kafkalog import format as kf
+from kafkalog.errors import CorruptionError, KafkalogError, ReadError, Reason
+from kafkalog.log.segment import Segment
+from kafkalog.storage.source import ByteSource
+
+# Records.HEADER_SIZE_UP_TO_MAGIC and LegacyRecord.RECORD_OVERHEAD_V0: all that a broker asks of a header here
+_MAGIC_END = 17
+_MIN_SIZE = 14
+_JAVA_BYTE_MAX = 127  # a larger byte is negative in Java, so a v0 or v1 message
+_LAST_CODEC = 4
+_WINDOW_BYTES = 2**20
+
+
+def end_as_loaded(segment: Segment) -> int:
+    """The log end offset that a broker finds in its last segment without recovering it.
+
+    It begins at the last entry of the offset index, padding or not, and reads headers without any check. If it does
+    not find the offset of that entry, the log ends where the segment begins, and new records take the old offsets.
+
+    Raises
+    ------
+    CorruptionError
+        A size is too small, as in zeros, or there is no such codec: the broker does not start.
+    """
+    target, start = _last_entry(segment)
+    with segment.open() as source:
+        last = None
+        for last_offset in _last_offsets(segment, source, start):
+            if last is not None or last_offset >= target:
+                last = last_offset
+    return segment.base_offset if last is None else last + 1
+
+
+def _last_entry(segment: Segment) -> tuple[int, int]:
+    """Offset and position of the last entry of the offset index. Source: AbstractIndex, OffsetIndex, Kafka 4.3."""
+    size = kf.OFFSET_INDEX_DTYPE.itemsize
+    path = segment.sidecar_path(kf.INDEX_SUFFIX)
+    try:
+        with path.open("rb") as file:
+            n_entries = file.seek(0, os.SEEK_END) // size
+            file.seek(max(n_entries - 1, 0) * size)
+            entry = file.read(size) if n_entries else bytes(size)
+    except FileNotFoundError:
+        entry = bytes(size)
+    except OSError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
+    relative, position = (int.from_bytes(entry[at : at + 4], "big", signed=True) for at in (0, 4))
+    return segment.base_offset + relative, position
+
+
+def _last_offsets(segment: Segment, source: ByteSource, start: int) -> Iterator[int]:
+    """The last offset of each batch from a position on, by its header alone."""
+    position = start if start >= 0 else source.size
+    window_start, window = 0, b""
+    while position + _MAGIC_END < source.size:
+        if not window_start <= position <= window_start + len(window) - kf.RECORD_BATCH_OVERHEAD:
+            stop = min(position + _WINDOW_BYTES, source.size)
+            window_start, window = position, source.window(position, stop).tobytes()
+        head = window[position - window_start :][: kf.RECORD_BATCH_OVERHEAD]
+        size = int.from_bytes(head[8:12], "big", signed=True)
+        if size < _MIN_SIZE:
+            detail = f"size {size} where at least {_MIN_SIZE} is expected, and the segment is not recovered"
+            raise CorruptionError(Reason.SIZE_TOO_SMALL, detail, path=segment.path, position=position)
+        if position + kf.LOG_OVERHEAD + size > source.size:
+            return
+        is_v2 = 1 < head[16] <= _JAVA_BYTE_MAX
+        codec = 0 if is_v2 else head[17] & 7
+        if codec > _LAST_CODEC:
+            detail = f"magic {head[16]} and codec {codec}, where a broker looks for the end of the log"
+            raise CorruptionError(Reason.UNKNOWN_CODEC, detail, path=segment.path, position=position)
+        delta = int.from_bytes(head[23:27], "big", signed=True) if is_v2 else 0
+        yield int.from_bytes(head[:8], "big", signed=True) + delta
+        position += kf.LOG_OVERHEAD + size
+
+
+def last_intact_end(segment: Segment) -> int:
+    """The offset after the last batch of a segment whose header is intact, damage before it or not."""
+    end = segment.base_offset
+    try:
+        with segment.open() as source:
+            for window in segment.iter_windows(source, on_corruption="skip"):
+                end = max(end, int(window.batches.last_offset.max(initial=end - 1)) + 1)
+                source.release(window.data, window.start)
+    except KafkalogError:
+        pass  # the bytes from there on cannot be read
+    return end

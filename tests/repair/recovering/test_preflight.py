@@ -1,0 +1,139 @@
+"""What a broker would do on its next start; `conformance/test_preflight.py` asks real brokers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from startups import asked, logs
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.errors import Reason
+
+
+def test_a_healthy_partition_just_starts_or_is_recovered_behind_the_recovery_point(partition: Path) -> None:
+    assert asked(partition, clean=True).verdict == "starts"
+    row = asked(partition)
+    assert row.verdict == "recovers"
+    assert [one.action for one in row.segments] == ["kept", "kept", "recovered"]
+    assert row.n_bytes_read == logs(partition)[-1].stat().st_size
+
+
+def test_names_and_ids_that_stop_or_displace(partition: Path) -> None:
+    (partition / "broker.log").write_text("text")
+    assert "broker.log" in (asked(partition).error or "")
+    (partition / "broker.log").unlink()
+    (partition / "leader-epoch-checkpoint").write_text("0\n9\n")
+    assert "leader-epoch-checkpoint" in (asked(partition).error or "")
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert done.problem is None  # it writes another
+    (partition / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (partition.parent / "backup").mkdir()
+    (partition / "partition.metadata").unlink()
+    result = kafkalog.preflight(partition.parent)
+    assert [one.path for one in result.problems] == [str(partition.parent / "backup")]
+    assert "no topic id" in (result.partitions[0].stray or "")
+    assert result.verdict == "does not start"
+    assert result.as_dict()["partitions"][0]["verdict"] == "loses"
+
+
+def test_it_agrees_with_recover(partition: Path) -> None:
+    """The plan of one is the deed of the other."""
+    data = bytearray(logs(partition)[-1].read_bytes())
+    data[len(data) // 2] ^= 1
+    logs(partition)[-1].write_bytes(data)
+    row = asked(partition)
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert [(one.action, one.n_bytes) for one in row.segments] == [(one.action, one.n_bytes) for one in done.segments]
+    assert row.log_end_offset == done.log_end_offset
+
+
+@pytest.mark.parametrize("tail", [bytes(100), b"\x00" * 8 + b"\xff" * 50])
+def test_a_bad_tail_fails_after_a_clean_shutdown_and_is_cut_after_another(partition: Path, tail: bytes) -> None:
+    last = logs(partition)[-1]
+    size = last.stat().st_size
+    last.write_bytes(last.read_bytes() + tail)
+    row = asked(partition, clean=True)
+    assert row.verdict == "does not start"
+    assert row.problem is not None
+    assert (row.problem.reason, row.problem.path, row.problem.position) == (Reason.SIZE_TOO_SMALL, str(last), size)
+    cut = asked(partition)
+    assert (cut.segments[-1].action, cut.segments[-1].n_bytes) == ("cut", size)
+    assert cut.log_end_offset == 305
+
+
+def test_a_torn_batch_is_no_loss(partition: Path) -> None:
+    last = logs(partition)[-1]
+    last.write_bytes(last.read_bytes()[:-5])
+    row = asked(partition)
+    assert (row.segments[-1].action, row.n_bytes_lost, row.verdict) == ("cut", 0, "recovers")
+    assert asked(partition, clean=True).log_end_offset == row.log_end_offset
+
+
+def _with_offset(path: Path, row: int, offset: int) -> None:
+    """Another base offset for a batch; no checksum covers it."""
+    at = int(kafkalog.Segment(path).batches.position[row])
+    data = bytearray(path.read_bytes())
+    data[at : at + 8] = offset.to_bytes(8, "big", signed=True)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("row", "offset"), [(1, -5000), (1, 3), (-1, 2**40)])
+def test_an_offset_outside_of_its_segment_is_named(partition: Path, row: int, offset: int) -> None:
+    last = logs(partition)[-1]
+    _with_offset(last, row, offset)
+    for one in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
+        assert one.verdict == "does not start"
+        assert one.problem is not None
+        assert (one.problem.reason, one.problem.path) == (Reason.OFFSET_OUTSIDE_SEGMENT, str(last))
+
+
+def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path) -> None:
+    index = logs(partition)[1].with_suffix(".txnindex")
+    index.write_bytes(b"\1\0" + bytes(32))
+    assert "version 256" in (asked(partition).error or "")
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert "version 256" in (done.error or "")
+    index.write_bytes(b"\0\1" + (10**6).to_bytes(8, "big") * 4)  # a broker reads the first byte of it alone
+    assert asked(partition).verdict == "recovers"
+
+
+def test_an_empty_log_begins_where_all_lies_below_the_checkpointed_start(partition: Path) -> None:
+    (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\np-txn-now 0 5000\n")
+    for clean in (True, False):
+        row = asked(partition, clean=clean)
+        assert (row.verdict, row.log_start_offset, row.log_end_offset) == ("loses", 5000, 5000)
+        assert {one.action for one in row.segments} == {"deleted"}
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    assert [one.action for one in asked(partition).segments] == ["deleted"] * 3
+    (done,) = kafkalog.recover(partition, dry_run=True).partitions
+    assert (done.error, done.log_end_offset) == (None, 5000)
+
+
+def test_the_command_says_it_and_ends_with_1_where_something_is_lost(
+    partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preflight", str(partition), "--clean"]) == 0
+    assert capsys.readouterr().out == ""
+    last = logs(partition)[-1]
+    last.write_bytes(last.read_bytes() + bytes(50))
+    assert main(["preflight", str(partition), "--clean"]) == 1
+    assert "does not start" in capsys.readouterr().out
+    assert main(["preflight", str(partition), "--unclean", "--json"]) == 0
+    assert '"action": "cut"' in capsys.readouterr().out
+    with pytest.raises(ValueError, match="threads"):
+        kafkalog.preflight(partition, threads=0)
+
+
+def test_each_stray_is_one_finding_of_the_report_beside_other_damage(log_dir_copy: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    strays = [log_dir_copy / name for name in ("p-v0v1v2-mixed-0", "p-v1-lz4-0")]
+    assert main(["preflight", str(log_dir_copy), "-q", "--report", str(report)]) == 1
+    assert [one["path"] for one in json.loads(report.read_text())["findings"]] == [*map(str, strays)]
+    (log_dir_copy / "recovery-point-offset-checkpoint").write_text("nonsense")
+    assert main(["preflight", str(log_dir_copy), "-q", "--report", str(report)]) == 1
+    paths = [one["path"] for one in json.loads(report.read_text())["findings"]]
+    assert len(paths) > 2
+    assert {*map(str, strays)} < {*paths}
