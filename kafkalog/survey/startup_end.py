@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, KafkalogError, ReadError, Reason
 from kafkalog.log.segment import Segment
-from kafkalog.storage.source import ByteSource
+from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import walk
+from kafkalog.storage.source import BufferSource, Bytes, ByteSource
 
 # Records.HEADER_SIZE_UP_TO_MAGIC and LegacyRecord.RECORD_OVERHEAD_V0: all that a broker asks of a header here
 _MAGIC_END = 17
 _MIN_SIZE = 14
 _JAVA_BYTE_MAX = 127  # a larger byte is negative in Java, so a v0 or v1 message
-_LAST_CODEC = 4
+_CODEC_BITS = 7
 _WINDOW_BYTES = 2**20
 
 
@@ -30,15 +32,33 @@ def end_as_loaded(segment: Segment) -> int:
     Raises
     ------
     CorruptionError
-        A size is too small, as in zeros, or there is no such codec: the broker does not start.
+        A size is too small, as in zeros, or a v0 or v1 message cannot be decompressed: the broker does not start.
     """
     target, start = _last_entry(segment)
     with segment.open() as source:
         last = None
-        for last_offset in _last_offsets(segment, source, start):
+        for position, size, head in _headers(segment, source, start):
+            is_v2 = 1 < head[16] <= _JAVA_BYTE_MAX
+            if last is None and not is_v2 and head[17] & _CODEC_BITS:
+                _look_inside(segment, source.window(position, position + size).copy(), position)
+            delta = int.from_bytes(head[23:27], "big", signed=True) if is_v2 else 0
+            last_offset = int.from_bytes(head[:8], "big", signed=True) + delta
             if last is not None or last_offset >= target:
                 last = last_offset
     return segment.base_offset if last is None else last + 1
+
+
+def _look_inside(segment: Segment, data: Bytes, position: int) -> None:
+    """Raise if a compressed v0 or v1 message cannot be decompressed, which a broker does for its base offset."""
+    data[16] = data[16] if data[16] < 2 else 1  # a negative magic is read as 1
+    try:
+        for window in walk(BufferSource(data), limits=segment.limits):
+            error = decode(window, ("offset",), check_crcs=False, limits=segment.limits).error
+            if error is not None:
+                raise error
+    except KafkalogError as error:
+        detail = f"{error.detail}, where a broker looks for the end of the log"
+        raise CorruptionError(error.reason, detail, path=segment.path, position=position) from error
 
 
 def _last_entry(segment: Segment) -> tuple[int, int]:
@@ -58,8 +78,8 @@ def _last_entry(segment: Segment) -> tuple[int, int]:
     return segment.base_offset + relative, position
 
 
-def _last_offsets(segment: Segment, source: ByteSource, start: int) -> Iterator[int]:
-    """The last offset of each batch from a position on, by its header alone."""
+def _headers(segment: Segment, source: ByteSource, start: int) -> Iterator[tuple[int, int, bytes]]:
+    """Position, size and first bytes of each batch from a position on."""
     position = start if start >= 0 else source.size
     window_start, window = 0, b""
     while position + _MAGIC_END < source.size:
@@ -73,13 +93,7 @@ def _last_offsets(segment: Segment, source: ByteSource, start: int) -> Iterator[
             raise CorruptionError(Reason.SIZE_TOO_SMALL, detail, path=segment.path, position=position)
         if position + kf.LOG_OVERHEAD + size > source.size:
             return
-        is_v2 = 1 < head[16] <= _JAVA_BYTE_MAX
-        codec = 0 if is_v2 else head[17] & 7
-        if codec > _LAST_CODEC:
-            detail = f"magic {head[16]} and codec {codec}, where a broker looks for the end of the log"
-            raise CorruptionError(Reason.UNKNOWN_CODEC, detail, path=segment.path, position=position)
-        delta = int.from_bytes(head[23:27], "big", signed=True) if is_v2 else 0
-        yield int.from_bytes(head[:8], "big", signed=True) + delta
+        yield position, kf.LOG_OVERHEAD + size, head
         position += kf.LOG_OVERHEAD + size
 
 

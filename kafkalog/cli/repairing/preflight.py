@@ -133,7 +133,7 @@ def _lines(row: PartitionPlan) -> list[str]:
     n_recovered = sum(segment.action == "recovered" for segment in row.segments)
     lines += [f"  {counted(n_recovered, 'segment')} recovered, with indexes"] if n_recovered else []
     n_files = sum(file.change != "same" for file in row.files)
-    lines += [f"  {counted(n_files, 'file')} rebuilt"] if n_files else []
+    lines += [f"  {counted(n_files, 'file')} rebuilt"] if n_files and not n_recovered else []
     lines += [f"  {name} deleted: {why}" for name, why in row.removed.items()]
     lines += [f"  {name} becomes {new}" for name, new in row.renamed.items()]
     return lines + [f"  {remark}" for remark in row.remarks]

@@ -41,6 +41,8 @@ class PartitionRecovery:
     output: PartitionOutput
     now_ms: int | None = None
     """For producers that expire."""
+    is_replayed: bool = True
+    """Whether producers are replayed. If not, nothing is said of their snapshots."""
     lone: list[Work] = field(default_factory=list)
     """The older segments that are recovered on their own, one each."""
     main: Work | None = None
@@ -343,7 +345,7 @@ class PartitionRecovery:
             is_read |= there[offset] is not None
             if is_read:
                 kept.add(offset)
-        if self.plan.partition.kind != "delete":
+        if self.plan.partition.kind != "delete" and self.is_replayed:
             self.kept_snapshots = kept
         for name in self.plan.files.names:
             is_kept = kf.parse_base_offset(name) in kept or name in self.written or name in self.plan.files.removed

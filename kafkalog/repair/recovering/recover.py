@@ -1,7 +1,7 @@
 """Recovers a log dir or a partition as a broker does after an unclean shutdown, but offline.
 
 Several segments are read at a time. The derived files of each are written as soon as it is read, so memory stays
-bounded. Mirrors `LogManager.loadLogs` and `LogLoader`; `repair.startup` tells which segments are recovered.
+bounded. Mirrors `LogManager.loadLogs` and `LogLoader`; `survey.startup_load` tells which segments are recovered.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class RecoveryRun(Target):
     def _works(self, plans: list[LoadPlan]) -> Iterator[Work]:
         """The work on the segments that are recovered; partitions without any are finished here."""
         for plan in plans:
-            one = PartitionRecovery(plan, self._make_output(plan), self._now)
+            one = PartitionRecovery(plan, self._make_output(plan), self._now, is_replayed=self._is_replayed)
             if one.problem() is None and self._begins_empty(plan):
                 one.unwritten = plan.start_problem()
                 if one.unwritten is not None:
