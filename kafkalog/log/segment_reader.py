@@ -214,6 +214,13 @@ class SegmentReader:
             if previous is None:
                 previous = segment.base_offset - 1
             position = segment.first_position
+            lost_to = 0
+
+            def noted(finding: Finding) -> None:
+                nonlocal lost_to
+                lost_to = max(lost_to, finding.last_offset + 1 if finding.damage and finding.last_offset else 0)
+                report(finding)
+
             stream: SegmentStream | None = None
             try:
                 with segment.open() as source:
@@ -231,7 +238,7 @@ class SegmentReader:
                         # after a jump, the offsets before the position are not known
                         segment.base_offset - 1 if position else max(previous, segment.base_offset - 1),
                         on_corruption=on_corruption,
-                        report=report,
+                        report=noted,
                         window_bytes=window_bytes,
                         reader=reader_for(segment),
                         earlier=(*self._known.earlier, *self._segments[:number])[-MOST_EARLIER:] if once else (),
@@ -269,6 +276,8 @@ class SegmentReader:
             if stream is not None:
                 is_end |= stream.stopped
                 previous, reached = stream.previous, stream.end_offset
+                # what damage at the end of the segment held is reported as lost already
+                reached = None if reached is None else max(reached, lost_to)
         if self._known.next_base_offset is not None and not is_end:
             self._report_gap(reached, self._known.next_base_offset, report)
         elif reached is not None and not is_end and self._segments[-1].is_last:

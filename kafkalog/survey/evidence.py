@@ -136,6 +136,8 @@ class Evidence:
         first = None if epochs is None or not epochs.size else int(epochs["start_offset"][0])
         orphans, leftovers = ({}, []) if partition.kind == "delete" else _orphans(partition, segments, names, log_start)
         ends = known_ends(partition.path, key, names)
+        for base, found in orphans.items():
+            ends |= {name: max(_last_indexed(partition.path / name, base), base) + 1 for name in found}
         return cls(names, state, orphans, leftovers, snapshot_offsets(names), log_start, first, ends)
 
     def has(self, *suffixes: str) -> bool:
@@ -161,11 +163,18 @@ def is_tiered(partition: Partition) -> bool:
 def last_indexed(segment: SegmentContents) -> tuple[str, int]:
     """Return the name of a segment's offset index, and the offset of its last entry; -1 for none."""
     name = kf.sidecar_name(segment.path, kf.INDEX_SUFFIX)
+    return os.path.basename(name), _last_indexed(Path(name), segment.base_offset)
+
+
+def _last_indexed(path: Path, base_offset: int) -> int:
+    """Return the offset of the last entry of an offset index; -1 for none, and for other indexes."""
+    if path.suffix != kf.INDEX_SUFFIX:
+        return -1
     try:
-        offsets = OffsetIndex.open(name, segment.base_offset).offset
+        offsets = OffsetIndex.open(path, base_offset).offset
     except KafkalogError:
-        return os.path.basename(name), -1  # the check of the index reports it
-    return os.path.basename(name), int(offsets[-1]) if offsets.size else -1
+        return -1  # the check of the index reports it
+    return int(offsets[-1]) if offsets.size else -1
 
 
 def _orphans(

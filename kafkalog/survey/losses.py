@@ -241,12 +241,6 @@ def _about_end(
     """Report offsets after the last segment that other files know of, and no finding about it counts."""
     end = last.end_offset
     known = {name: offset for name, offset in evidence.ends.items() if offset > end}
-    for base, names in evidence.orphans.items():
-        if base > end:
-            known |= dict.fromkeys(names, base)
-        elif base == end and not known:
-            # PartitionWriter moves indexes into place before the .log: if it was killed in between, nothing is lost
-            yield from ((_leftover(partition, name), []) for name in names)
     missing = end_finding(str(partition.path), end, known, damage=True)
     if missing is not None:
         yield missing, [*known]
@@ -267,7 +261,7 @@ def _about_nothing(partition: Partition, evidence: Evidence) -> tuple[Finding, S
         detail = "there is no .log: a broker makes an empty one when it starts"
         return Finding(Reason.SEGMENT_MISSING, detail, path=str(partition.path), damage=False), []
     start = max(partition.log_start_offset, 0)
-    end = max([start, *evidence.ends.values(), *(base + 1 for base in orphans)])
+    end = max([start, *evidence.ends.values()])
     return _missing_segment(partition, start, end, proofs)
 
 

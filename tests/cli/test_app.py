@@ -275,8 +275,8 @@ def test_ls_says_damage_and_goes_on(run_lines: Any, log_dir_copy: Path) -> None:
 def test_a_torn_tail_is_a_note_for_the_verbose(run_lines: Any, log_dir_copy: Path) -> None:
     log = log_dir_copy / "p-multi-2" / "00000000000000000000.log"
     log.write_bytes(log.read_bytes()[:-5])
-    for checkpoint in log_dir_copy.glob("*-checkpoint"):
-        checkpoint.unlink()  # which know of the records that are cut off
+    for known in (*log_dir_copy.glob("*-checkpoint"), *(log_dir_copy / "p-multi-2").glob("*.snapshot")):
+        known.unlink()  # which know of the records that are cut off
     for command in COMMANDS:
         assert run_lines(command, log_dir_copy / "p-multi-2")[::2] == (0, "")
         code, _, err = run_lines(command, log_dir_copy / "p-multi-2", "-v")

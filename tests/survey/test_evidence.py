@@ -44,6 +44,7 @@ def test_what_files_say(tmp_path: Path) -> None:
         "recovery-point-offset-checkpoint": 61,
         "replication-offset-checkpoint": 62,
         snapshot_name(50): 50,
+        f"{60:020d}.index": 64,
     }
     assert (found.has(".index", ".x"), found.has(".x")) == (True, False)
     with broker_on(tmp_path):
