@@ -21,6 +21,7 @@ cdef enum:
     BLOCK = 256
     SHORT = 4096  # to checksum a batch this short is cheaper than to combine prefix sums
     MAX_LINKS = 16  # damaged batches to follow: in a long run of them each would follow all the others
+    OFFSETS_PER_BYTE = 64  # a jump of offsets over lost bytes that is larger is no sign of the same log
 
 
 cdef struct View:
@@ -53,6 +54,76 @@ cdef inline int64_t plausible_size(View* view, Py_ssize_t at, bint any_magic) no
     if <int64_t>size + ENVELOPE > view.max_batch_bytes:
         return 0
     return <int64_t>size + ENVELOPE
+
+
+cdef struct Damaged:
+    # A damaged message of v0 or v1 where a batch is expected. What stands inside of it is its value: of a compressed
+    # one, messages whose offset no checksum covers, and which is relative in v1.
+    bint is_message
+    bint is_compressed  # also, its key is null, as that of all such: else this may be any bytes
+    int64_t offset
+    int64_t by_size  # its size by the size field, and by the lengths of its key and value; 0 if they cannot be right
+    int64_t by_lengths
+
+
+cdef inline Damaged damaged_message(View* view, Py_ssize_t at) noexcept nogil:
+    """What the header of a damaged message of v0 or v1 says; `is_message` is false if it is none."""
+    cdef const uint8_t* p = view.bytes + at
+    cdef Damaged one
+    cdef int64_t fields
+    cdef int32_t key, value
+    one.is_message = view.size - at > MAGIC_END and p[16] < 2 and p[17] & 0xF0 == 0 and p[17] & CODEC_MASK <= 3
+    one.is_compressed = False
+    one.offset = 0
+    one.by_size = 0
+    one.by_lengths = 0
+    if not one.is_message:
+        return one
+    one.offset = <int64_t>load_be64(p)
+    if one.offset < 0:
+        one.offset = INT64_MAX  # no log has it: nothing comes after
+    if <int32_t>load_be32(p + 8) >= MIN_SIZE_ANY:
+        one.by_size = ENVELOPE + <int64_t><int32_t>load_be32(p + 8)
+    fields = 18 if p[16] == 0 else 26
+    if view.size - at < fields + 8:
+        return one
+    key = <int32_t>load_be32(p + fields)
+    fields += 4
+    if key < -1 or key > view.size - at - fields - 4:
+        return one
+    if key > 0:
+        fields += key
+    value = <int32_t>load_be32(p + fields)
+    if value >= 0:
+        one.by_lengths = fields + 4 + value
+    one.is_compressed = p[17] & CODEC_MASK != 0 and (key == -1 or one.by_size == one.by_lengths)
+    return one
+
+
+cdef inline int64_t extent_of(Damaged* one) noexcept nogil:
+    """Bytes that may belong to a damaged message, whose size field leads to no batch; 0 if it does not tell."""
+    if one.is_message and (one.is_compressed or one.by_size == one.by_lengths):
+        return one.by_size if one.by_size > one.by_lengths else one.by_lengths
+    return 0
+
+
+cdef inline bint is_plain(const uint8_t* p) noexcept nogil:
+    """Whether the header of a batch is that of a message of v0 or v1 that is not compressed."""
+    return p[16] < 2 and p[17] & CODEC_MASK == 0
+
+
+cdef inline bint comes_after(const uint8_t* p, int64_t offset, int64_t n_bytes) noexcept nogil:
+    """Whether an intact batch continues the log after a damaged message that has an offset, and begins before it.
+
+    `n_bytes` are those from the damaged message to the end of the batch. A plain message of v0 or v1 may be one of
+    those in the damaged one: none of these has the next offset. Others are believed if they are near.
+    """
+    cdef int64_t first = <int64_t>load_be64(p)
+    if first <= offset:
+        return False
+    if is_plain(p):
+        return first == offset + 1
+    return (first - offset) // OFFSETS_PER_BYTE <= n_bytes
 
 
 cdef inline uint32_t prefix_sum(View* view, Py_ssize_t end, int which) noexcept nogil:
@@ -170,6 +241,51 @@ cdef inline int follow(View* view, Py_ssize_t at, int64_t* total, int64_t* neede
             needed[0] = there - at + size
             return NEED_MORE
     return OUTPUT_FULL
+
+
+cdef inline int link(View* view, Py_ssize_t at, Damaged* one, int64_t* total, int64_t* needed) noexcept nogil:
+    """As `follow`. Where the size field of a compressed message and its lengths differ, one of them has to be proved.
+
+    It is proved if it leads to a batch that continues the log. A message inside of the damaged one does not. Else the
+    lengths are believed if they lead to a batch with a higher offset.
+    """
+    cdef int64_t left = view.size - at
+    cdef int64_t size = 0
+    cdef int64_t second_best = 0
+    cdef int64_t claim
+    cdef int i, status
+    if not one.is_compressed:
+        return follow(view, at, total, needed)
+    if one.by_size == one.by_lengths:
+        status = follow(view, at, total, needed)
+        # where bytes were lost, the size leads into the next message
+        if status == OK and total[0] < left - MAGIC_END and is_plain(view.bytes + at + total[0]):
+            if not comes_after(view.bytes + at + total[0], one.offset, 0):
+                return OUTPUT_FULL
+        return status
+    for i in range(2):
+        claim = one.by_size if i else one.by_lengths
+        if claim < ENVELOPE + MIN_SIZE_ANY or claim > left + view.left_behind or claim > view.max_batch_bytes:
+            continue
+        total[0] = claim
+        if claim == left + view.left_behind:
+            return OK
+        if left - claim < V2_OVERHEAD and view.left_behind > 0:
+            needed[0] = claim + V2_OVERHEAD
+            return NEED_MORE
+        if claim > left - MAGIC_END:
+            continue
+        status = judge(view, at + <Py_ssize_t>claim, True, &size)
+        if status == NEED_MORE:
+            needed[0] = claim + size
+            return NEED_MORE
+        if status == OK and comes_after(view.bytes + at + claim, one.offset, claim + size):
+            return OK
+        if status == OK and not second_best and <int64_t>load_be64(view.bytes + at + claim) > one.offset:
+            if i == 0 or one.by_lengths == 0:
+                second_best = claim
+    total[0] = second_best
+    return OK if second_best else OUTPUT_FULL
 
 
 cdef inline int64_t proven_end(View* view, Py_ssize_t at, int64_t total) noexcept nogil:

@@ -3,6 +3,8 @@ from numpy.typing import NDArray
 
 KINDS: dict[str, int]
 BLOCK_BYTES: int
+EXPECTED: int
+LOOK_INSIDE: int
 
 def scan_window(
     window: NDArray[np.uint8],

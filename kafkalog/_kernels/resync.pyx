@@ -9,7 +9,8 @@ from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from kafkalog._kernels.candidates cimport (
-    BLOCK, MAGIC_END, MIN_SIZE_ANY, V2_OVERHEAD, View, follow, gf_setup, judge, plausible_size, proven_end,
+    BLOCK, MAGIC_END, MIN_SIZE_ANY, V2_OVERHEAD, Damaged, View, comes_after, damaged_message, extent_of, gf_setup,
+    is_plain, judge, link, plausible_size, proven_end,
 )
 from kafkalog._kernels.wire cimport (
     NEED_MORE, OK, OUTPUT_FULL, Cursor, load_be32, load_be64, read_varint, read_varlong, remaining,
@@ -29,9 +30,14 @@ cdef enum:
     SEARCHED = 2
     INSIDE = 3
     LINKED = 4
+    PLAIN = 5
+    WRAPPED = 6
+    N_STATES = 7
 
-KINDS = {"CHAINED": CHAINED, "SEARCHED": SEARCHED, "INSIDE": INSIDE, "LINKED": LINKED}
+KINDS = {"CHAINED": CHAINED, "SEARCHED": SEARCHED, "INSIDE": INSIDE, "LINKED": LINKED, "PLAIN": PLAIN, "WRAPPED": WRAPPED}
 BLOCK_BYTES = BLOCK
+EXPECTED = 1
+LOOK_INSIDE = 2
 
 
 cdef bint message_ends(View* view, int64_t end) noexcept nogil:
@@ -159,6 +165,37 @@ cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept
     return True
 
 
+cdef inline int8_t kind_of(const uint8_t* p) noexcept nogil:
+    """The kind of an intact batch that was searched."""
+    return PLAIN if is_plain(p) else SEARCHED
+
+
+cdef inline bint is_searched_kind(int8_t kind) noexcept nogil:
+    return kind == SEARCHED or kind == PLAIN
+
+
+cdef inline bint is_inside_kind(int8_t kind) noexcept nogil:
+    return kind == INSIDE or kind == WRAPPED
+
+
+cdef bint is_outside(const uint8_t* p, int64_t at, int64_t total, const int64_t[::1] state) noexcept nogil:
+    """Whether an intact batch within the extent of a damaged message is none of its bytes: its size field is wrong."""
+    if state[4] < 0:
+        return False
+    return at + total > state[1] or comes_after(p, state[5], at + total - state[4])
+
+
+cdef bint ends_the_file(View* view, Py_ssize_t first, Py_ssize_t left, const int64_t[::1] state) noexcept nogil:
+    """Whether batches within the extent of a damaged message are none of its bytes, since the file ends with them.
+
+    A file that was cut off within a message rarely ends with a whole batch in its value. But between two of the
+    messages in a compressed one, it may.
+    """
+    if left or state[4] < 0 or <int64_t>load_be64(view.bytes + first) <= state[5]:
+        return False
+    return not state[6] or not is_plain(view.bytes + first)
+
+
 def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t file_size,
                 int64_t max_batch_bytes, uint32_t[::1] sums not None, uint32_t[::1] legacy_sums not None,
                 int64_t[::1] n_sums not None, int64_t[::1] state not None, int64_t[::1] position not None,
@@ -167,15 +204,18 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     """Find intact batches from `window[start]` on, a row each; `(status, n_rows, index, needed)`.
 
     A row of kind CHAINED begins where the one before ends. One of kind SEARCHED was found by looking at every byte, or
-    follows such a one; INSIDE says that it lies in the value of a record that is seen around it. LINKED is a damaged
+    follows such a one; PLAIN says the same of a message of v0 or v1 that is not compressed, and follows no other batch:
+    it may be one of those in a compressed message whose header is lost. INSIDE says that it lies in the value of a
+    record or a message that is seen around it, WRAPPED in a compressed message. LINKED is a damaged
     batch whose size field leads to an intact one, or to the end of the file, maybe over more such damaged ones: what is
     inside is not looked at.
 
     The scan stops at `index`: OK at the end of the file, OUTPUT_FULL when there is no more room for rows, NEED_MORE
     when the window has to hold `needed` bytes from there on. `sums` are for checksums of parts of the window: room for
     one a block of `BLOCK_BYTES`, and one more; `n_sums` (two, 1 for a new window) counts those that are computed.
-    `state`, which goes from call to call: whether a batch is expected here, the position where an enclosing record
-    ends, and the position where the last row ends.
+    `state`, which goes from call to call: 1 if a batch is expected here, 2 if a damaged one begins here that is to be
+    searched; the position where an enclosing record or message ends; the position where the last row ends; the kind of
+    its run. Of an enclosing damaged message also: its position or -1, its offset, and whether it is compressed.
     """
     cdef View view
     cdef Py_ssize_t at = start
@@ -186,8 +226,10 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     cdef Py_ssize_t searched = start  # up to where headers have their credit
     cdef Py_ssize_t lowest, i
     cdef int64_t size, around, total = 0, needed = 0
+    cdef Damaged damaged
     cdef const uint8_t* p = NULL
     cdef int found, status = OK
+    cdef bint is_searched = state[0] == 2  # the damaged batch that begins here
     cdef int8_t what, is_expected = state[0] != 0, run_kind = <int8_t>state[3]
     if start < 0 or start > end:
         raise ValueError("start lies outside the window")
@@ -197,8 +239,10 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
         raise ValueError("no room for checksums")
     if n_sums[0] < 1 or n_sums[1] < 1 or n_sums[0] > sums.shape[0] or n_sums[1] > sums.shape[0]:
         raise ValueError("the number of checksums is wrong")
-    if state.shape[0] != 4:
-        raise ValueError("the state has four numbers")
+    if state.shape[0] != N_STATES:
+        raise ValueError("the state has seven numbers")
+    if state[4] > window_start + end:
+        raise ValueError("the enclosing message lies behind the window")
     if (size_in_bytes.shape[0] != capacity or first_offset.shape[0] != capacity or last_offset.shape[0] != capacity
             or leader_epoch.shape[0] != capacity or kind.shape[0] != capacity):
         raise ValueError("columns differ in length")
@@ -217,12 +261,16 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     legacy_sums[0] = 0
     with nogil:
         while True:
-            if end - at <= MAGIC_END:
+            if end - at <= MAGIC_END or (is_expected and end - at < V2_OVERHEAD and view.left_behind > 0):
                 # at the end of the file no batch is this short
                 if view.left_behind > 0:
                     status = NEED_MORE
                     needed = MAGIC_END + V2_OVERHEAD
-                elif row and kind[row - 1] == SEARCHED and records_follow(
+                elif is_expected and row and is_inside_kind(kind[row - 1]) and ends_the_file(
+                        &view, <Py_ssize_t>(position[run_row] - window_start), end - at, state):
+                    for i in range(run_row, row):
+                        kind[i] = kind_of(view.bytes + (position[i] - window_start))
+                elif row and is_searched_kind(kind[row - 1]) and records_follow(
                         &view, <Py_ssize_t>(state[2] - window_start), end):
                     for i in range(run_row, row):
                         kind[i] = INSIDE
@@ -234,17 +282,28 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
             if not is_expected and (p[16] > 2 or load_be32(p + 8) < MIN_SIZE_ANY):
                 at += 1
                 continue
-            found = judge(&view, at, is_expected, &total)
+            found = OUTPUT_FULL if is_searched else judge(&view, at, is_expected, &total)
             if found == NEED_MORE:
                 status = NEED_MORE
                 needed = total
                 break
+            if found != OK and is_expected and window_start + at < state[1]:
+                is_expected = False  # inside of a record or a message no batch leads to another
+                at += 1
+                continue
             if found != OK and is_expected:
-                found = follow(&view, at, &total, &needed)
+                damaged = damaged_message(&view, at)
+                found = OUTPUT_FULL if is_searched else link(&view, at, &damaged, &total, &needed)
                 if found == NEED_MORE:
                     status = NEED_MORE
                     break
                 if found != OK:
+                    if extent_of(&damaged) > 0:
+                        state[1] = window_start + at + extent_of(&damaged)
+                        state[4] = window_start + at
+                        state[5] = damaged.offset
+                        state[6] = damaged.is_compressed
+                    is_searched = False
                     is_expected = False
                     at += 1
                     continue
@@ -274,31 +333,40 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
             if found != OK:
                 at += 1
                 continue
-            what = run_kind if is_expected else SEARCHED
+            what = run_kind if is_expected else kind_of(p)
+            if what == PLAIN:
+                what = kind_of(p)  # behind a batch that stands for itself, others do, too
             if not is_expected:
                 # what was searched before this one may have been inside a record that reaches up to here
-                if row and kind[row - 1] == SEARCHED and records_follow(
+                if row and is_searched_kind(kind[row - 1]) and records_follow(
                         &view, <Py_ssize_t>(state[2] - window_start), at):
                     for i in range(run_row, row):
                         kind[i] = INSIDE
                 run_row = row
                 view.headers_left += HEADER_CREDIT * (at - searched)
                 searched = at
-                if window_start + at < state[1]:
-                    what = INSIDE
+                if window_start + at < state[1] and not is_outside(p, window_start + at, total, state):
+                    what = WRAPPED if state[4] >= 0 and state[6] else INSIDE
+                elif window_start + at < state[1]:
+                    state[1] = 0
                 else:
                     lowest = <Py_ssize_t>(state[2] - window_start) if state[2] > window_start else 0
                     around = record_around(&view, lowest, at, total)
                     if around:
                         state[1] = window_start + around
+                        state[4] = -1
                         what = INSIDE
-            elif what == INSIDE and window_start + at >= state[1]:
+            elif is_inside_kind(what) and window_start + at >= state[1]:
                 what = CHAINED
-            elif what == INSIDE and window_start + at + total > state[1]:
+            elif is_inside_kind(what) and window_start + at + total > state[1]:
                 # no value ends within an intact batch: what seemed to be a record around them is none
                 for i in range(run_row, row):
-                    kind[i] = SEARCHED
-                what = SEARCHED
+                    kind[i] = kind_of(view.bytes + (position[i] - window_start))
+                what = kind_of(p)
+                state[1] = 0
+            elif is_inside_kind(what) and is_outside(p, window_start + at, total, state):
+                run_row = row
+                what = kind_of(p)
                 state[1] = 0
             run_kind = what
             position[row] = window_start + at
@@ -315,7 +383,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
             at += <Py_ssize_t>total
             state[2] = window_start + at
             is_expected = True
-    state[0] = is_expected
+    state[0] = 2 if is_searched else is_expected
     state[3] = run_kind
     return status, row, at, needed
 

@@ -48,6 +48,8 @@ _MOST_EXTRA_BYTES: Final = 2**26
 _LOOK_BACK: Final = 256  # bytes before a window's start that are read again: a record that encloses it may begin there
 _SEARCH_ROWS: Final = 2**14
 LINKED: Final = search_kernels.KINDS["LINKED"]
+INSIDE: Final = search_kernels.KINDS["INSIDE"]
+_WRAPPED: Final = search_kernels.KINDS["WRAPPED"]
 _NEED_MORE = STATUS["NEED_MORE"]
 _OUTPUT_FULL = STATUS["OUTPUT_FULL"]
 
@@ -238,7 +240,9 @@ def _explain(
     if status == _NEED_MORE:
         # A wrong size field looks like a batch that is cut off: believe the size only if no intact batch follows
         if left <= _TORN_ENVELOPE or (
-            needed <= limits.max_batch_bytes and not _holds_batch(source, position + 1, stop, previous_offset, limits)
+            needed <= limits.max_batch_bytes
+            and not _ends_inside(source, position, stop)
+            and not _holds_batch(source, position, stop, previous_offset, limits)
         ):
             detail = f"the last {left} bytes are not a whole batch" + (f" of {needed} bytes" if needed else "")
             return TruncatedTailError(
@@ -327,16 +331,33 @@ def is_chain(source: ByteSource, position: int, n_bytes: int | None = None) -> b
     return status == _NEED_MORE and (reached == stop or (stop < source.size and reached + needed <= source.size))
 
 
-def _holds_batch(source: ByteSource, start: int, stop: int, after_offset: int, limits: Limits) -> bool:
-    """Whether an intact batch with an offset above a given one begins somewhere in a range."""
+def _ends_inside(source: ByteSource, position: int, stop: int) -> bool:
+    """Whether the lengths of the key and the value of a v0 or v1 message show that it ends before `stop`."""
+    overhead = kf.LOG_OVERHEAD + kf.MESSAGE_V1_OVERHEAD
+    head = window_of(source, position, min(position + overhead, stop)).tobytes()
+    if len(head) < overhead or head[16] > 1:
+        return False
+    at = position + (18 if head[16] == 0 else 26)
+    for _ in range(2):
+        if at + 4 > stop:
+            return False
+        length = int.from_bytes(window_of(source, at, at + 4).tobytes(), "big", signed=True)
+        if length < -1:
+            return False
+        at += 4 + max(length, 0)
+    return at < stop
+
+
+def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int, limits: Limits) -> bool:
+    """Whether an intact batch with an offset above a given one begins behind the start of a batch that is cut off."""
     return any(
-        bool(((first_offset > after_offset) & (kind != LINKED)).any())
-        for _, _, first_offset, _, _, kind in search_batches(source, start, stop, expected=False, limits=limits)
+        bool(((first_offset > after_offset) & (kind != LINKED) & (kind != INSIDE)).any())
+        for _, _, first_offset, _, _, kind in search_batches(source, position, stop, is_damaged=True, limits=limits)
     )
 
 
 def search_batches(
-    source: ByteSource, start: int, stop: int, *, expected: bool, limits: Limits
+    source: ByteSource, start: int, stop: int, *, is_damaged: bool = False, limits: Limits
 ) -> Iterator[tuple[npt.NDArray[Any], ...]]:
     """Find all intact batches in a range, whatever lies between them, in time linear in its size.
 
@@ -344,19 +365,21 @@ def search_batches(
     ----------
     source : ByteSource
     start, stop : int
-        Positions of the first byte, and of the byte that counts as the end of the file.
-    expected : bool
-        Whether a batch should begin at `start`.
+        Positions of the first byte, where a batch should begin, and of the byte that counts as the end of the file.
+    is_damaged : bool
+        Whether the batch at `start` is damaged, and its bytes are searched although its size field may be right.
     limits : Limits
         Of `max_batch_bytes`. Memory is bounded by four times it, or by 8 MiB where batches are small.
 
     Yields
     ------
     tuple of arrays
-        Position, size in bytes, first offset, last offset, leader epoch and kind of batches. See
+        Position, size in bytes, first offset, last offset, leader epoch and kind of batches, but for those in a damaged
+        compressed message. See
         `kafkalog._kernels.resync.scan_window` for what the kinds are.
     """
-    state = np.array([expected, 0, start, search_kernels.KINDS["CHAINED"]], np.int64)
+    first = search_kernels.LOOK_INSIDE if is_damaged else search_kernels.EXPECTED
+    state = np.array([first, 0, start, search_kernels.KINDS["CHAINED"], -1, 0, 0], np.int64)
     columns = [np.empty(_SEARCH_ROWS, dtype) for dtype in ("i8", "i4", "i8", "i8", "i4", "i1")]
     position, needed = start, 0
     while position < stop:
@@ -378,8 +401,9 @@ def search_batches(
                 window, position - low, low, stop, limits.max_batch_bytes, *sums, state, *columns
             )
             position = low + index
-            if n:
-                yield tuple(column[:n].copy() for column in columns)
+            rows = columns[-1][:n] != _WRAPPED  # content of a damaged batch: no evidence of anything
+            if rows.any():
+                yield tuple(column[:n][rows] for column in columns)
         source.release(window, low)
         del window
         if status != _NEED_MORE:

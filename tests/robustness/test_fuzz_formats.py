@@ -24,7 +24,6 @@ from writing import columns_of, draw
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
-from kafkalog.log.searching.choosing import choose
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_spec import BatchSpec
@@ -32,6 +31,7 @@ from kafkalog.records.codecs import Arena, Compression, decompress_into
 from kafkalog.records.decode import decode
 from kafkalog.records.encode import encode_batches
 from kafkalog.records.header_walk import walk
+from kafkalog.repair.salvaging.questions import choose
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties, read_topic_id
 from kafkalog.state.producers import read_snapshot
 from kafkalog.storage.source import BufferSource

@@ -97,7 +97,7 @@ def _walk_batches(a: Arguments, n: int) -> None:
 def _scan_window(a: Arguments, n: int) -> None:
     data, room = a.bytes(), np.zeros(40, np.uint32)
     numbers = a.number(), a.number(), a.number(), a.number()
-    state = a.column("q", 4)
+    state = a.column("q", 7)
     rows = a.columns("qiqqib", n)
     resync_kernels.scan_window(data, *numbers, room, room.copy(), np.ones(2, np.int64), state, *rows)
 

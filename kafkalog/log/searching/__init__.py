@@ -3,12 +3,12 @@
     `resync`           finds every intact batch of a file, in linear time
     `damaged_sizes`    intact batches over which the size field of a damaged batch leads by chance
     `wrapper_offsets`  where the offsets of compressed v0 and v1 messages begin
-    `choosing`         which batches are the log's own
+    `choosing`         the largest set of batches that agree with each other
     `copies`           batches that are left only in a second copy of a piece of the log
     `resume`           where reading goes on behind damage
     `neighbours`       what a batch that cannot be read held, as those around it tell
     `missing`          which offsets a log lacks, as its segments and other files tell
 
-Readers that skip damage go on where this finds a batch, and salvage keeps what it finds. Only the last two know
+Readers that skip damage continue where this finds a batch. Salvage also questions single fields of them. Only the last two know
 segments: the others are given bytes, and the offsets that bound them.
 """

@@ -64,7 +64,7 @@ def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, 
         if is_right:
             lowest = int(last[number])
         start, end = int(found.start[row]), int(found.end[row])
-        inside = Found.concatenate(list(find_batches(source, start=start + 1, stop=end, limits=limits)))
+        inside = Found.concatenate(list(find_batches(source, start=start, stop=end, is_damaged=True, limits=limits)))
         inside = inside[(inside.kind != LINKED) & (inside.kind != INSIDE)]
         # the last ones of those found: damage may have left others before them, which lead nowhere
         inside = inside[_leading_to(inside, lowest, end_offset, int(epoch_after[number]))]
@@ -92,7 +92,7 @@ def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
     source.release(window, start)
     if not is_v2:
         return found
-    inside = Found.concatenate(list(find_batches(source, start=start + 1, stop=end, limits=limits)))
+    inside = Found.concatenate(list(find_batches(source, start=start, stop=end, is_damaged=True, limits=limits)))
     first = len(inside)
     while first and inside.kind[first - 1] != LINKED and inside.end[first - 1] == end:
         first -= 1

@@ -1,4 +1,4 @@
-"""Finds where reading can continue after damage: at the next batch that salvage would keep of the same file.
+"""Finds where reading can continue after damage: at the next batch of the log that is intact.
 
 The segment is searched once, from where its reading began, at the first damage; every damage after it is looked up. So
 the work is linear in the size of the segment, and all of its batches decide which of them count: where some contradict
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Limits, ReadError
-from kafkalog.log.searching.choosing import choose
+from kafkalog.log.searching.choosing import OFFSETS_PER_BYTE, agreeing
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_table import BatchTable, Window
@@ -42,9 +42,9 @@ class Resynchroniser:
     def __init__(self, source: ByteSource, *, start: int, base_offset: int, end_offset: int, limits: Limits) -> None:
         self._source, self._limits = source, limits
         self._parts = find_batches(source, start=start, limits=limits)
-        self._lowest, self._end_offset = base_offset, end_offset
+        self._lowest, self._end_offset, self._searched_to = base_offset, end_offset, start
         self._start: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        self._end = self._start
+        self._end = self._unproved = self._start
 
     def after(self, damaged: int) -> int | None:
         """Position of the log's next intact batch behind a position, or None."""
@@ -88,19 +88,22 @@ class Resynchroniser:
         Only rows behind which offsets are missing are looked at; all, if no batch begins behind the last.
         """
         batches = window.batches
-        rows = np.flatnonzero(batches.base_offset[1:] > batches.last_offset[:-1] + 1)
-        if self._leads_nowhere(batches):
-            rows = np.arange(len(batches))  # one before it may have led here
-        elif self._is_before_gap(window):
-            rows = np.append(rows, len(batches) - 1)
+        is_before_gap = np.append(_is_behind_gap(batches[1:], batches.last_offset[:-1]), False)
+        leads_nowhere = self._leads_nowhere(batches)
+        if not leads_nowhere:
+            is_before_gap[-1] = self._is_before_gap(window)
+        rows = np.flatnonzero(is_before_gap | leads_nowhere)  # one before the last may have led nowhere
         if not rows.size:
             return None
         valid = valid_at(self._source, window, batches[rows]) if window.valid is None else window.valid[rows]
         for row in rows[~valid].tolist():
+            follower = int(batches.next_position[row])
             position = self.after(int(batches.position[row]))
+            if is_before_gap[row] and (self._unproved == follower).any():
+                return int(row)
             if position is None:
                 continue
-            if position < batches.next_position[row] or self._first_offset(position) <= batches.last_offset[row]:
+            if position < follower or self._first_offset(position) <= batches.last_offset[row]:
                 return int(row)
         return None
 
@@ -114,7 +117,7 @@ class Resynchroniser:
         if behind is None:
             return False
         self._source.release(behind.data, behind.start)
-        return int(behind.batches.base_offset[0]) > offset + 1
+        return bool(_is_behind_gap(behind.batches, np.array([offset]))[0])
 
     def _first_offset(self, position: int) -> int:
         """Of the intact batch at a position."""
@@ -158,13 +161,30 @@ class Resynchroniser:
         limits = self._limits
         found = Found.concatenate(parts)
         found = with_skipped_batches(self._source, found, base_offset=self._lowest, limits=limits)
-        bounds = {"base_offset": self._lowest, "end_offset": self._end_offset}
-        choice = choose(self._source, found, **bounds, epochs=[], limits=limits)
-        own = choice.kept[choice.places == choice.kept.start]  # others stand elsewhere: reading goes forward only
+        agreement = agreeing(
+            self._source,
+            found,
+            base_offset=self._lowest,
+            end_offset=self._end_offset,
+            start=self._searched_to,
+            limits=limits,
+        )
+        self._searched_to = int(found.end[-1])
+        own = agreement.kept
+        self._unproved = agreement.unproved
         if len(own):
             self._lowest = int(own.last_offset[-1]) + 1
         self._start, self._end = own.start, own.end
         return True
+
+
+def _is_behind_gap(batches: BatchTable, previous: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which batches leave a gap after the last offsets before them."""
+    hides_base = batches.base_offset < 0  # a compressed message of v0 or v1
+    room = np.where(hides_base, batches.size_in_bytes.astype(np.int64) * OFFSETS_PER_BYTE, 0)
+    first = np.where(hides_base, batches.last_offset, batches.base_offset)
+    is_behind: npt.NDArray[np.bool_] = first - room > previous + 1
+    return is_behind
 
 
 _HEAD: Final = 27  # bytes up to the last offset delta

@@ -23,6 +23,7 @@ from kafkalog.storage.source import ByteSource
 CHAINED: Final = kernels.KINDS["CHAINED"]
 SEARCHED: Final = kernels.KINDS["SEARCHED"]
 INSIDE: Final = kernels.KINDS["INSIDE"]
+PLAIN: Final = kernels.KINDS["PLAIN"]
 
 _FEW_GAPS: Final = 8
 
@@ -41,9 +42,10 @@ class Found:
     leader_epoch: npt.NDArray[np.int32]
     """-1 for v0 and v1."""
     kind: npt.NDArray[np.int8]
-    """`CHAINED`: begins where an intact batch ends, or at the start. `SEARCHED`: found behind damage. `INSIDE`: found
-    behind damage, in the value of a record that is seen around it. `LINKED`: a damaged batch whose size field leads to
-    an intact one, or to the end of the file."""
+    """`CHAINED`: begins where an intact batch ends, or at the start. `SEARCHED`: found behind damage. `PLAIN`: so, and
+    it may be one of the messages in a compressed one. `INSIDE`: found behind damage, in the value of a record or a
+    message that is seen around it. `LINKED`: a damaged batch whose size field leads to an intact one, or to the end of
+    the file."""
     n_batches: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -99,7 +101,12 @@ class Found:
 
 
 def find_batches(
-    source: ByteSource, *, start: int = 0, stop: int | None = None, limits: Limits = DEFAULT_LIMITS
+    source: ByteSource,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    is_damaged: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Found]:
     """Find all intact batches, and the damaged ones between them whose size fields can be believed.
 
@@ -107,6 +114,8 @@ def find_batches(
     ----------
     start, stop : int
         Where to begin (a batch is expected there), and the position that counts as the end of the file.
+    is_damaged : bool
+        Whether the batch at `start` is damaged and is searched, although its size field may be right.
     limits : Limits
         Of `max_batch_bytes`.
 
@@ -121,7 +130,7 @@ def find_batches(
     Memory is bounded by four times `max_batch_bytes`, or by 8 MiB where batches are small.
     """
     stop = source.size if stop is None else stop
-    for rows in search_batches(source, start, stop, expected=True, limits=limits):
+    for rows in search_batches(source, start, stop, is_damaged=is_damaged, limits=limits):
         position, size, first, last, epoch, kind = rows
         yield Found(position, position + size, first, last, epoch, kind, np.ones(position.size, np.int64))
 

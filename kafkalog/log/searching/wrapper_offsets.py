@@ -7,7 +7,7 @@ prove that of the wrapper. Where batches contradict each other, that tells more 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,21 @@ from kafkalog.storage.source import Bytes, ByteSource
 
 _MOST_ROWS: Final = 4096
 _MAGIC, _ATTRIBUTES = 16, 17  # positions in a message
+
+
+class MessageHeader(NamedTuple):
+    """What the first bytes of a message of v0 or v1 say."""
+
+    magic: int
+    is_compressed: bool
+
+
+def header_of(source: ByteSource, position: int) -> MessageHeader:
+    """Read the magic and the codec of a message."""
+    head = source.window(position, min(position + _ATTRIBUTES + 1, source.size))
+    header = MessageHeader(int(head[_MAGIC]), bool(head[_MAGIC] < 2 and head[_ATTRIBUTES] & kf.CODEC_MASK))
+    source.release(head, position)
+    return header
 
 
 def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Found, npt.NDArray[np.bool_]]:

@@ -1,5 +1,6 @@
 """Salvage: every intact batch of a damaged log, and a report about the rest.
 
+    `questions`       which batches are suspects, since a field that no checksum covers is wrong
     `plan`            which bytes of a segment are kept, lost, suspect and padding
     `undecodable`     which batches are kept that no reader decodes
     `single_records`  what is left of damaged batches, for a file of its own

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Limits, Reason
-from kafkalog.log.searching.choosing import Choice, choose
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import Window, valid_crcs, whole_batches
 from kafkalog.records.header_walk import LINKED
+from kafkalog.repair.salvaging.questions import Choice, choose
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import Bytes, ByteSource

@@ -1,0 +1,258 @@
+"""Questions single fields of the batches that a salvage would keep: an offset or an epoch with one wrong bit or byte.
+
+No checksum covers the base offset and the leader epoch of a batch. `kafkalog.log.searching` keeps the largest set of
+batches whose offsets rise. Here the epochs have to agree, too, with each other and with the partition's
+`leader-epoch-checkpoint`, and a field that one flipped bit explains is doubted. The others are suspects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.log.searching.choosing import Mask, agreeing, touching
+from kafkalog.log.searching.copies import find_copies
+from kafkalog.log.searching.resync import INSIDE, Found, heaviest_rising
+from kafkalog.state.leader_epochs import Epochs
+from kafkalog.storage.source import ByteSource
+
+_SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
+_SUSPICIOUS_GAP: Final = 2**24  # of offsets
+_FEW: Final = 4
+_MOST_HEADERS: Final = 4096
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Choice:
+    """What is kept of the runs of a segment."""
+
+    kept: Found
+    """In the order of their offsets."""
+    places: npt.NDArray[np.int64]
+    """Where in the segment each of them belongs, rising: the start of the run, or a position in the damage that a run
+    of a second copy fills."""
+    suspects: Found
+    """In the order of their positions."""
+
+
+def choose(
+    source: ByteSource,
+    found: Found,
+    *,
+    base_offset: int,
+    end_offset: int,
+    epochs: Epochs,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Choice:
+    """Choose the batches that agree with each other.
+
+    Parameters
+    ----------
+    source : ByteSource
+    found : Found
+        Runs from `find_batches`, joined.
+    base_offset, end_offset : int
+        Offsets that the segment may hold, half-open.
+    epochs : list of (epoch, start offset)
+        Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
+
+    Returns
+    -------
+    Choice
+        Linked rows are in neither of its two parts.
+    """
+    agreement = agreeing(
+        source, found, base_offset=base_offset, end_offset=end_offset, is_excused=_would_fit, limits=limits
+    )
+    runs, keep, claims = agreement.runs, agreement.is_kept.copy(), agreement.claims
+    keep[keep] = _rising_epochs(runs[keep], runs.leader_epoch)
+    keep[keep] = _checkpointed(runs[keep], epochs)
+    keep[keep] = ~_lone_jumps(runs[keep])
+    misplaced = _misplaced(runs[keep], claims)
+    if misplaced.any() and not _is_cleaned(source, runs[keep]):
+        keep[keep] = ~misplaced
+    if keep.all():
+        return Choice(runs, runs.start, Found.empty())
+    is_possible = runs.kind != INSIDE
+    is_possible[is_possible] = _checkpointed(runs[is_possible], epochs)
+    return _with_copies(source, runs, keep, is_possible)
+
+
+def _with_copies(source: ByteSource, runs: Found, keep: Mask, is_possible: Mask) -> Choice:
+    """What is kept, and what second copies have of the holes in it."""
+    others = np.flatnonzero(~keep)
+    copies = find_copies(source, runs[keep], runs[others], is_possible[others])
+    places = runs.start.copy()
+    places[others[copies.rows]] = copies.places
+    keep[others[copies.rows]] = True
+    kept = np.flatnonzero(keep)
+    kept = kept[np.lexsort((runs.first_offset[kept], places[kept]))]
+    return Choice(runs[kept], places[kept], runs[~keep])
+
+
+def _rising_epochs(runs: Found, found: npt.NDArray[np.int32]) -> Mask:
+    """The largest set of runs whose epochs do not fall.
+
+    Of two such sets, that with fewer epochs that only one of all that were `found` has; then that of lower epochs: few
+    epochs are large, and a flipped bit rarely makes one smaller.
+    """
+    keep = np.ones(len(runs), np.bool_)
+    rows = np.flatnonzero(runs.leader_epoch >= 0)
+    epoch = runs.leader_epoch[rows].astype(np.int64)
+    known, n_found = np.unique(found, return_counts=True)
+    is_shared = n_found[np.searchsorted(known, epoch)] > 1
+    n_zero_bits = 32 - np.frexp(epoch)[1]
+    # batches come first: all zero bits of a segment together weigh less than one batch
+    weight = (2 * runs.n_batches[rows] + is_shared) * (32 * rows.size + 1) + n_zero_bits
+    # as ranges that end right below where they begin, so that equal epochs count as rising
+    keep[rows] = heaviest_rising(2 * epoch + 1, 2 * epoch, weight)
+    return keep
+
+
+def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
+    """Which runs have the epoch that the checkpoint has for their offsets; all, if most contradict it."""
+    keep = np.ones(len(runs), np.bool_)
+    if not epochs or not len(runs):
+        return keep
+    starts = np.array([start for _, start in epochs], np.int64)
+    known = np.array([epoch for epoch, _ in epochs], np.int64)
+    row = np.searchsorted(starts, runs.first_offset, side="right") - 1
+    epoch = runs.leader_epoch.astype(np.int64)
+    said = np.where(row >= 0, known[np.maximum(row, 0)], -1)
+    # the file may be older than the last batches, and begin behind the first
+    is_inside = (row >= 0) & (row < len(epochs) - 1)
+    is_wrong = (epoch >= 0) & (is_inside & (epoch != said) | (row >= 0) & (epoch < said))
+    is_wrong |= (epoch > known[-1]) & _is_suspicious(epoch, known[-1]) & (runs.n_batches == 1)
+    n_wrong = int(runs.n_batches[is_wrong].sum())
+    # what few contradict is damage; a file that most contradict is old, or of another log
+    if 2 * n_wrong < int(runs.n_batches[epoch >= 0].sum()):
+        keep &= ~is_wrong
+    return keep
+
+
+def _is_suspicious(epoch: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
+    """Whether two epochs differ by one bit, and by more than elections would explain."""
+    is_odd: Mask = _is_one_bit(epoch, other) & (np.abs(epoch - other) >= _SUSPICIOUS_JUMP)
+    return is_odd
+
+
+def _is_one_bit(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.int64) -> Mask:
+    """Whether two numbers differ by one bit at most."""
+    difference = one ^ other
+    is_one: Mask = (difference & (difference - 1)) == 0
+    return is_one
+
+
+def _would_fit(runs: Found) -> Mask:
+    """bool[n]: which batches touch both neighbours, and would have offsets between theirs but for one bit or byte.
+
+    Not for the two lowest bytes: small numbers often differ in no other.
+    """
+    touches = touching(runs)
+    first, span = runs.first_offset[1:-1], (runs.last_offset - runs.first_offset)[1:-1]
+    low, high = runs.last_offset[:-2] + 1, runs.first_offset[2:] - 1 - span
+    fits = np.zeros(len(runs) - 2 if len(runs) > 2 else 0, np.bool_)
+    for bit in range(63):
+        other = first ^ np.int64(1 << bit)
+        fits |= (low <= other) & (other <= high)
+    for byte in range(2, 8):
+        mask = np.int64(0xFF << 8 * byte) if byte < 7 else np.int64(0x7F << 56)
+        for end in (low, high):
+            other = first & ~mask | end & mask
+            fits |= (low <= other) & (other <= high)
+    result = np.zeros(len(runs), np.bool_)
+    result[1:-1] = fits & touches[1:] & touches[:-1]
+    return result
+
+
+def _lone_jumps(runs: Found) -> Mask:
+    """The first or the last batch, if one flipped bit explains that its epoch or its offset lies far from the others.
+
+    Inside of the log a neighbour contradicts such a batch; at its ends nothing does.
+    """
+    odd = np.zeros(len(runs), np.bool_)
+    if len(runs) < 2 or int(runs.n_batches.sum()) < _FEW:
+        return odd
+    for edge, neighbour in ((0, 1), (-1, -2)):
+        if runs.n_batches[edge] != 1:
+            continue
+        one, other = runs.leader_epoch[edge : edge + 1 or None], runs.leader_epoch[neighbour]
+        if one[0] >= 0 and other >= 0:
+            odd[edge] = _is_suspicious(one.astype(np.int64), np.int64(other))[0]
+        if runs.start[max(edge, neighbour)] != runs.end[min(edge, neighbour)]:
+            continue
+        first, last = int(runs.first_offset[edge]), int(runs.last_offset[edge])
+        expected = int(runs.last_offset[-2]) + 1 if edge else int(runs.first_offset[1]) - 1 - (last - first)
+        difference = first ^ expected
+        if abs(first - expected) >= _SUSPICIOUS_GAP and difference & (difference - 1) == 0:
+            odd[edge] = True
+    return odd
+
+
+def _misplaced(runs: Found, claims: Found) -> Mask:
+    """Batches that leave a gap to a neighbour in a log that has no gaps: their offset is wrong, and nothing else shows.
+
+    Such a batch has room to be wrong since a neighbour is lost.
+    """
+    odd = np.zeros(len(runs), np.bool_)
+    if len(runs) < 2:
+        return odd
+    touches = touching(runs)
+    is_v2 = runs.leader_epoch >= 0  # a compressed message of v0 or v1 does not say where it begins
+    gap = touches & (runs.first_offset[1:] > runs.last_offset[:-1] + 1) & is_v2[1:] & is_v2[:-1]
+    is_lone = runs.n_batches == 1
+    # between two that follow each other on the disk, in a stretch without damage, only the outermost can be wrong
+    is_first, is_last = np.ones(len(runs), np.bool_), np.ones(len(runs), np.bool_)
+    is_first[1:], is_last[:-1] = ~touches, ~touches
+    is_natural = gap & ~(is_first & is_lone)[:-1] & ~(is_last & is_lone)[1:]
+    n_pairs = int((runs.n_batches - 1).sum()) + int((touches & ~gap).sum())
+    if is_natural.any() or n_pairs < 4 * int(gap.sum()) or n_pairs < _FEW:
+        return odd  # the log cleaner makes gaps: they say nothing
+    # where one of two has a neighbour that agrees, the other is wrong
+    agrees = np.zeros(len(runs), np.bool_)
+    follows = touches & ~gap
+    agrees[1:] |= follows
+    agrees[:-1] |= follows
+    agrees |= ~is_lone
+    before, after = _claimed(runs, claims)
+    agrees |= (before == runs.first_offset) | (after == runs.last_offset + 1)
+    # a batch that would begin elsewhere by all that is beside it, and one flipped bit explains why it does not
+    span = runs.last_offset - runs.first_offset + 1
+    pair = np.flatnonzero(gap)
+    odd[pair] |= agrees[pair + 1] & _is_one_bit(runs.first_offset[pair], runs.first_offset[pair + 1] - span[pair])
+    odd[pair + 1] |= agrees[pair] & _is_one_bit(runs.first_offset[pair + 1], runs.last_offset[pair] + 1)
+    odd |= (before >= 0) & (after >= 0) & (before + span == after) & _is_one_bit(runs.first_offset, before)
+    odd &= is_lone & ~agrees
+    return odd
+
+
+def _is_cleaned(source: ByteSource, runs: Found) -> bool:
+    """Whether a run begins with a batch of fewer records than offsets: the log cleaner made it, and makes gaps, too."""
+    for start, end in zip(runs.start[:_MOST_HEADERS].tolist(), runs.end.tolist(), strict=False):
+        if end - start < kf.RECORD_BATCH_OVERHEAD:
+            continue
+        window = source.window(start, start + kf.RECORD_BATCH_OVERHEAD)
+        header = window.tobytes()
+        source.release(window, start)
+        last_offset_delta, n_records = int.from_bytes(header[23:27], "big"), int.from_bytes(header[57:61], "big")
+        if header[16] == 2 and n_records <= last_offset_delta:
+            return True
+    return False
+
+
+def _claimed(runs: Found, claims: Found) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The offsets where runs should begin, and end, by the headers of the damaged batches beside them; -1 for none."""
+    before, after = np.full(len(runs), -1, np.int64), np.full(len(runs), -1, np.int64)
+    if len(claims):
+        row = np.minimum(np.searchsorted(claims.end, runs.start), len(claims) - 1)
+        there = claims.end[row] == runs.start
+        before[there] = claims.last_offset[row[there]] + 1
+        row = np.minimum(np.searchsorted(claims.start, runs.end), len(claims) - 1)
+        there = claims.start[row] == runs.end
+        after[there] = claims.first_offset[row[there]]
+    return before, after
