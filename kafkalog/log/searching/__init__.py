@@ -9,6 +9,6 @@
     `neighbours`       what a batch that cannot be read held, as those around it tell
     `missing`          which offsets a log lacks, as its segments and other files tell
 
-Readers that skip damage continue where this finds a batch. Salvage also questions single fields of them. Only the last two know
-segments: the others are given bytes, and the offsets that bound them.
+Readers that skip damage continue where this finds a batch. Salvage also questions single fields of them. Only the last
+two know segments: the others are given bytes, and the offsets that bound them.
 """
