@@ -77,7 +77,10 @@ READ_METHODS = "read_methods"
 """The one module whose imports point upwards: for types, and to `kafkalog` itself when a method is called."""
 
 # what a kernel may have of Python all the same: memory is handed out as objects
-OF_PYTHON = {("buffer_pool", "cython"), ("buffer_pool", "cpython.buffer")}
+OF_PYTHON = {
+    *(("buffer_pool", "cython"), ("buffer_pool", "cpython.buffer")),
+    *(("record_windows", "cython"), ("record_windows", "cpython.ref")),  # record batches keep their memory
+}
 
 
 class Import(NamedTuple):

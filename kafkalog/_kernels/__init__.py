@@ -4,6 +4,7 @@
     `crc`          CRC-32C and CRC-32, of one batch or of a table of them
     `buffer_pool`  blocks of memory that are used again, and memory that grows
     `header_walk`  batch headers to the columns of a batch table, of a window or straight from a file, then with records
+    `record_windows`  good batches to record batches or columns, a window a call
     `header_rows`  the block of memory that those columns lie in, and what they say together
     `resync`       every intact batch of a damaged window; which of them to keep so that their offsets rise
     `decode`       records of v2 batches: an exact walk to spans, then a fill of columns

@@ -31,10 +31,12 @@ cdef class HeaderRows:
     cdef readonly int64_t n
     cdef readonly int magics
     cdef readonly int attribute_bits
+    cdef readonly int common_bits
     cdef readonly int64_t largest
     cdef readonly int64_t first_offset
     cdef readonly int64_t last_offset
     cdef readonly int64_t last_position
     cdef readonly int64_t end_position
     cdef readonly bint has_empty
+    cdef readonly bint has_hidden
     cdef readonly object next_offset

@@ -9,11 +9,13 @@ class HeaderRows:
     n: int
     magics: int
     attribute_bits: int
+    common_bits: int
     largest: int
     first_offset: int
     last_offset: int
     last_position: int
     end_position: int
     has_empty: bool
+    has_hidden: bool
     next_offset: int | None
     def __new__(cls, capacity: int) -> HeaderRows: ...

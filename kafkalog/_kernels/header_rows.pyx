@@ -21,8 +21,8 @@ cdef class HeaderRows:
         A multiple of 8, so that columns are aligned.
     n : int
         How many rows there are.
-    magics, attribute_bits : int
-        Bit m for each magic m that occurs; all attribute bits that occur.
+    magics, attribute_bits, common_bits : int
+        Bit m for each magic m that occurs; all attribute bits that occur; those that all batches have.
     largest : int
         Size of the largest batch.
     first_offset, last_offset : int
@@ -31,6 +31,8 @@ cdef class HeaderRows:
         Where the last batch begins, and where it ends.
     has_empty : bool
         Whether the header of a batch says that it has no records.
+    has_hidden : bool
+        Whether bytes follow the header of such a batch.
     next_offset : int or None
         The offset field behind the last batch; None if its bytes were not read.
     """

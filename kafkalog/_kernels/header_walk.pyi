@@ -25,7 +25,6 @@ def walk_batches(
     records_count: NDArray[np.int32],
     control_type: NDArray[np.int16],
 ) -> tuple[int, int, int, int]: ...
-def can_map() -> bool: ...
 def read_intact(
     descriptor: int,
     start: int,

@@ -7,22 +7,13 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t
 from libc.string cimport memmove
 
 from kafkalog._kernels.crc cimport crc32, crc32c
-from kafkalog._kernels.fill cimport ALL_DONE, IN_DOUBT, Filler, kl_ask_for, kl_touch
+from kafkalog._kernels.fill cimport ALL_DONE, Filler, kl_ask_for, kl_touch
 from kafkalog._kernels.header_rows cimport HeaderRows, Rows
 from kafkalog._kernels.headers cimport CONTROL_BIT, ENVELOPE, MAGIC_END, MIN_SIZE_ANY, walk_headers
 from kafkalog._kernels.wire cimport NEED_MORE, OUTPUT_FULL, load_be32, load_be64
 
 cdef extern from "unistd.h":
     Py_ssize_t pread(int descriptor, void* buffer, size_t size, int64_t position) nogil
-
-cdef extern from "mapping.h":
-    ctypedef struct kl_mapping:
-        const uint8_t* bytes
-        void* start
-
-    int kl_guard() noexcept
-    int kl_map(kl_mapping*, int descriptor, int64_t start, int64_t stop) noexcept nogil
-    int kl_unmap(kl_mapping*) noexcept nogil
 
 cdef extern from "cached_reads.h":
     Py_ssize_t kl_read_cached(int descriptor, void* to, size_t size, int64_t position) noexcept nogil
@@ -35,8 +26,6 @@ cdef enum:
     # of a large batch as much is read as a header and a control record take, of small ones many at once
     HEAD = 128
     HEADS = 8192
-    # mapped at a time: as little memory as does not make calls of the system felt
-    PIECE = 0x100000
     AHEAD = 0x4000  # bytes; half of the first cache of a core
 
 
@@ -94,23 +83,16 @@ cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] ba
     return 0
 
 
-def can_map():
-    """Whether `read_intact` can map files: on Linux, unless somebody else handles SIGBUS since it first could."""
-    return bool(kl_guard())
-
-
-def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
-                bint check_crc, int stop_at, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
-                uint8_t[::1] room, const uint8_t[::1] data, Filler filler, HeaderRows rows not None):
+cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
+                        bint check_crc, int stop_at, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
+                        uint8_t[::1] room, const uint8_t[::1] data, Filler filler, HeaderRows rows):
     """Read good batches of a file from a batch boundary on.
 
     Returns ``(n_rows, needed, ending)``; `rows` has the headers, in place of what it had.
 
     Bytes are read into `room`, or are given as `data`, from `start` on; at most `read_bytes` at a time, few enough to
     stay in a core's cache. `room` is used again for the next bytes, unless views of a `filler` point into it: then the
-    call ends when it is full. With neither, pieces of the file are mapped, which takes a `filler` that copies, and
-    `can_map`; where one is cut or cannot be read, no batch at all counts. A `filler` fills in the records, except those
-    of control batches.
+    call ends when it is full. A `filler` fills in the records, except those of control batches.
 
     The call ends before a batch with a wrong checksum or header, with an offset that does not rise, with an offset
     below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a batch of v2 with one of
@@ -123,6 +105,7 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     cdef Rows to = rows.at
     cdef int32_t* n_filled = rows.n_filled
     cdef bint has_empty = False
+    cdef bint has_hidden = False
     cdef Py_ssize_t row
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t filled = 0
@@ -134,19 +117,18 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     cdef int64_t next_offset = 0
     cdef int magics = 0
     cdef int bits = 0
+    cdef int common_bits = -1
     cdef const uint8_t* p = NULL
     cdef int status = NEED_MORE
     cdef int ending = ALL_DONE
     cdef bint good = True
     cdef bint has_next = False
-    cdef bint is_whole = True
     cdef bint is_there = data is not None
-    cdef bint is_mapped = data is None and room is None
     cdef bint is_kept = is_there or (filler is not None and filler.views)
     cdef const uint8_t* window = b""
     cdef Py_ssize_t length = 0
-    cdef kl_mapping mapping
-    mapping.start = NULL
+    if rows is None:
+        raise TypeError("there are no rows to write headers to")
     rows.n = 0
     if is_there:
         length = data.shape[0]
@@ -154,32 +136,18 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
     elif room is not None:
         length = room.shape[0]
         window = <const uint8_t*>&room[0] if length else window
-    elif filler is None or filler.views or not kl_guard():
-        raise ValueError("there are neither bytes nor room for them, and the file cannot be mapped")
-    if start < 0 or stop < start or stop > INT64_MAX - max(length, PIECE):
+    else:
+        raise ValueError("there are neither bytes nor room for them")
+    if start < 0 or stop < start or stop > INT64_MAX - length:
         raise ValueError("the range lies outside any file")
-    if length < (0 if is_there or is_mapped else V2_OVERHEAD) or length > INT32_MAX or read_bytes < 1:
+    if length < (0 if is_there else V2_OVERHEAD) or length > INT32_MAX or read_bytes < 1:
         raise ValueError("there is no room for a batch, or 2 GiB and more")
     if filler is not None:
-        filler.is_in_memory = is_there or is_mapped
+        filler.is_in_memory = is_there
     with nogil:
         while good and status == NEED_MORE:
-            if is_mapped and filled == length:
-                # the next piece begins with the batch that the end of the last one cut
-                if length and at == 0 and needed <= length:
-                    break
-                room_start += at
-                at = filled = length = 0
-                is_whole = kl_unmap(&mapping)
-                if not is_whole or needed > stop - room_start or needed > max_batch_bytes:
-                    break
-                wanted = <Py_ssize_t>min(max(needed, PIECE), stop - room_start)
-                if wanted <= 0 or not kl_map(&mapping, descriptor, room_start, room_start + wanted):
-                    break
-                window = mapping.bytes
-                length = wanted
             # the start of a batch that the last read cut
-            elif at and not is_kept and not is_mapped:
+            if at and not is_kept:
                 if at < filled:
                     memmove(&room[0], &room[at], filled - at)
                 room_start += at
@@ -244,7 +212,10 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
                     if good:
                         magics |= 1 << (to.magic[row] & 7)
                         bits |= to.attributes[row]
-                        has_empty = has_empty or to.records_count[row] == 0
+                        common_bits &= to.attributes[row]
+                        if to.records_count[row] == 0:
+                            has_empty = True
+                            has_hidden = has_hidden or total > V2_OVERHEAD
                         if total > largest:
                             largest = total
                     else:
@@ -255,16 +226,15 @@ def read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_of
             has_next = at + 8 <= filled
             if has_next:
                 next_offset = <int64_t>load_be64(window + at)
-        is_whole = kl_unmap(&mapping) and is_whole
-    if not is_whole:
-        return 0, 0, IN_DOUBT
     if not good or status != NEED_MORE or at or filled < length:
         needed = 0
     rows.n = n_rows
     rows.magics = magics
     rows.attribute_bits = bits
     rows.largest = largest
+    rows.common_bits = common_bits
     rows.has_empty = has_empty
+    rows.has_hidden = has_hidden
     rows.next_offset = next_offset if has_next else None
     if n_rows:
         rows.first_offset = to.base_offset[0] if to.base_offset[0] >= 0 else to.last_offset[0]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog._kernels.record_windows import KINDS
 from kafkalog.records.batch_table import may_lack_timestamps
 from kafkalog.records.columns import (
     BinaryColumn,
@@ -27,6 +28,7 @@ from kafkalog.records.columns import (
     zeros,
 )
 from kafkalog.records.fill import Form
+from kafkalog.records.readers.record_windows import BatchFields
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
@@ -114,6 +116,21 @@ def check_binary_type(binary_type: pa.DataType | None) -> pa.DataType:
     return binary_type
 
 
+def batch_fields(
+    schema: pa.Schema, topic_partition: kf.TopicPartition | None, segment: str | None
+) -> BatchFields | None:
+    """What the kernel needs to make record batches of a segment; None if it does not make all columns of the schema."""
+    topic, partition = topic_partition or (None, None)
+    constants = {"topic": ("text", topic), "partition": ("number", partition), "segment": ("text", segment)}
+    fields = []
+    for name in schema.names:
+        kind, value = constants.get(name, (name, None))
+        if kind not in KINDS:
+            return None
+        fields.append((KINDS[kind], value))
+    return BatchFields(fields, schema, pa.RecordBatch._import_from_c)
+
+
 class ArrowWriter:
     """Turns the record columns of one segment into record batches of one schema.
 
@@ -188,7 +205,10 @@ class ArrowWriter:
 
 def form_needed(schema: pa.Schema) -> Form:
     """The form in which byte strings are to be decoded for a schema."""
-    return "views" if _VIEW in schema.types else "numpy" if _LARGE in schema.types else "arrow"
+    types = list(schema.types)
+    if "headers" in schema.names:
+        types.append(schema.field("headers").type.value_type.field("value").type)
+    return "views" if _VIEW in types else "numpy" if _LARGE in types else "arrow"
 
 
 def columns_needed(schema: pa.Schema) -> list[str]:

@@ -59,7 +59,7 @@ class Segment(ReadMethods):
     path : path-like
         The `.log`.
     memory_map : {"auto", True, False}
-        Whether to map the `.log` and its indexes. `"auto"` reads them; scans map closed segments (see `scan`).
+        Whether to map the `.log` and its indexes. `"auto"` reads them (see `scan`).
     limits : Limits
     is_last : bool, optional
         Whether the segment is the last of its partition, where a partial last batch is normal. Default: True if the

@@ -244,6 +244,14 @@ class SegmentReader:
                         earlier=(*self._known.earlier, *self._segments[:number])[-MOST_EARLIER:] if once else (),
                     )
                     for window in stream.windows(position):
+                        run = window.run
+                        if run is not None:
+                            yield SegmentWindow(number, segment, source, window, 0, window.batches)
+                            counts.n_bytes_read += max(run.end_position - position, 0)
+                            counts.n_batches += run.n_batches
+                            position, last_offset = run.end_position, run.end_offset - 1
+                            del window, run
+                            continue
                         end = max(window.start + window.data.size, window.batches.end_position)
                         n_bytes = max(end - position, 0)
                         position = max(end, position)

@@ -139,6 +139,13 @@ class SegmentStream:
                     first_window_bytes=self._first_window_bytes,
                     limits=limits,
                 ):
+                    if window.run is not None:  # its ends were compared as they were read
+                        segment.check_start(window)
+                        yield window
+                        self.previous = before = window.run.end_offset - 1
+                        self._last_position = window.run.last_position
+                        del window
+                        continue
                     reason = odd_end(window, source, before, limits.max_batch_bytes, witnesses)
                     odd = None if reason is None else odd_end_error(window, reason, segment.path)
                     is_sound = window.valid is not None and (window.records is not None or window.valid.all())

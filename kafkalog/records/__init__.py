@@ -9,6 +9,7 @@
     `columns`       `RecordColumns`: records as NumPy columns
     `fill`          all records of batches to columns, in one kernel call
     `decode`        batches of a window to columns, by `fill` or by spans
+    `record_run`    windows of records of which nobody has to look at the batches
     `readers`       reads batches of a file and fills columns at once, by `fill`
     `compress`      compression in the frames that Kafka writes
     `batch_spec`    header fields of the batches that are encoded

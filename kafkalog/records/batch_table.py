@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog.records.columns import RecordColumns
+    from kafkalog.records.record_run import RecordRun
 
 COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "position": np.int64,
@@ -276,6 +277,8 @@ class Window(NamedTuple):
     """Their records, but those of control batches, if these were decoded in the same call."""
     next_offset: int | None = None
     """The offset field that follows the last batch, if its bytes were read, too."""
+    run: RecordRun | None = None
+    """Instead of batches and records: a run of windows that nobody has to look at."""
     before: int | None = None
     """The last offset before the first batch; `HIDDEN` behind damage, None if the bytes before were not read."""
 

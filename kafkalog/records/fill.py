@@ -234,7 +234,7 @@ def thread_rates() -> _Rates:
     return rates
 
 
-_NEED_OFFSETS: Final = frozenset(("offset", "sequence", "batch_base_offset"))
+NEED_OFFSETS: Final = frozenset(("offset", "sequence", "batch_base_offset"))
 
 
 class _Room:
@@ -255,7 +255,7 @@ class _Room:
         self._most = n_bytes if is_bound else _INT32_MAX // 2
         self._largest, self._form = largest, form
         self._offsets: npt.DTypeLike = np.int64 if form == "numpy" else np.int32
-        self._offset = empty(n_rows, np.int64) if not _NEED_OFFSETS.isdisjoint(names) else None
+        self._offset = empty(n_rows, np.int64) if not NEED_OFFSETS.isdisjoint(names) else None
         self._timestamp = empty(n_rows, np.int64) if "timestamp" in names else None
         self._key = self._strings(n_rows, rates.key) if "key" in names else None
         self._value = self._strings(n_rows, rates.value) if "value" in names else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +27,14 @@ from kafkalog.errors import (
     Reason,
     warn,
 )
-from kafkalog.interchange.arrow_output import ArrowWriter, binary_array
+from kafkalog.interchange.arrow_output import ArrowWriter, batch_fields, binary_array
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import BufferSegment, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
 from kafkalog.log.segment_stream import with_bytes
-from kafkalog.records.batch_table import BatchTable, Window, hidden_records, valid_crcs
+from kafkalog.records.batch_table import BatchTable, hidden_records, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.fill import Form
@@ -43,19 +43,19 @@ from kafkalog.records.readers.batch_reader import ALL_OFFSETS, BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.readers.range_reader import RangeReader, records_in_range
 from kafkalog.records.readers.record_reader import RecordReader
+from kafkalog.records.readers.record_windows import BatchFields, WindowOptions
+from kafkalog.records.record_run import RecordRun
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets
 from kafkalog.scanning.ordered_pool import BatchTask, DoneTask, OrderedPool, shares
 from kafkalog.scanning.query import Query
-from kafkalog.storage.file_locks import is_locked
 
 _MIN_WINDOW_BYTES: Final = 2**20
 # with small windows, each call's work in Python is felt, and with large ones the pool of memory does not hold what all
 # of them need: then each pass takes fresh pages
 _ALONE_BYTES: Final = 3 * 2**21
 _TOGETHER_BYTES: Final = 13 * 2**20
-_VIEWED_BYTES: Final = 2**24  # neither the bytes nor copies of them take memory
-_MAPPED_BYTES: Final = 3 * 2**22  # of views: the pages of two windows are mapped at a time
+_RUN_BYTES: Final = 2**21  # in a run a window takes little Python, and a small one stays in a core's cache
 _SHOWN_OFFSETS: Final = 5
 
 
@@ -65,7 +65,7 @@ class Task:
 
     window: SegmentWindow
     partition: Partition
-    work: BatchTask[Decoded] | DoneTask[Decoded]
+    work: BatchTask[Decoded] | DoneTask[Decoded] | RecordRun
     is_last: bool
     """Whether these are the last batches of the window."""
     latest: LatestOffsets | None = None
@@ -118,6 +118,8 @@ class Pass:
         self.statistics = ScanStatistics(n_partitions=query.n_partitions)
         self._stopped: set[int] = set()
         self._failures: dict[tuple[str, str], _Failures] = {}
+        self._schema: pa.Schema | None = None
+        self._is_kept = False
 
     def report(self, finding: Finding) -> None:
         """Keep a finding, and warn of damage."""
@@ -131,7 +133,14 @@ class Pass:
             if isinstance(event, KafkalogError):
                 raise event
 
-    def run(self, names: Sequence[str], form: Form = "numpy") -> Iterator[tuple[Task, RecordColumns]]:
+    def run(
+        self,
+        names: Sequence[str],
+        form: Form = "numpy",
+        *,
+        schema: pa.Schema | None = None,
+        is_kept: bool = False,
+    ) -> Iterator[tuple[Task, RecordColumns | pa.RecordBatch]]:
         """Columns of the wanted records as they are decoded, never empty, with the task they come from.
 
         Parameters
@@ -140,8 +149,13 @@ class Pass:
             Columns to decode. Derived columns, and those that the residual reads, are added.
         form : {"numpy", "arrow", "views"}
             How byte strings are decoded; see `kafkalog.records.decode.decode`.
+        schema : pyarrow.Schema, optional
+            With it, record batches take the place of columns where nothing else of the records is needed.
+        is_kept : bool
+            Whether the caller keeps all that it gets.
         """
         query = self.query
+        self._schema, self._is_kept = schema, is_kept
         self.statistics.n_records = self.statistics.n_records_selected = 0
         if query.residual is not None and query.residual.is_needed:
             names = list(dict.fromkeys([*names, *query.residual.record_columns]))
@@ -160,7 +174,9 @@ class Pass:
                 for event in pool.ahead(self._plan(pool, names, form), threads, is_done=_is_done):
                     if isinstance(event, KafkalogError):
                         raise event
-                    if isinstance(event, Task):
+                    if isinstance(event, Task) and isinstance(event.work, RecordRun):
+                        yield from self._batches(event, event.work)
+                    elif isinstance(event, Task):
                         for columns in self._decoded(event):
                             if left is not None and columns.n_records >= left:
                                 yield event, columns.slice(0, left)
@@ -231,7 +247,7 @@ class Pass:
             window_bytes=window_bytes,
             wanted=by_segment.__contains__,
             start_at=partial(query.start_at, whole),
-            reader_for=partial(self._reader, pool, by_segment, names, form),
+            reader_for=partial(self._reader, pool, partition, by_segment, names, form),
             statistics=counts,
         )
         for window in windows:
@@ -239,6 +255,12 @@ class Pass:
                 yield _Found(partition, found.pop(0))
             if id(partition) in self._stopped:
                 break
+            run = window.window.run
+            if run is not None:
+                yield Task(window, partition, run, True, latest)
+                counts.n_batches_decoded += len(run)
+                del window, run
+                continue
             selection, batches = by_segment[window.segment], window.batches
             records = window.window.records
             # whoever decoded the records compared the checksums, those of control batches included
@@ -289,6 +311,7 @@ class Pass:
     def _reader(
         self,
         pool: OrderedPool,
+        partition: Partition,
         selections: Mapping[Segment, Selection],
         names: Sequence[str] | None,
         form: Form,
@@ -312,38 +335,49 @@ class Pass:
             first = selection.start_offset
         if selection.end_offset is not None:
             stop = max(selection.end_offset - 1, ALL_OFFSETS[0])  # the batch that ends there ends the reading, too
-        n_ahead, window_bytes = 0, _ALONE_BYTES
-        if query.threads > 1:
-            # the one who asks reads, too; one more, so that the threads read while it makes Arrow of a window
-            n_ahead = query.threads
+        # the one who asks reads, too; one more, so that the threads read while it makes Arrow of a window
+        n_ahead = query.threads if query.threads > 1 else 0
+        fields = None if is_committed else self._batch_fields(selection, partition, segment)
+        if fields is not None and not self._is_kept and form != "views":
+            window_bytes = _RUN_BYTES
+        elif n_ahead:
             # those that are read, and the one that the consumer has until it has the next
             window_bytes = max(_TOGETHER_BYTES // (n_ahead + 2), _MIN_WINDOW_BYTES)
-        elif isinstance(segment, BufferSegment) and form == "views":
-            window_bytes = _VIEWED_BYTES
-        elif segment.memory_map is True and form == "views":
-            window_bytes = _MAPPED_BYTES
+        else:
+            window_bytes = _ALONE_BYTES
         if selection.has_timestamps:
             names = list(dict.fromkeys([*names, "timestamp", "timestamp_type"]))
-        records = RecordReader(
-            names,
+        options = WindowOptions(
+            names=names,
             form=form,
-            offsets=(first, stop),
             check_crcs=query.check_crcs,
             limits=query.limits,
             window_bytes=window_bytes,
+            offsets=(first, stop),
+            stop_at=OF_TRANSACTIONS if is_committed else 0,
+            batch_fields=fields,
+            is_kept=self._is_kept,
+        )
+        records = RecordReader(
+            options,
             submit=partial(_submit, pool) if n_ahead else None,
             n_ahead=n_ahead,
             hints=partial(_batch_positions, segment),
             find_end=None if selection.end_offset is None else partial(_end_position, segment, selection.end_offset),
-            stop_at=OF_TRANSACTIONS if is_committed else 0,
-            # several threads would interrupt one another for each piece that is given back
-            may_map=query.threads == 1 and _may_map(segment),
         )
         if query.limit is not None:
             records.restart()  # few records may be wanted
         if not selection.has_timestamps:
             return records
         return RangeReader(selection, headers, records, limits=query.limits)
+
+    def _batch_fields(self, selection: Selection, partition: Partition, segment: Segment) -> BatchFields | None:
+        """What record batches have whose records nobody has to look at; None if somebody does."""
+        query = self.query
+        is_plain = query.limit is None and query.latest is None and query.residual is None and query.check_crcs
+        if self._schema is None or not is_plain or selection.has_timestamps:
+            return None
+        return batch_fields(self._schema, partition.topic_partition, segment.path.name)
 
     def _leave(self, window: SegmentWindow) -> None:
         """Release a window and report progress."""
@@ -367,11 +401,30 @@ class Pass:
             path=str(window.segment.path),
         )
 
+    def _batches(self, task: Task, run: RecordRun) -> Iterator[tuple[Task, pa.RecordBatch]]:
+        """The record batches of a run; none if damage before it ended its partition."""
+        if id(task.partition) in self._stopped:
+            return
+        counts, position, progress = self.statistics, run.start, self.progress
+        n_records = 0
+        try:
+            for batch in run:
+                n_records += batch.num_rows
+                yield task, batch
+                del batch  # its memory can be reused for the next one
+                progress(run.end_position - position)
+                position = run.end_position
+        finally:
+            counts.n_records = (counts.n_records or 0) + n_records
+            counts.n_records_selected = (counts.n_records_selected or 0) + n_records
+            progress(run.end_position - position)
+
     def _decoded(self, task: Task) -> Iterator[RecordColumns]:
         """The columns that a task decodes, until it is done or damage ends its partition."""
         counts = self.statistics
         if id(task.partition) in self._stopped:
             return
+        assert not isinstance(task.work, RecordRun)
         for decoded in task.work.results():
             counts.n_records = (counts.n_records or 0) + decoded.n_records
             self._count_failures(task, decoded.failures)
@@ -473,19 +526,12 @@ def _without_records(batches: BatchTable) -> npt.NDArray[np.bool_]:
 
 def _is_done(event: _Event) -> bool:
     """Whether the records of an event were decoded when it was planned."""
-    return isinstance(event, Task) and event.work.is_done
+    return isinstance(event, Task) and (isinstance(event.work, RecordRun) or event.work.is_done)
 
 
-def _submit(pool: OrderedPool, call: Callable[[], Window | None]) -> Callable[[], Window | None]:
+def _submit(pool: OrderedPool, call: Callable[[], Any]) -> Callable[[], Any]:
     """Hand a call to the pool, and return the function that waits for its result."""
     return pool.submit(call).result
-
-
-def _may_map(segment: Segment) -> bool:
-    """Whether nothing writes to a `.log`: no broker has it open to append, or has its log dir."""
-    return (
-        segment.memory_map == "auto" and not segment.is_growing and not is_locked(segment.path.absolute().parent.parent)
-    )
 
 
 def _batch_positions(segment: Segment) -> npt.NDArray[np.int64] | None:

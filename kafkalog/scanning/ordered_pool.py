@@ -95,7 +95,7 @@ class OrderedPool:
         planned: deque[Item] = deque()
         while True:
             # this bounds memory: a planned step holds a window, and then its result
-            while len(planned) <= n and not (planned and is_done(planned[0])):
+            while len(planned) <= n and not (planned and is_done(planned[-1])):
                 try:
                     planned.append(next(steps))
                 except StopIteration:

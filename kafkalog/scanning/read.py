@@ -94,10 +94,10 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     batch_size : int, optional
         Maximum number of rows in a record batch; default: the records of one window.
     memory_map : {"auto", True, False}
-        Whether to map the `.log` files. With `"auto"` one thread maps a closed segment piece by piece while no broker
-        holds the lock of its log dir, where that takes less time than reading; everything else is read. A file that is
-        cut meanwhile is an error. With True all is mapped, and a file that is cut while views of it are in use ends the
-        process.
+        Whether to map the `.log` files; `"auto"` and False read them. A mapped window is brought into memory before it
+        is decoded, so a bad sector, or a file truncated before, raises an error. A file that is truncated during the
+        milliseconds in which a window is decoded, or while views of it are in use, ends the process. Brokers delete
+        closed segments, and do not truncate them.
     binary_type : pyarrow.DataType, optional
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
     decode : mapping of {"key", "value"} to str or mapping, optional

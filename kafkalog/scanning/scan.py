@@ -164,15 +164,32 @@ class Scan(ArrowStream):
         if self._decoding is not None:
             yield from self._decoded_batches(self._decoding)
             return
-        for _, batch in self._raw_batches(self._pass()):
+        yield from self._batches(is_kept=False)
+
+    def _batches(self, *, is_kept: bool) -> Iterator[pa.RecordBatch]:
+        for _, batch in self._raw_batches(self._pass(), is_kept=is_kept):
             yield batch
             del batch
 
-    def _raw_batches(self, one: Pass) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def to_table(self) -> pa.Table:
+        """All rows as a `pyarrow.Table`."""
+        if self._decoding is not None:
+            return super().to_table()
+        return pa.Table.from_batches(self._batches(is_kept=True), self.schema)
+
+    def _raw_batches(self, one: Pass, *, is_kept: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Record batches before anything is decoded, with the path of the segment."""
         writer: ArrowWriter | None = None
         segment: Segment | None = None
-        for task, columns in one.run(columns_needed(self._records), form_needed(self._records)):
+        whole = self._raw_schema if self._batch_size is None else None
+        form = form_needed(self._records)
+        for task, columns in one.run(columns_needed(self._records), form, schema=whole, is_kept=is_kept):
+            if isinstance(columns, pa.RecordBatch):
+                path = str(task.window.segment.path)
+                del task
+                yield path, columns
+                del columns
+                continue
             if writer is None or task.window.segment is not segment:
                 _report_header_keys(one, writer, segment)
                 segment = task.window.segment

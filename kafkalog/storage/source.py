@@ -255,6 +255,25 @@ class _FileSource(ByteSource):
         room[: len(data)] = data
         return len(data)
 
+    def _copy(self, start: int, stop: int) -> Bytes:
+        """Read bytes into memory that is used again for other windows."""
+        result: Bytes = empty(stop - start, np.uint8)
+        view = memoryview(result)
+        done = 0
+        # one call may return fewer bytes than asked for: more than 2 GiB, or a signal
+        while done < len(view):
+            try:
+                n = self._read_at(view[done:], start + done)
+            except OSError as error:
+                raise _read_error(error, self.path, start + done) from error
+            if n == 0:
+                raise FileChangedError(
+                    Reason.FILE_CHANGED, f"ends at {start + done}, had {self.size} bytes", path=self.path
+                )
+            done += n
+        result.flags.writeable = False
+        return result
+
     def is_being_written(self) -> bool:
         if not self.is_preallocated:
             return False
@@ -296,8 +315,7 @@ class _FileSource(ByteSource):
 class PreadSource(_FileSource):
     """A file read with `pread`: for files that a broker may still write to or cut.
 
-    Its windows reuse memory. What streams good batches maps the same file piece by piece, where that takes less time
-    (`records.readers`).
+    Its windows reuse memory.
     """
 
     def next_data(self, position: int) -> int:
@@ -326,22 +344,7 @@ class PreadSource(_FileSource):
         self._check_range(start, stop)
         # before each window: bytes of a file that was changed meanwhile must not be mixed with those read before
         self.check_unchanged()
-        result: Bytes = empty(stop - start, np.uint8)
-        view = memoryview(result)
-        done = 0
-        # one call may return fewer bytes than asked for: more than 2 GiB, or a signal
-        while done < len(view):
-            try:
-                n = self._read_at(view[done:], start + done)
-            except OSError as error:
-                raise _read_error(error, self.path, start + done) from error
-            if n == 0:
-                raise FileChangedError(
-                    Reason.FILE_CHANGED, f"ends at {start + done}, had {self.size} bytes", path=self.path
-                )
-            done += n
-        result.flags.writeable = False
-        return result
+        return self._copy(start, stop)
 
 
 class MappedSource(_FileSource):
@@ -366,7 +369,9 @@ class MappedSource(_FileSource):
     def window(self, start: int, stop: int) -> Bytes:
         self._check_range(start, stop)
         self.check_unchanged()
-        if self._populates and stop > start and self._map is not None:
+        if not self._populates:
+            return self._copy(start, stop)
+        if stop > start and self._map is not None:
             first = start // _PAGE * _PAGE
             try:
                 # touching a page behind the end of a file that shrank is a SIGBUS; asking the kernel for it here is an
@@ -374,10 +379,10 @@ class MappedSource(_FileSource):
                 self._map.madvise(_MADV_POPULATE_READ, first, stop - first)
             except OSError as error:
                 if error.errno in (errno.EINVAL, errno.ENOSYS):
-                    self._populates = False  # an older kernel: only `check_unchanged` protects the window
-                else:
-                    self.check_unchanged()
-                    raise _read_error(error, self.path, start) from error
+                    self._populates = False  # an older kernel: touching the pages might be a SIGBUS
+                    return self._copy(start, stop)
+                self.check_unchanged()
+                raise _read_error(error, self.path, start) from error
         return self._data[start:stop]
 
     def check_not_cut(self) -> None:

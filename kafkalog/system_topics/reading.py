@@ -23,8 +23,10 @@ from kafkalog.parsing import Time, check_names, parse_milliseconds
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
 from kafkalog.records.decode import decode_all
 from kafkalog.records.fill import Form
+from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import ALL_OFFSETS
 from kafkalog.records.readers.record_reader import RecordReader
+from kafkalog.records.readers.record_windows import WindowOptions
 from kafkalog.records.selection import Selection
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value")
@@ -146,11 +148,14 @@ def _reader(selection: Selection, segment: Segment) -> RecordReader | None:
     if selection.end_offset is not None:
         stop = selection.end_offset - 1  # the batch that ends there ends the reading, too
     return RecordReader(
-        COLUMNS,
-        form="views",
-        offsets=(selection.start_offset or start, stop),
-        check_crcs=True,
-        limits=segment.limits,
+        WindowOptions(
+            names=COLUMNS,
+            form="views",
+            offsets=(selection.start_offset or start, stop),
+            window_bytes=WINDOW_BYTES,
+            check_crcs=True,
+            limits=segment.limits,
+        )
     )
 
 

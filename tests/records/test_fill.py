@@ -32,9 +32,10 @@ from kafkalog.records.columns import ALL_COLUMNS, RecordColumns, gather
 from kafkalog.records.compress import compressor
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
-from kafkalog.records.readers import read_filled, record_reader
+from kafkalog.records.readers import record_windows
 from kafkalog.records.readers.batch_reader import ALL_OFFSETS, walk_with
 from kafkalog.records.readers.record_reader import RecordReader
+from kafkalog.records.readers.record_windows import WindowOptions
 from kafkalog.records.selection import FunctionFailure, Mask, Selection
 from kafkalog.records.spans import Spans, new_codecs
 from kafkalog.storage.source import BufferSource, open_source
@@ -91,10 +92,11 @@ def outcome(data: Any, selection: Selection, **options: Any) -> list[Any]:
 def outcome_read(of: Path | bytes, *, memory_map: bool = False, **options: Any) -> list[Any]:
     """The same of a file, or of memory, whose good batches are read and decoded in one call."""
     found: list[Any] = []
-    every = {"offsets": ALL_OFFSETS, "form": "arrow", "check_crcs": True, "limits": LIMITS, **options}
-    check_crcs = every["check_crcs"]
+    ahead = {name: options.pop(name) for name in ("submit", "n_ahead", "hints") if name in options}
+    every = window_options(**options)
+    check_crcs = every.check_crcs
     with open_source(of, memory_map=memory_map) if isinstance(of, Path) else BufferSource(guarded(of)) as source:
-        reader = RecordReader(ALL_COLUMNS, **every)
+        reader = RecordReader(every, **ahead)
         try:
             for window in walk_with(reader, source, limits=LIMITS):
                 if window.records is not None:
@@ -115,6 +117,11 @@ def outcome_read(of: Path | bytes, *, memory_map: bool = False, **options: Any) 
         except KafkalogError as error:
             found.append((error.reason, error.position))
     return found
+
+
+def window_options(**options: Any) -> WindowOptions:
+    every = {"names": ALL_COLUMNS, "offsets": ALL_OFFSETS, "form": "arrow", "check_crcs": True, "limits": LIMITS}
+    return WindowOptions(**{**every, "window_bytes": 2**22, **options})
 
 
 def rows(columns: RecordColumns) -> list[Any]:
@@ -213,14 +220,10 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
     path.write_bytes(content)
     expected = outcome(content, DATA, check_crcs=check_crcs)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(read_filled, "_READ_BYTES", read_bytes)
+        patched.setattr(record_windows, "_READ_BYTES", read_bytes)
         for memory_map in (False, True):
             options: dict[str, Any] = {"window_bytes": window_bytes, "check_crcs": check_crcs, "memory_map": memory_map}
             assert outcome_read(path, **options) == expected
-        patched.setattr(record_reader, "_LEAST_MAPPED", 0)
-        for maps in (True, False):
-            patched.setattr(record_reader.PACE, "maps_next", lambda maps=maps: maps)
-            assert outcome_read(path, may_map=True, window_bytes=window_bytes, check_crcs=check_crcs) == expected
         offsets = sorted(data.draw(st.tuples(st.integers(-1, 60), st.integers(-1, 60))))
         assert outcome_read(path, offsets=tuple(offsets), check_crcs=check_crcs) == expected
         with ThreadPoolExecutor(2) as pool:
@@ -233,9 +236,7 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
 
 
 @pytest.mark.parametrize("set_name", ["k44", "k28"])
-def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_reader, "_LEAST_MAPPED", 0)
-    monkeypatch.setattr(record_reader.PACE, "maps_next", lambda: True)
+def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str) -> None:
     n_read = 0
     for partition in golden_sets.partitions(set_name).values():
         for path in golden_sets.log_files(partition):
@@ -243,7 +244,6 @@ def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str, monk
             assert outcome_read(path) == expected, path
             assert outcome_read(path, window_bytes=2**12) == expected, path
             assert outcome_read(path, window_bytes=2**12, memory_map=True) == expected, path
-            assert outcome_read(path, window_bytes=2**12, may_map=True) == expected, path
             n_read += len(expected)
     assert n_read > 100
 
@@ -268,8 +268,7 @@ def _message_sets(magic: int) -> bytes:
 @pytest.mark.parametrize("form", ["numpy", "arrow", "views"])
 def test_old_messages_are_filled_in_one_call(magic: int, form: Any) -> None:
     data = _message_sets(magic)
-    options: Any = {"offsets": ALL_OFFSETS, "form": form, "check_crcs": True, "limits": LIMITS}
-    reader, source = RecordReader(ALL_COLUMNS, **options), BufferSource(guarded(data))
+    reader, source = RecordReader(window_options(form=form)), BufferSource(guarded(data))
     done, position, last_offset = 0, 0, -1
     while (window := reader.read(source, position, last_offset)) is not None:
         assert window.records is not None
@@ -297,7 +296,7 @@ def test_a_key_that_leaves_no_room_for_the_size_of_a_value_ends_before_it(magic:
 )
 def test_a_batch_is_filled_where_all_its_offsets_are_wanted(offsets: tuple[int, int], filled: Iterable[int]) -> None:
     batches = [builder.batch_v2([builder.record_v2(i) for i in range(3)], base_offset=3 * n) for n in range(4)]
-    reader = RecordReader(ALL_COLUMNS, offsets=offsets, form="arrow", check_crcs=True, limits=LIMITS)
+    reader = RecordReader(window_options(offsets=offsets))
     window = reader.read(BufferSource(guarded(b"".join(batches))), len(batches[0]), 2)
     records = None if window is None else window.records
     assert ([] if records is None else records.offset.tolist()) == list(filled)

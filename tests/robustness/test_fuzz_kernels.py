@@ -166,14 +166,13 @@ def _decompress_payloads(a: Arguments, n: int) -> None:
 
 
 def _read_intact(a: Arguments, n: int) -> None:
-    """From the file with the same bytes, mapped or read, or from them; half of the calls say what a caller says."""
+    """From the file with the same bytes, or from them; half of the calls say what a caller says."""
     data = a.bytes()
     content = data.tobytes()
     numbers = (0, a.data.size, -1, 2**20) if n % 2 else tuple(a.number() for _ in range(4))
     offsets = (-(2**63), 2**63 - 1) if n % 4 < 2 else (a.number(), a.number())
     is_there = a.rng.random() < 0.5
-    maps = not is_there and a.rng.random() < 0.5  # only for copies: else it is a ValueError
-    room = None if is_there or maps else a.guard.ending(bytes(int(a.rng.integers(0, 4096))))
+    room = None if is_there else a.guard.ending(bytes(int(a.rng.integers(0, 4096))))
     rows = HeaderRows(n)
     with tempfile.TemporaryFile() as file:
         file.write(content)

@@ -13,6 +13,7 @@ from effort import thinned
 
 import kafkalog
 from kafkalog.errors import FileChangedError, ReadError, Reason
+from kafkalog.storage import source as source_module
 from kafkalog.storage.source import BufferSource, ByteSource, MappedSource, PreadSource, open_source
 
 SIZE = 3 * 2**20 + 17
@@ -218,3 +219,18 @@ def test_a_file_that_is_just_being_appended_to_has_not_changed(tmp_path: Path, m
         os.utime(path, ns=(2, 2))
         with pytest.raises(FileChangedError, match="was written to"):
             source.window(0, 200)
+
+
+def test_where_pages_cannot_be_brought_into_memory_a_mapped_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "_MADV_POPULATE_READ", 9999)
+    path = tmp_path / "x"
+    path.write_bytes(bytes(range(256)) * 64)
+    with open_source(path, memory_map=True) as source:
+        window = source.window(5, 9000)
+        assert window.tobytes() == (bytes(range(256)) * 64)[5:9000]
+        os.truncate(path, 0)
+        assert window.tobytes() == (bytes(range(256)) * 64)[5:9000]  # no page of the mapping is touched
+        with pytest.raises(FileChangedError, match="shrank"):
+            source.window(0, 10)

@@ -16,14 +16,14 @@ import kafkalog
 from kafkalog.errors import KafkalogError
 from kafkalog.log import segment_stream
 from kafkalog.log.lookups import list_offsets
-from kafkalog.records.readers import batch_reader, header_reader, read_filled, record_reader
+from kafkalog.records.readers import batch_reader, header_reader, record_reader, record_windows
 from kafkalog.scanning import execution
 
 COLUMNS = (
     *("offset", "timestamp", "timestamp_type", "key", "value", "headers"),
     *("batch_position", "producer_id", "segment"),
 )
-_WINDOWS = ("_MIN_WINDOW_BYTES", "_ALONE_BYTES", "_VIEWED_BYTES", "_MAPPED_BYTES")
+_WINDOWS = ("_MIN_WINDOW_BYTES", "_ALONE_BYTES", "_RUN_BYTES")
 
 
 @contextmanager
@@ -36,8 +36,8 @@ def seams(n_bytes: int | None) -> Iterator[None]:
         execution: {**dict.fromkeys(_WINDOWS, n_bytes), "_TOGETHER_BYTES": 4 * n_bytes},
         header_reader: {"_LEAST_ROWS": 2, "_MOST_ROWS": 4, "_FIRST_WINDOW_BYTES": n_bytes, "RUN_BYTES": 8 * n_bytes},
         batch_reader: {"RUN_BYTES": 4 * n_bytes, "_CHECKED_ROWS": 4, "_MOST_WINDOWS": 4},
-        read_filled: {"_READ_BYTES": max(n_bytes // 4, 256), "_LEAST_ROWS": 2, "_LEAST_LARGEST": 256},
-        record_reader: {"_LEAST_STEP": n_bytes, "_FIRST_STEP": n_bytes, "_LEAST_MAPPED": 1},
+        record_windows: {"_READ_BYTES": max(n_bytes // 4, 256)},
+        record_reader: {"_LEAST_STEP": n_bytes, "_FIRST_STEP": n_bytes},
         segment_stream: {"_WINDOW_BEHIND_DAMAGE": 256},
         list_offsets: {"_FIRST_WINDOW_BYTES": 256},
     }

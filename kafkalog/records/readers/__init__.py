@@ -2,9 +2,8 @@
 
     `batch_reader`   walks a segment with a reader and, where that stops, with `walk`; the reader that checks checksums
     `header_reader`  headers alone, from what the system has in memory of the file
-    `pace`           whether reading or mapping takes less time here
     `range_reader`   records of a range of times, headers of what lies outside
-    `read_filled`    good batches to columns: bytes, headers, checksums and records in one kernel call
+    `record_windows`  good batches to record batches or columns, a window a kernel call; runs of windows
     `record_reader`  the records of good batches, a window a call, ahead of who asks for them
 
 A batch that is not plainly good is left to `header_walk` and `decode`, which say what is wrong with it.

@@ -126,8 +126,8 @@ def walk_with(
             # After damage more damage may follow, which a small window finds more cheaply than a long kernel call
             run_start = position
             while first_window_bytes is None and (window := reader.read(source, position, previous_offset)) is not None:
+                yield window  # of a run, the end is known after it
                 position, previous_offset = window.batches.end_position, window.batches.end_offset - 1
-                yield window
                 del window  # so that the next window can reuse its memory
             # where the reader got nowhere it is asked less and less often: each try may read ahead in vain
             n_windows = 1 if position - run_start > window_bytes else min(2 * n_windows, _MOST_WINDOWS)

@@ -68,7 +68,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[type]:
             return window
 
         monkeypatch.setattr(kind, "read", counted)
-    for name in ("_ALONE_BYTES", "_TOGETHER_BYTES", "_MIN_WINDOW_BYTES", "_VIEWED_BYTES", "_MAPPED_BYTES"):
+    for name in ("_ALONE_BYTES", "_TOGETHER_BYTES", "_MIN_WINDOW_BYTES", "_RUN_BYTES"):
         monkeypatch.setattr(execution, name, 30_000)
     monkeypatch.setattr(record_reader, "_FIRST_STEP", 2_000)
     monkeypatch.setattr(record_reader, "_LEAST_STEP", 1_000)
