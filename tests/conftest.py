@@ -110,12 +110,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (_rank(item.path), item.path))
 
 
+_MORE_INPUTS = re.compile(
+    r"^(from|import) (fuzzing|hypothesis)\b|^from effort import .*(examples|fuzz_inputs|THOROUGH)", re.MULTILINE
+)
+
+
 @functools.cache
 def _takes_more(path: Path) -> bool:
     """Whether a file's tests take more inputs, or wait for the disk, in a thorough run."""
-    return (
-        re.search(r"^(from|import) (effort|fuzzing|hypothesis)\b|KAFKALOG_THOROUGH", path.read_text(), re.M) is not None
-    )
+    return _MORE_INPUTS.search(path.read_text()) is not None
 
 
 def _rank(path: Path) -> int:
