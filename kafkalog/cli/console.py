@@ -126,9 +126,16 @@ class Console:
         """Write lines of text, unprintable characters escaped; raises as `write` does."""
         self.write("".join(f"{escape_line(text)}\n" for text in texts))
 
-    def json(self, value: Mapping[str, Any]) -> None:
-        """Write an object as a line of JSON; raises as `write` does."""
-        self.write(json.dumps(value) + "\n")
+    def json(self, *values: Mapping[str, Any]) -> None:
+        """Write each object as a line of JSON; raises as `write` does."""
+        self.write("".join(json.dumps(value) + "\n" for value in values))
+
+    def rows(self, objects: Iterable[Mapping[str, Any]], texts: Iterable[str], *, as_json: bool) -> None:
+        """Write objects as JSON, or the lines that say the same to people; the other ones are not made if lazy."""
+        if as_json:
+            self.json(*objects)
+        else:
+            self.lines(texts)
 
     def flush(self) -> None:
         """Flush stdout; raises as `write` does."""

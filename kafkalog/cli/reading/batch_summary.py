@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -140,10 +139,10 @@ class BatchSummary:
     def _sorted(self, n: int | None) -> list[tuple[tuple[Any, ...], _Group]]:
         return sorted(self._groups.items(), key=lambda item: -item[1].n_bytes)[:n]
 
-    def json_lines(self, n: int | None = None) -> Iterator[str]:
-        """Yield a JSON object for each group, the largest first."""
+    def objects(self, n: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the fields of each group, the largest first."""
         for key, group in self._sorted(n):
-            yield json.dumps({**dict(zip(self._keys, key, strict=True)), **group.as_dict()})
+            yield {**dict(zip(self._keys, key, strict=True)), **group.as_dict()}
 
     def text_lines(self, n: int | None = None) -> list[str]:
         """Return a table of the groups, the largest first, and the total."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,7 +128,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 summary.add(rows)
     finally:
         # also after an error: what was counted up to the damage is of use
-        console.lines(summary.json_lines(args.limit) if args.json else summary.text_lines(args.limit))
+        console.rows(summary.objects(args.limit), summary.text_lines(args.limit), as_json=args.json)
     if summary.n_unlisted:
         console.note(f"{summary.n_unlisted:,} batches of groups beyond the first {len(summary):,} count as others")
 
@@ -146,15 +145,18 @@ def _print(
         if left is not None:
             rows = rows._replace(batches=rows.batches[:left])
             left -= len(rows.batches)
-        console.write("".join(table.lines(rows) if table is not None else _json_lines(rows, columns)))
+        if table is not None:
+            console.write("".join(table.lines(rows)))
+        else:
+            console.json(*_objects(rows, columns))
         if left == 0:
             return
 
 
-def _json_lines(rows: BatchRows, columns: Sequence[str]) -> Iterator[str]:
+def _objects(rows: BatchRows, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     cells = [_values(name, rows) for name in columns]
     for row in zip(*cells, strict=True):
-        yield json.dumps(dict(zip(columns, row, strict=True))) + "\n"
+        yield dict(zip(columns, row, strict=True))
 
 
 def _values(name: str, rows: BatchRows) -> list[Any]:

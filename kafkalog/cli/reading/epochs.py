@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,7 +76,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         except KafkalogError as error:
             report_error(error, selected.log_dir, console)
             continue
-        console.lines([json.dumps(fields)] if args.json else _text(partition, fields))
+        console.rows([fields], _text(partition, fields), as_json=args.json)
 
 
 def _text(partition: Partition, fields: dict[str, Any]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -118,7 +117,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             for statistics in _measure(scan, total, intervals, config, args, console):
                 if args.json:
                     rows = statistics.segments if args.segments else (statistics,)
-                    console.lines(json.dumps(_fields(row, args)) for row in rows)
+                    console.json(*(_fields(row, args) for row in rows))
                 shown.append(statistics)
     finally:
         console.progress.close()

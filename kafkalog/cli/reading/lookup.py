@@ -120,7 +120,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 report_error(error, log_dir, console)
             else:
                 console.findings(trace.findings)
-                console.lines([_json(trace, record)] if args.json else _text(partition, trace, record))
+                console.rows([_fields(trace, record)], _text(partition, trace, record), as_json=args.json)
             before += partition.size_in_bytes
             console.progress.reach(before)
 
@@ -163,10 +163,10 @@ def _record(partition: Partition, trace: Trace, record_format: RecordFormat) -> 
     return record_format.lines(batches[0]).rstrip("\n") if batches else None
 
 
-def _json(trace: Trace, record: str | None) -> str:
+def _fields(trace: Trace, record: str | None) -> dict[str, Any]:
     fields = trace.as_dict()
     fields["record"] = None if record is None else json.loads(record)
-    return json.dumps(fields)
+    return fields
 
 
 def _text(partition: Partition, trace: Trace, record: str | None) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from functools import partial
@@ -83,7 +82,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.findings(summary.findings)
         if args.json:
             rows: list[Summary] = [*summary.segments] if args.segments else [summary]
-            console.lines(json.dumps(row.as_dict()) for row in rows)
+            console.json(*(row.as_dict() for row in rows))
         else:
             summaries.append(summary)
     console.progress.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,16 +76,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
         n_open += len(found.open)
         n_hanging += len(found.hanging)
         rows = found.open if args.open else found.producers
-        console.lines([_json(found, rows)] if args.json else _text(found, rows, now, only_open=args.open))
+        console.rows([_fields(found, rows)], _text(found, rows, now, only_open=args.open), as_json=args.json)
     if not args.json:
         hang = f", {n_hanging} of them hanging" if n_hanging else ""
         unread = f"; {counted(n_unread, 'partition')} could not be read whole" if n_unread else ""
         console.write(f"total: {counted(n_open, 'open transaction')}{hang}{unread}\n")
 
 
-def _json(found: PartitionProducers, rows: list[Producer]) -> str:
+def _fields(found: PartitionProducers, rows: list[Producer]) -> dict[str, Any]:
     topic, number = found.topic_partition or (None, None)
-    fields = {
+    return {
         "topic": topic,
         "partition": number,
         "path": found.path,
@@ -96,7 +95,6 @@ def _json(found: PartitionProducers, rows: list[Producer]) -> str:
         "n_hanging": len(found.hanging),
         "producers": [row.as_dict() for row in rows],
     }
-    return json.dumps(fields)
 
 
 def _text(found: PartitionProducers, rows: list[Producer], now: int, *, only_open: bool) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -99,7 +98,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.count_findings(partition.all_findings())
         console.unkept_findings(partition.n_more_findings)
         if args.json:
-            console.lines(_json_lines(partition))
+            console.json(*_objects(partition))
         elif not args.quiet or not partition.ok:
             console.lines(_text_lines(partition, verbose=args.verbose))
     if not totals.n_partitions and not selected_keys(log_dir, args):
@@ -111,7 +110,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.quiet and not args.json and not totals.n_damage:
         return
     not_checked = what_was_not_checked(args)
-    console.lines(_root_lines(result, log_dir, totals, not_checked, is_json=args.json))
+    console.rows([_total(result, log_dir, totals)], _root_lines(result, totals, not_checked), as_json=args.json)
 
 
 def what_was_not_checked(args: argparse.Namespace) -> str:
@@ -195,11 +194,11 @@ def finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
         yield f"  ... {len(ordered) - len(shown)} more; -v shows each"
 
 
-def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
+def _objects(partition: VerifiedPartition) -> Iterator[dict[str, Any]]:
     topic, number = partition.topic_partition or (None, None)
     place = {"topic": topic, "partition": number}
     for segment in partition.segments:
-        fields = {
+        yield {
             "kind": "segment",
             "path": segment.path,
             **place,
@@ -210,29 +209,25 @@ def _json_lines(partition: VerifiedPartition) -> Iterator[str]:
             "ok": segment.ok,
             "findings": [finding.as_dict() for finding in segment.findings],
         }
-        yield json.dumps(fields)
-    rest = [finding.as_dict() for finding in partition.findings]
-    row: dict[str, Any] = {
+    yield {
         "kind": "partition",
         "path": partition.path,
         **place,
         "ok": partition.ok,
         "lost": partition.loss.as_dict(),
         "gaps": [asdict(gap) for gap in partition.gaps],
-        "findings": rest,
+        "findings": [finding.as_dict() for finding in partition.findings],
     }
-    yield json.dumps(row)
 
 
-def _root_lines(
-    result: Verification, log_dir: LogDir, totals: Totals, not_checked: str, *, is_json: bool
-) -> Iterator[str]:
-    if is_json:
-        rows = [finding.as_dict() for finding in result.findings]
-        paths = [str(path) for path in log_dir.paths]
-        path = paths[0] if len(paths) == 1 else paths
-        yield json.dumps({"kind": "total", "path": path, "ok": not totals.n_damage, "findings": rows})
-        return
+def _total(result: Verification, log_dir: LogDir, totals: Totals) -> dict[str, Any]:
+    rows = [finding.as_dict() for finding in result.findings]
+    paths = [str(path) for path in log_dir.paths]
+    path = paths[0] if len(paths) == 1 else paths
+    return {"kind": "total", "path": path, "ok": not totals.n_damage, "findings": rows}
+
+
+def _root_lines(result: Verification, totals: Totals, not_checked: str) -> Iterator[str]:
     if result.findings:
         yield "log dir"
         for finding in result.findings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any, Final
 
 from kafkalog.cli.console import Console
@@ -72,8 +71,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.findings(found.findings)
     shown = args.show or (_ALL if args.json else _SHOWN)
     if args.json:
-        console.lines(json.dumps({"kind": "gaps", **finding.as_dict()}) for finding in found.gaps)
-        console.lines(json.dumps({"kind": name, **row}) for name in shown for row in getattr(found, name))
+        console.json(*({"kind": "gaps", **finding.as_dict()} for finding in found.gaps))
+        console.json(*({"kind": name, **row} for name in shown for row in getattr(found, name)))
         return None
     incomplete = "" if found.is_complete else "; incomplete, as records are missing"
     console.write(f"{found.path}: up to offset {found.end_offset}, {iso_seconds(found.timestamp)}{incomplete}\n")
