@@ -41,7 +41,7 @@ def counting_notes(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def of_verify(root: Path) -> Report:
-    return Report(losses_of(kafkalog.verify(root).all_findings()))
+    return Report([lost for one in kafkalog.verify(root).partitions for lost in one.losses])
 
 
 def of_salvage(root: Path) -> Report:

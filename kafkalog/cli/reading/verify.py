@@ -215,6 +215,7 @@ def _objects(partition: VerifiedPartition) -> Iterator[dict[str, Any]]:
         **place,
         "ok": partition.ok,
         "lost": partition.loss.as_dict(),
+        "losses": [lost.as_dict() for lost in partition.losses],
         "gaps": [asdict(gap) for gap in partition.gaps],
         "findings": [finding.as_dict() for finding in partition.findings],
     }

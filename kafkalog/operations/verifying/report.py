@@ -14,7 +14,7 @@ from kafkalog.html import HtmlReport
 from kafkalog.indexes.spacing import Spacing
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
-from kafkalog.survey.losses import OffsetGap
+from kafkalog.survey.losses import Lost, OffsetGap, losses_of
 from kafkalog.text import counted
 
 
@@ -60,6 +60,11 @@ class VerifiedPartition:
         for segment in self.segments:
             yield from segment.findings
         yield from self.findings
+
+    @property
+    def losses(self) -> list[Lost]:
+        """What is lost, by offset; losses that touch are one. `salvage` reports the same."""
+        return losses_of(self.all_findings())
 
     @property
     def loss(self) -> Loss:
