@@ -23,7 +23,7 @@ from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
 from kafkalog.spark.decoded import wrong_type
 from kafkalog.spark.offsets import open_paths, resolve, wanted_partitions
-from kafkalog.spark.runner import check_files, piece_of
+from kafkalog.spark.runner import check_files, check_log_dirs, piece_of
 from kafkalog.spark.source_options import SourceOptions
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.values.decoding import DecodeWarning, Decoding
@@ -77,7 +77,10 @@ class TaskReader:
 
     def _batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task in Spark's types."""
-        check_files(piece_of(task, tolerates_deletion=not self._options.fail_on_data_loss).files)
+        if self._options.fail_on_data_loss:
+            check_files(piece_of(task).files)
+        else:
+            check_log_dirs(task)
         decoding, lost = self._decoding, Lost()
         for raw in _records(self._options, task, self._columns, self._report):
             batch = raw if decoding is None else decoding.decode(raw, task.parts[0].path, decoding.schema())

@@ -29,7 +29,7 @@ def prepare(
     ----------
     df : pyspark.sql.DataFrame
         Has the columns of the sink: `value`, and any of `key`, `headers`, `topic`, `partition`, `timestamp`,
-        `offset`. It may be a stream.
+        `offset`.
     num_partitions : int, optional
         Number of partitions of each topic. Records are spread over them as Kafka's default partitioner does, by murmur2
         of the key. Without a key the content of the record decides, so that the same record always goes to the same
@@ -48,8 +48,7 @@ def prepare(
     Returns
     -------
     pyspark.sql.DataFrame
-        Each of its tasks has one partition of a topic, or several whole ones. A stream is not sorted, because Spark
-        cannot sort one; the sink sorts records that have offsets.
+        Each of its tasks has one partition of a topic, or several whole ones.
 
     Raises
     ------
@@ -87,8 +86,6 @@ def prepare(
         # else partition 0 of each topic would be in the same task
         task = task + sf.pmod(sf.xxhash64("topic"), sf.lit(2**31))
     df = df.repartitionById(num_tasks, sf.pmod(task, sf.lit(num_tasks)).cast("int"))
-    if df.isStreaming:
-        return df
     if order_by is None:
         order_by = ["offset"] if preserve_offsets else ["timestamp"] if "timestamp" in names else []
     elif isinstance(order_by, str):

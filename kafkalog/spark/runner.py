@@ -25,6 +25,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from kafkalog import errors
+from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, ReadError, Reason, WriteError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
@@ -184,11 +185,31 @@ def check_files(paths: Iterable[str]) -> None:
             # without waiting for the writer of a FIFO
             os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
         except OSError as error:
-            detail = (
-                f"{socket.gethostname()} cannot open it ({error.strerror}), and the driver has listed it: mount the log"
-                " dir at this path on every node, or run the job again if a broker has deleted it meanwhile"
-            )
-            raise ReadError(Reason.FILE_UNREADABLE, detail, path=path) from None
+            raise _unseen(path, error.strerror or str(error)) from None
+
+
+def check_log_dirs(task: ReadTask) -> None:
+    """Check that a task sees log dirs, where a broker may have deleted partitions or segments.
+
+    Raises
+    ------
+    ReadError
+        This machine does not have one; an empty mount point is none.
+    """
+    for root in sorted({os.path.dirname(part.path) for part in task.parts}):
+        check_files([root])
+        if not any(map(kf.parse_partition_directory, os.listdir(root))) and not any(
+            os.path.isdir(part.path) for part in task.parts
+        ):
+            raise _unseen(root, "no partitions are there")
+
+
+def _unseen(path: str, why: str) -> ReadError:
+    detail = (
+        f"{socket.gethostname()} cannot open it ({why}), and the driver has listed it: mount the log dir at this path"
+        " on every node, or run the job again if a broker has deleted it meanwhile"
+    )
+    return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
 
 
 def files_of(one: Partition | Segment) -> tuple[str, ...]:
@@ -198,11 +219,9 @@ def files_of(one: Partition | Segment) -> tuple[str, ...]:
     return found or (str(one.path if isinstance(one, Partition) else one.path.parent),)
 
 
-def piece_of(task: ReadTask, *, tolerates_deletion: bool = False) -> Piece:
-    """The piece of a planned task; segments that were deleted meanwhile may be tolerated, but not an absent log dir."""
+def piece_of(task: ReadTask) -> Piece:
+    """The piece of a planned task."""
     files = [f"{part.path}/{segment.name}" for part in task.parts for segment in part.segments]
-    if tolerates_deletion:
-        files = list(dict.fromkeys(os.path.dirname(part.path) for part in task.parts))
     return Piece(task, task.n_bytes, tuple(files))
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import golden_sets
 import pytest
 from job_results import tree
 
 from kafkalog.errors import CorruptionError, ReadError, WriteError
+from kafkalog.scanning.planning import plan
 from kafkalog.spark import runner
 from kafkalog.spark.runner import Piece
 from kafkalog.storage.staging import staged_directory
@@ -41,6 +44,23 @@ def test_results_come_in_the_order_of_the_pieces_and_small_ones_share_a_task(spa
     found = runner.results(spark, pieces, where, task_bytes=5)
     assert found == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 3)]
     assert runner.results(spark, [], where, task_bytes=5) == []
+
+
+def test_a_log_dir_that_is_not_there_is_no_deletion(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(golden_sets.LOG_DIR, tmp_path / "log"))
+    (task,) = plan(root, topics="p-multi", task_bytes=2**30).tasks
+    for path in root.glob("p-multi-*"):
+        shutil.rmtree(path)
+    runner.check_log_dirs(task)  # a broker has deleted the topic
+    with pytest.raises(ReadError, match=r"cannot open it .*mount the log dir"):
+        runner.check_files(runner.piece_of(task).files)
+    for path in root.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(ReadError, match=r"no partitions are there.*mount the log dir"):
+        runner.check_log_dirs(task)
+    root.rmdir()
+    with pytest.raises(ReadError, match=r"No such file.*mount the log dir"):
+        runner.check_log_dirs(task)
 
 
 def test_the_files_of_attempts_that_are_named_become_the_output(tmp_path: Path) -> None:
