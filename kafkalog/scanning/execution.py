@@ -117,6 +117,7 @@ class Pass:
         self.findings = Findings(query.limits.max_findings)
         self.statistics = ScanStatistics(n_partitions=query.n_partitions)
         self._stopped: set[int] = set()
+        self._reached: dict[int, int] = {}  # the highest offset of each partition of v0 or v1, by its id
         self._failures: dict[tuple[str, str], _Failures] = {}
         self._schema: pa.Schema | None = None
         self._is_kept = False
@@ -431,6 +432,8 @@ class Pass:
             columns = self._apply_residual(task, _latest_of(decoded.columns, task.latest))
             if columns is not None:
                 counts.n_records_selected = (counts.n_records_selected or 0) + columns.n_records
+                if task.window.whole.magic[0] < 2:
+                    self._note_order(task, columns)
                 yield columns
                 del columns
             if decoded.error is not None:
@@ -438,6 +441,24 @@ class Pass:
                 if id(task.partition) in self._stopped:
                     return
             del decoded
+
+    def _note_order(self, task: Task, columns: RecordColumns) -> None:
+        """Report that record offsets go back: no header of a v0 or v1 batch tells."""
+        if "offset" not in columns or not columns.n_records:
+            return
+        offset, batches = columns.offset, task.window.whole
+        reached = np.maximum.accumulate(np.append(self._reached.get(id(task.partition), -1), offset))
+        self._reached[id(task.partition)] = int(reached[-1])
+        back = np.flatnonzero(offset <= reached[:-1])
+        if not back.size:
+            return
+        first, before = int(offset[back[0]]), int(reached[back[0]])
+        row = min(int(np.searchsorted(batches.last_offset, before, side="right")), len(batches) - 1)
+        detail = (
+            f"record offsets go back from {before} to {first}: {back.size} records have offsets that were read before"
+        )
+        path, position = str(task.window.segment.path), int(batches.position[row])
+        self.report(Finding(Reason.OFFSET_ORDER, detail, path=path, position=position, base_offset=first, damage=False))
 
     def _apply_residual(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
         """The records for which the residual expression is true; None if there are none."""

@@ -84,3 +84,41 @@ def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterat
             base_offset=base,
             last_offset=last,
         )
+
+
+def going_back(columns: RecordColumns, batches: BatchTable, path: str, before: int | None = None) -> Iterator[Finding]:
+    """Yield findings about v0 and v1 batches whose record offsets do not rise, at most one per batch.
+
+    The header of a compressed message has its last offset alone: that of its first record is found by decoding.
+
+    Parameters
+    ----------
+    columns : RecordColumns
+        `COLUMNS` of all records of some of the batches, in order.
+    batches : BatchTable
+    path : str
+        Path of the segment, for the findings.
+    before : int, optional
+        The last offset before the batches; None or negative if it is not known.
+    """
+    if not (batches.magic < 2).any():
+        return
+    row = np.searchsorted(batches.position, columns.batch_position)
+    previous = np.append(-1 if before is None else before, batches.last_offset[:-1])[row]
+    follows = np.append(False, row[1:] == row[:-1])
+    previous[follows] = columns.offset[:-1][follows[1:]]
+    bad = np.flatnonzero((batches.magic[row] < 2) & (columns.offset <= previous))
+    _, first = np.unique(row[bad], return_index=True)
+    for record in bad[first].tolist():
+        batch = int(row[record])
+        detail = f"record offsets go back from {previous[record]} to {columns.offset[record]}"
+        yield Finding(
+            Reason.OFFSET_ORDER,
+            f"{detail}: readers get offsets twice; kafkalog convert can leave the batch out",
+            path=path,
+            position=int(batches.position[batch]),
+            length=int(batches.size_in_bytes[batch]),
+            base_offset=int(columns.offset[record]),
+            n_records=0,
+            certainty="exact",
+        )

@@ -216,6 +216,10 @@ class SegmentCheck:
             if decoded.columns is not None:
                 for finding in coherence.incoherent(decoded.columns, good.batches, str(segment.path)):
                     add(finding)
+                for finding in coherence.going_back(
+                    decoded.columns, good.batches, str(segment.path), window.before if valid[0] else None
+                ):
+                    add(finding)
             if decoded.error is not None:
                 add(lost_in(segment, window, decoded.error))
             if self._stopped:

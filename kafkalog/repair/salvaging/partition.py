@@ -310,14 +310,18 @@ class PartitionSalvage:
             return
         runs = plan.kept[first:stop]
         # the search was minutes ago, and only what is intact now may be written
+        last = plan.segment.base_offset - 1
         for window, begin, end in read_intact(source, runs.start, runs.end, runs.n_batches):
             batches = window.batches
             if self._sink is not None:
                 self._sink.append(window, plan.segment)
             start, stop_at = runs.start[begin:end], runs.end[begin:end]
-            for finding in undecodable(window, start, stop_at, row.path, self._limits, decompress=self._decompress):
-                row.n_batches_undecodable += 1
+            for finding in undecodable(
+                window, start, stop_at, row.path, self._limits, before=last, decompress=self._decompress
+            ):
+                row.n_batches_undecodable += finding.reason is not Reason.OFFSET_ORDER
                 self._note(finding)
+            last = int(batches.last_offset[-1])
             row.n_batches_kept += len(batches)
             row.n_records_kept += int(np.maximum(batches.records_count, 0).sum(dtype=np.int64))
             row.n_records_kept += int((batches.records_count < 0).sum())

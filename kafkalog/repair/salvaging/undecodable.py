@@ -1,4 +1,4 @@
-"""Tells of batches that are kept for their right checksums, and whose records no reader gives."""
+"""Reports batches that are kept for their right checksums, but whose records cannot be decoded or are out of order."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, LimitExceededError, Limits
+from kafkalog.operations.verifying.record_headers import COLUMNS, going_back
 from kafkalog.records.batch_table import BatchTable, Window, hidden_records, lost_batch
 from kafkalog.records.decode import decode_all
 from kafkalog.records.selection import Selection
@@ -23,6 +24,7 @@ def undecodable(
     path: str,
     limits: Limits,
     *,
+    before: int | None = None,
     decompress: bool = False,
 ) -> list[Finding]:
     """Findings about the batches of gathered ranges (see `gather`) that cannot be decoded.
@@ -31,16 +33,20 @@ def undecodable(
 
     Parameters
     ----------
+    before : int, optional
+        The last offset before the batches.
     decompress : bool
-        Whether to look into compressed batches, too. It takes ten times as long as the search for intact batches. The
-        codec and the number of records are looked at in any case.
+        Whether to look into compressed batches of v2, too. It takes ten times as long as the search for intact
+        batches. The codec and the number of records are looked at in any case.
     """
     everything = Selection(include_control=True)
     found = hidden_records(window.batches, path)
     if not decompress:
         window = window._replace(batches=window.batches[~_is_opaque(window.batches)], valid=None)
     batches = window.batches
-    for decoded in decode_all(window, ("offset",), selection=everything, check_crcs=False, limits=limits, path=path):
+    for decoded in decode_all(window, COLUMNS, selection=everything, check_crcs=False, limits=limits, path=path):
+        if decoded.columns is not None:
+            found += going_back(decoded.columns, batches, path, before)
         if decoded.error is not None:
             is_damage = not isinstance(decoded.error, LimitExceededError)
             found.append(replace(lost_batch(decoded.error, batches), damage=is_damage))
@@ -54,6 +60,7 @@ def undecodable(
 
 def _is_opaque(batches: BatchTable) -> npt.NDArray[np.bool_]:
     """Whether batches have to be decompressed to tell whether they can be decoded."""
-    has_count = (batches.magic < 2) | (batches.records_count >= 0)
+    has_count = batches.records_count >= 0
     opaque: npt.NDArray[np.bool_] = (batches.codec != 0) & (batches.codec <= kf.Codec.ZSTD) & has_count
+    opaque &= batches.magic >= 2  # older ones hide their first offset, too
     return opaque

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import builder
 import pytest
 from reading import EVERYTHING
 
-from kafkalog.errors import Finding
+import kafkalog
+from kafkalog.errors import Finding, Reason
 from kafkalog.operations.verifying.record_headers import COLUMNS, incoherent, miscounted
 from kafkalog.records.batch_table import lost_batch
 from kafkalog.records.decode import decode
@@ -93,3 +95,50 @@ def test_counts_that_the_batch_cannot_hold_are_found_in_its_header(
         assert [(one.position, one.base_offset, one.last_offset, one.n_records) for one in findings] == [
             (len(GOOD), 10, 12, lost)
         ]
+
+
+def set_of(offsets: list[int], magic: int) -> bytes:
+    """A compressed message of these offsets."""
+    first = offsets[0] * magic
+    return builder.wrapper(
+        [builder.message(offset - first, b"k%d" % offset, b"v" * 10, magic=magic) for offset in offsets],
+        offset=offsets[-1],
+        magic=magic,
+    )
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize(
+    ("third", "first_back", "n_twice"), [([*range(99, 109)], 99, 4), ([102, 108], 102, 1), ([104, 106], None, 0)]
+)
+def test_a_set_that_begins_below_the_end_of_the_one_before_is_reported(
+    tmp_path: Path, magic: int, third: list[int], first_back: int | None, n_twice: int
+) -> None:
+    sets = [[100, 101], [102, 103], third, [109, 110]]
+    log = tmp_path / "bets-0" / f"{100:020d}.log"
+    log.parent.mkdir()
+    data = [set_of(one, magic) for one in sets]
+    log.write_bytes(b"".join(data))
+    position = len(data[0]) + len(data[1])
+    deep = [one for one in kafkalog.verify(log.parent, deep=True).all_findings() if one.damage]
+    salvaged = [one for one in kafkalog.salvage(log.parent, dry_run=True).findings.rows if one.damage]
+    assert [(one.reason, one.position, one.base_offset) for one in deep] == (
+        [(Reason.OFFSET_ORDER, position, first_back)] if n_twice else []
+    )
+    assert [(one.reason, one.position) for one in salvaged] == [(one.reason, one.position) for one in deep]
+    for threads in (1, 3):
+        scan = kafkalog.scan(log.parent, columns=["offset"], threads=threads)
+        offsets = scan.to_table()["offset"].to_pylist()
+        assert len(offsets) - len(set(offsets)) == n_twice
+        assert [(one.reason, one.position, one.damage) for one in scan.findings] == (
+            [(Reason.OFFSET_ORDER, position, False)] if n_twice else []
+        )
+
+
+def test_offsets_that_fall_within_a_set_of_v0_are_reported(tmp_path: Path) -> None:
+    log = tmp_path / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    log.write_bytes(set_of([0, 1], 0) + set_of([2, 5, 3, 6], 0))
+    (finding,) = (one for one in kafkalog.verify(log.parent, deep=True).all_findings() if one.damage)
+    assert (finding.reason, finding.base_offset) == (Reason.OFFSET_ORDER, 3)
+    assert kafkalog.verify(log.parent).ok
