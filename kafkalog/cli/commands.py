@@ -10,6 +10,7 @@ from typing import Final
 _COMMANDS: Final = {
     "reading.ls": "list topics, partitions and segments: sizes, offsets, times, formats, codecs",
     "reading.cat": "print records, as text or as JSON lines",
+    "reading.sql": "run a query in SQL over topics as tables: fields of values, joins, groups",
     "reading.batches": "list record batches: sizes, counts, compression, producers; or sum up who sends what",
     "reading.lookup": "find an offset or a time, and show how",
     "reading.dump": "print segment files line for line as Kafka's DumpLogSegments does, or as JSON lines",

@@ -29,8 +29,10 @@ _READ_ONLY: Final = " Files are only read, never written."
 
 
 FILTER_HELP: Final = """\
---filter takes COLUMN OP VALUE; repeated, all must hold:
-  key == abc                       ==, !=, <, <=, >, >=; of bytes also starts_with and contains
+--filter takes COLUMN OP VALUE, joined by and, or, not and parentheses; repeated, all must hold:
+  key == abc                       ==, !=, <, <=, >, >=; of text and bytes also starts_with and contains
+  key like 'user-%'                SQL's pattern; key matches '^user-[0-9]+$' a regular expression (RE2)
+  offset between 5 and 9           both included
   key in abc,def,null              in, not in: a list; null in it is no value
   value is null                    is null, is not null
   timestamp >= 2026-11-21T08:00Z   times in ISO 8601 with a zone, or in milliseconds
@@ -328,19 +330,19 @@ def timestamp(text: str) -> int | datetime:
         raise argparse.ArgumentTypeError(str(error).removeprefix("a time: ")) from None
 
 
-def condition(text: str) -> tuple[Any, ...]:
-    """Parse ``COLUMN OP VALUE`` into a filter; see `FILTER_HELP`."""
-    from kafkalog.scanning.conditions.filter_text import DECODED_FIELDS, parse_condition
+def condition(text: str) -> str:
+    """Check a filter; see `FILTER_HELP`."""
+    from kafkalog.scanning.conditions.filter_text import DECODED_FIELDS, parse_filter
     from kafkalog.scanning.conditions.filter_tuples import check_term
 
     try:
-        term = parse_condition(text)
-        # what a field's value can be compared with is known once values are decoded
-        if not term[0].startswith(DECODED_FIELDS):
-            check_term(term)
+        for term in (term for group in parse_filter(text) for term in group):
+            # what a field's value can be compared with is known once values are decoded
+            if not term[0].startswith(DECODED_FIELDS):
+                check_term(term)
     except (TypeError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error) if repr(text) in str(error) else f"{text!r}: {error}") from None
-    return term
+    return text
 
 
 def offset(text: str) -> int:

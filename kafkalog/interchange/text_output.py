@@ -273,6 +273,20 @@ def _moments(array: pa.Array) -> Iterator[str | None]:
         yield None if not is_valid else f"{text}{zone}" if text != "NaT" else str(number)
 
 
+def readable_values(array: pa.Array) -> list[Any]:
+    """As `plain_values`, with bytes as text where they are UTF-8."""
+    if array.type not in BYTES_TYPES:
+        return plain_values(array)
+    return [value if value is None else _readable(value) for value in array.to_pylist()]
+
+
+def _readable(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode("ascii")
+
+
 def headers_list(column: Any) -> list[Headers]:
     """A column of headers: for each record a list of dicts with `key` and `value`."""
     if len(column) and column.offsets[0] == column.offsets[-1]:

@@ -14,7 +14,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.conditions.arrow_filters import fields_read
 from kafkalog.scanning.conditions.expressions import is_expression
-from kafkalog.scanning.conditions.filter_text import parse_condition
+from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.user_functions import Extract
 from kafkalog.system_topics.schemas import read_schemas
@@ -39,7 +39,7 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
             raise ValueError(f"which columns {filters} reads is not known; with decode, filter by text or tuples")
         return formats, {**options, "filters": None}, ArrowCondition(filters, sorted(read))
     functions = options.get("extract")
-    parse = partial(parse_condition, derived=Extract(functions).dtypes) if functions else parse_condition
+    parse = partial(parse_filter, derived=Extract(functions).dtypes if functions else None)
     before, after = split_filters(filters, formats, parse)
     return formats, {**options, "filters": before}, after
 

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructField, StructType
 from kafkalog.errors import CorruptionWarning
 from kafkalog.interchange.table_types import stored_type
 from kafkalog.log.log_dir import LogDir
-from kafkalog.scanning.conditions.filter_text import parse_condition
+from kafkalog.scanning.conditions.filter_text import parse_condition, parse_filter
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.decoded import schemas_beside
 from kafkalog.spark import types
@@ -233,7 +233,7 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
         return None, _filters(given.get("filters"), ())
     parsed, after = _filters(given.get("filters"), formats), None
     if parsed is not None:
-        parsed, after = split_filters(parsed, formats, parse_condition)
+        parsed, after = split_filters(parsed, formats, parse_filter)
     return Decode(formats, given.get("schemas"), after, declared), parsed
 
 

@@ -5,7 +5,7 @@ They are terms, as in `kafkalog.scan`, or an expression of Arrow's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
@@ -43,8 +43,17 @@ _COMPARISONS: Final = {
     ">=": "greater_equal",
 }
 _ROW: Final = "__row"
-_TEXT: Final = {"starts_with": "starts_with", "contains": "match_substring"}
-_SAME: Final = {"=": "==", "startswith": "starts_with", "is_null": "is null", "is_not_null": "is not null"}
+_MOST_GROUPS: Final = 256
+_TEXT: Final = tuple(
+    f"{sign}{name}" for name in ("starts_with", "contains", "like", "matches") for sign in ("", "not ")
+)
+_SAME: Final = {
+    "=": "==",
+    "startswith": "starts_with",
+    "is_null": "is null",
+    "is_not_null": "is not null",
+    "~": "matches",
+}
 _OPERATIONS: Final = (*_COMPARISONS, *_TEXT, "in", "not in", "is null", "is not null")
 
 
@@ -57,7 +66,7 @@ class Split(NamedTuple):
     """Conditions for decoded columns; None if there are none."""
 
 
-def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str], Term]) -> Split:
+def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str], Groups]) -> Split:
     """Divide the filters of a scan into those on records and those on decoded columns.
 
     Parameters
@@ -66,14 +75,18 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
     decoded : collection of str
         The columns that are decoded.
     parse : callable
-        Makes a term of a text.
+        Makes groups of a text.
 
     Raises
     ------
     ValueError, TypeError
         A condition on a decoded column is invalid.
     """
-    groups = _groups(filters, parse)
+    if isinstance(filters, str):
+        filters = [filters]
+    if isinstance(filters, (bytes, Mapping)) or not isinstance(filters, Sequence):
+        raise TypeError(f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}")
+    groups = groups_of(filters, parse)
     if not any(_is_decoded(term, decoded) for group in groups for term in group):
         return Split(groups, None)
     before = [[term for term in group if not _is_decoded(term, decoded)] for group in groups]
@@ -86,15 +99,59 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
     return Split(before if all(before) else None, [[_checked(term) for term in group] for group in groups])
 
 
-def _groups(filters: Any, parse: Callable[[str], Term]) -> Groups:
-    if isinstance(filters, str):
-        filters = [filters]
-    if isinstance(filters, (bytes, Mapping)) or not isinstance(filters, Sequence):
-        raise TypeError(f"filters must be a list of (column, operation, value) tuples, not {type(filters).__name__}")
-    items = [parse(item) if isinstance(item, str) else item for item in filters]
-    if all(isinstance(item, tuple) for item in items):
-        return [items]
-    return [[parse(term) if isinstance(term, str) else term for term in group] for group in items]
+def groups_of(items: Sequence[Any], parse: Callable[[str], Groups]) -> Groups:
+    """The groups of conditions that a list of texts, tuples, or lists of these says.
+
+    Parameters
+    ----------
+    parse : callable
+        Makes groups of a text.
+    """
+    if all(isinstance(item, (tuple, str)) for item in items):
+        return all_of(parse(item) if isinstance(item, str) else [[item]] for item in items)
+    found: Groups = []
+    for group in items:
+        if isinstance(group, (str, bytes)) or not isinstance(group, Sequence):
+            raise TypeError(f"a filter must be a (column, operation, value) tuple or a list of them, not {group!r}")
+        found += all_of(parse(item) if isinstance(item, str) else [[item]] for item in group)
+    return found
+
+
+def all_of(parts: Iterable[Groups]) -> Groups:
+    """Groups for what has to hold for each of several filters."""
+    found: Groups = [[]]
+    for part in parts:
+        found = _checked_number([[*one, *other] for one in found for other in part])
+    return found
+
+
+def any_of(parts: Iterable[Groups]) -> Groups:
+    """Groups for what has to hold for one of several filters."""
+    return _checked_number([group for part in parts for group in part])
+
+
+def _checked_number(groups: Groups) -> Groups:
+    if len(groups) > _MOST_GROUPS:
+        raise ValueError(f"the filter has more than {_MOST_GROUPS} alternatives: write it with fewer 'or'")
+    return groups
+
+
+def matches_pattern(array: pa.Array, operation: str, value: Any) -> npt.NDArray[np.bool_]:
+    """bool[n]: which texts or byte strings match; null ones do not, nor do they match a negation."""
+    import pyarrow.compute as pc
+
+    name = operation.removeprefix("not ")
+    functions = {
+        "like": pc.match_like,
+        "matches": pc.match_substring_regex,
+        "starts_with": pc.starts_with,
+        "contains": pc.match_substring,
+    }
+    try:
+        found = functions[name](array, value)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{value!r} is no pattern: {error}") from None
+    return _mask(found if operation == name else pc.invert(found))
 
 
 def _is_decoded(term: Any, decoded: Collection[str]) -> bool:
@@ -195,8 +252,7 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
     if operation in _TEXT:
         if not (pt.is_string(array.type) or pt.is_binary(array.type)):
             raise ValueError(f"{operation!r} is for text and bytes, and {column!r} is {array.type}")
-        text = _scalar(column, term[2], array.type).as_py()
-        return _mask(getattr(pc, _TEXT[operation])(array, text))
+        return matches_pattern(array, operation, _scalar(column, term[2], array.type).as_py())
     return _mask(getattr(pc, _COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
 
 

@@ -9,26 +9,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafkalog.scanning.conditions.filter_text import parse_condition
+from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.values.conditions import matching, split_filters
 
 
 def test_filters_are_divided_into_those_before_and_after() -> None:
-    split = split_filters("offset > 3", {"value"}, parse_condition)
+    split = split_filters("offset > 3", {"value"}, parse_filter)
     assert split == ([[("offset", ">", 3)]], None)
-    split = split_filters(["offset > 3", "value.a == x"], {"value"}, parse_condition)
+    split = split_filters(["offset > 3", "value.a == x"], {"value"}, parse_filter)
     assert split == ([[("offset", ">", 3)]], [[("value.a", "==", "x")]])
     either: Any = [[("offset", "<", 3), ("value.a", "=", 1)], [("key", "==", b"k")]]
-    before, after = split_filters(either, {"value"}, parse_condition)
+    before, after = split_filters(either, {"value"}, parse_filter)
     assert before == [[("offset", "<", 3)], [("key", "==", b"k")]]
     assert after == [[("offset", "<", 3), ("value.a", "==", 1)], [("key", "==", b"k")]]
-    assert split_filters([[("value.a", "==", 1)], [("offset", "==", 2)]], {"value"}, parse_condition).before is None
+    assert split_filters([[("value.a", "==", 1)], [("offset", "==", 2)]], {"value"}, parse_filter).before is None
 
 
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        ([("value.a", "~", 1)], "no operation"),
+        ([("value.a", "?", 1)], "no operation"),
         ([("value.a", "==")], "needs a value"),
         ([("value.a", "==", None)], "is null"),
         ([[("value.a", "==", 1)], [("headers.x", "==", b"y")]], "headers"),
@@ -36,7 +36,30 @@ def test_filters_are_divided_into_those_before_and_after() -> None:
 )
 def test_conditions_that_are_none_say_why(filters: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        split_filters(filters, {"value"}, parse_condition)
+        split_filters(filters, {"value"}, parse_filter)
+
+
+def test_patterns_and_their_negations() -> None:
+    kind = pa.struct([("t", pa.string()), ("b", pa.binary()), ("n", pa.int64())])
+    rows = [{"t": "user-1", "b": b"a.c", "n": 1}, {"t": "USER-2", "b": b"abc", "n": 2}, {"t": None, "b": None}]
+    columns = {"value": pa.array(rows, kind)}
+    for text, expected in (
+        ("value.t like 'user-_'", [0]),
+        ("value.t not like 'user-%'", [1]),
+        ("value.t matches '(?i)^user-[0-9]$'", [0, 1]),
+        ("value.b !~ '^a[.]c$'", [1]),
+        ("not value.b contains .", [1]),
+        ("value.t not starts_with user", [1]),
+        ("value.n between 2 and 3 or value.t is null", [1, 2]),
+        ("not (value.n == 1 or value.t == x)", [1]),
+    ):
+        groups = split_filters(text, {"value"}, parse_filter).after
+        assert groups is not None
+        assert matching(groups, columns, 3).nonzero()[0].tolist() == expected, text
+    for text, message in (("value.t matches '('", "no pattern"), ("value.n like 1", "for text and bytes")):
+        groups = split_filters(text, {"value"}, parse_filter).after
+        with pytest.raises(ValueError, match=message):
+            matching(groups or [], columns, 3)
 
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -3,6 +3,7 @@
     `ls`             lists topics, partitions, segments
     `cat`            prints records
     `record_text`    formats records as lines, for `cat` and `lookup`
+    `sql`            runs queries over topics as tables
     `batches`        lists record batches
     `batch_summary`  counts batches by producer, codec and so on, for `batches`
     `lookup`         finds an offset or a time

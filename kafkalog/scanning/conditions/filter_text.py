@@ -1,4 +1,8 @@
-"""Filters as text, such as ``key == abc``: the notation of the command line, which Python and Spark take as well."""
+"""Filters as text, such as ``key == abc and not (offset < 5 or value is null)``, for the command line and Python.
+
+A text becomes groups of conditions, of which all of one have to hold. A value without quotes ends where another
+condition follows ``and`` or ``or``, so ``key == rock and roll`` is one condition.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ import numpy as np
 
 from kafkalog.parsing import parse_time
 from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
+from kafkalog.values.conditions import Groups, all_of, any_of
 
 _CONDITION: Final = re.compile(
     r"""\s*(?P<column>(?:headers|key|value)\.(?:"[^"]+"|[^\s=!<>"]+)|\w+)
-    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|not\s+in|in|has\s+not|has|starts_with|contains))(?!\S))
+    (?:\s*(?P<sign>==|!=|<=|>=|=|<|>|!~|~)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|(?:not\s+)?(?:in|between|like|matches|contains|starts_with)|has\s+not|has))(?![^\s()]))
     \s*(?P<value>.*?)\s*""",
     re.VERBOSE | re.DOTALL,
 )
@@ -29,9 +34,15 @@ _ITEM: Final = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*(?:,|\Z)""", re.DOTA
 _LIST: Final = re.compile(r"""\((?:"[^"]*"|'[^']*'|[^()"'])*\)|\[(?:"[^"]*"|'[^']*'|[^]["'])*\]""")
 """A list as SQL and Python write it."""
 
-_JOINED: Final = re.compile(
-    r"""(?:"[^"]*"|'[^']*'|[^"'].*?)\s+(?P<word>(?i:and|or)|&&|\|\|)\s+(?P<rest>.*)""", re.DOTALL
-)
+_WORD: Final = re.compile(r"\s*(?:(?P<and>(?i:and)(?![^\s(])|&&)|(?P<or>(?i:or)(?![^\s(])|\|\|))")
+_NOT: Final = re.compile(r"\s*(?i:not)(?=\s+[\w(]|\()(?!\s+(?:in|like|between|matches|contains|starts_with)\b)")
+_START: Final = re.compile(r"\s*(?:(?i:not)\b\s*)?(?:\(\s*)*", re.DOTALL)
+_NEGATED: Final = {
+    "==": "!=", "=": "!=", "<": ">=", "<=": ">", "in": "not in", "is null": "is not null", "has": "has not",
+    "like": "not like", "matches": "not matches", "contains": "not contains", "starts_with": "not starts_with",
+}  # fmt: skip
+_NEGATED_BACK: Final = {one: other for other, one in _NEGATED.items() if other != "="}
+_MOST_DEPTH: Final = 50
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
 
 
@@ -43,17 +54,25 @@ def parse_condition(text: str, derived: Mapping[str, np.dtype[Any]] | None = Non
     >>> parse_condition("key == abc"), parse_condition("offset in 1,2"), parse_condition("value is null")
     (('key', '==', 'abc'), ('offset', 'in', [1, 2]), ('value', 'is null'))
     """
+    groups = parse_filter(text, derived)
+    if len(groups) != 1 or len(groups[0]) != 1:
+        raise ValueError(f"one condition is expected, not {text!r}; a value in quotes is text")
+    return groups[0][0]
+
+
+def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tuple[Any, ...]:
+    """A condition whose end is known."""
     match = _CONDITION.fullmatch(text)
     if match is None:
         raise ValueError(
             f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r};"
-            " OP is one of ==, !=, <, <=, >, >=, in, not in, contains, starts_with, has, has not, is null, is not null"
+            " OP is one of ==, !=, <, <=, >, >=, in, between, like, matches, contains, starts_with, each with not, has,"
+            " has not, is null, is not null; conditions are joined by and, or, not and parentheses"
         )
     column = match["column"].replace('"', "")
     operation = match["sign"] or " ".join(match["word"].lower().split())
-    is_about_null = operation.startswith("is ")
-    _check_single(f"null {match['value']}" if is_about_null else match["value"])
-    if is_about_null:
+    operation = {"~": "matches", "!~": "not matches"}.get(operation, operation)
+    if operation.startswith("is "):
         if match["value"]:
             raise ValueError(f"{operation!r} takes no value")
         return column, operation
@@ -72,20 +91,139 @@ def parse_condition(text: str, derived: Mapping[str, np.dtype[Any]] | None = Non
     return column, operation, _value(column, match["value"], dtype)
 
 
-def _check_single(value: str) -> None:
-    """Raise ValueError for a value such as ``a and offset > 5``: as text it would match nothing, without a word."""
-    joined = _JOINED.fullmatch(value)
-    following = None if joined is None else _CONDITION.fullmatch(joined["rest"])
-    if joined is None or following is None:
-        return
-    column = following["column"]
-    if column in _COLUMNS or column.startswith(("headers.", *DECODED_FIELDS)):
-        how = (
-            "give each condition on its own, then all must hold"
-            if joined["word"] in ("and", "AND", "&&")
-            else ("in Python, a list of lists says that one of several must hold")
-        )
-        raise ValueError(f"one condition is expected, not {joined['word']!r}: {how}; a value in quotes is text")
+def parse_filter(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> Groups:
+    """Parse a text into groups of conditions; a record matches if all conditions of one group hold.
+
+    Examples
+    --------
+    >>> parse_filter("offset between 5 and 9 and not (key == a or value is null)")
+    [[('offset', '>=', 5), ('offset', '<=', 9), ('key', '!=', 'a'), ('value', 'is not null')]]
+    """
+    return _Parser(text, derived).parsed()
+
+
+class _Parser:
+    def __init__(self, text: str, derived: Mapping[str, np.dtype[Any]] | None) -> None:
+        self._text, self._derived, self._at, self._depth = text, derived, 0, 0
+
+    def parsed(self) -> Groups:
+        found = self._either(negated=False)
+        rest = self._text[self._at :].strip()
+        if rest:
+            raise ValueError(f"the filter goes on with {rest!r}, where 'and', 'or' or its end is expected")
+        return found
+
+    def _either(self, *, negated: bool) -> Groups:
+        """Conditions joined with or. With a negation, or becomes and, and the other way round."""
+        parts = [self._both(negated=negated)]
+        while self._takes("or"):
+            parts.append(self._both(negated=negated))
+        return all_of(parts) if negated else any_of(parts)
+
+    def _both(self, *, negated: bool) -> Groups:
+        parts = [self._one(negated=negated)]
+        while self._takes("and"):
+            parts.append(self._one(negated=negated))
+        return any_of(parts) if negated else all_of(parts)
+
+    def _takes(self, word: str) -> bool:
+        found = _WORD.match(self._text, self._at)
+        if found is None or found[word] is None:
+            return False
+        self._at = found.end()
+        return True
+
+    def _one(self, *, negated: bool) -> Groups:
+        found = _NOT.match(self._text, self._at)
+        if found is not None and not self._is_condition(self._at):
+            self._at = found.end()
+            return self._one(negated=not negated)
+        start = len(self._text[self._at :]) - len(self._text[self._at :].lstrip()) + self._at
+        if self._text[start : start + 1] != "(":
+            return self._condition(negated=negated)
+        if self._depth >= _MOST_DEPTH:
+            raise ValueError("the filter is nested too deeply")
+        self._at, self._depth = start + 1, self._depth + 1
+        inner = self._either(negated=negated)
+        closing = re.compile(r"\s*\)").match(self._text, self._at)
+        if closing is None:
+            raise ValueError(f"the filter {self._text!r} lacks a closing parenthesis")
+        self._at, self._depth = closing.end(), self._depth - 1
+        return inner
+
+    def _is_condition(self, at: int) -> bool:
+        """Whether a condition on a column that there is begins here."""
+        found = _CONDITION.match(self._text, at)
+        if found is None:
+            return False
+        column = found["column"]
+        return column in _COLUMNS or column in (self._derived or {}) or column.startswith(("headers.", *DECODED_FIELDS))
+
+    def _condition(self, *, negated: bool) -> Groups:
+        begin = self._at
+        found = _CONDITION.match(self._text, begin)
+        if found is None:
+            return [[_single(self._text[begin:], self._derived)]]  # raises
+        word = " ".join((found["word"] or "").lower().split())
+        self._at = value = found.start("value")
+        if word in ("between", "not between"):
+            return self._between(found["column"], value, negated=negated == (word == "between"))
+        self._at = value if word.startswith("is ") else self._end_of_value(value)
+        term = _single(self._text[begin : self._at], self._derived)
+        return [[_opposite(term) if negated else term]]
+
+    def _between(self, column: str, value: int, *, negated: bool) -> Groups:
+        middle = self._end_of_value(value, is_first=True)
+        if not self._takes_at("and", middle):
+            raise ValueError(f"{column} between: 'LEAST and MOST' is expected")
+        begin = self._at
+        self._at = self._end_of_value(begin)
+        terms = [
+            _single(f"{column} {sign} {one}", self._derived)
+            for sign, one in ((">=", self._text[value:middle]), ("<=", self._text[begin : self._at]))
+        ]
+        return [[_opposite(term)] for term in terms] if negated else [terms]
+
+    def _takes_at(self, word: str, at: int) -> bool:
+        self._at = at
+        return self._takes(word)
+
+    def _end_of_value(self, at: int, *, is_first: bool = False) -> int:
+        """Where a value ends: after its quotes or brackets, or before what cannot be of it."""
+        text, n = self._text, len(self._text)
+        at += len(text[at:]) - len(text[at:].lstrip())
+        whole = _WHOLE.match(text, at)
+        if whole is not None and self._ends_here(whole.end(), is_first):
+            return whole.end()
+        position = at
+        while position < n and not self._ends_here(position, is_first):
+            position += 1
+        return position
+
+    def _ends_here(self, at: int, is_first: bool) -> bool:
+        rest = self._text[at:]
+        if not rest.strip():
+            return True
+        if self._depth and rest.lstrip()[0] == ")":
+            return True
+        word = _WORD.match(self._text, at)
+        # a word of its own: after a space, quotes or a bracket
+        if word is None or not (rest[:1].isspace() or self._text[at - 1 : at] in "\"')]"):
+            return False
+        if is_first:
+            return word["and"] is not None
+        start = _START.match(self._text, word.end())
+        return self._is_condition(word.end()) or (start is not None and self._is_condition(start.end()))
+
+
+_WHOLE: Final = re.compile(rf"""(?:"[^"]*"|'[^']*'|{_LIST.pattern})""", re.DOTALL)
+
+
+def _opposite(term: tuple[Any, ...]) -> tuple[Any, ...]:
+    column, operation, *value = term
+    if str(column).startswith("headers."):
+        raise ValueError(f"'not' is not for {column}: several headers may have the name; write {column} != ...")
+    return column, _NEGATED.get(operation) or _NEGATED_BACK[operation], *value
 
 
 def _value(column: str, text: str, derived: np.dtype[Any] | None) -> Any:

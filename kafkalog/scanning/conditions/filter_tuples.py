@@ -11,20 +11,28 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.parsing import parse_milliseconds, parse_time
 from kafkalog.records.columns import ALL_COLUMNS, BINARY_COLUMNS, FIXED_COLUMNS
-from kafkalog.scanning.conditions.filter_text import parse_condition
+from kafkalog.scanning.conditions.filter_text import parse_filter
 from kafkalog.scanning.conditions.filters import (
     BINARY_ONLY,
     MEMBERSHIP,
     NULLS,
     OPERATIONS,
+    PATTERNS,
     PLACE_COLUMNS,
     Filter,
     Term,
 )
 from kafkalog.text import near
+from kafkalog.values.conditions import groups_of
 
 _TIMESTAMP_TYPES: Final = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
-_SAME: Final = {"=": "==", "startswith": "starts_with", "is_null": "is null", "is_not_null": "is not null"}
+_SAME: Final = {
+    "=": "==",
+    "startswith": "starts_with",
+    "is_null": "is null",
+    "is_not_null": "is not null",
+    "~": "matches",
+}
 
 Filters = str | Sequence[tuple[Any, ...] | str] | Sequence[Sequence[tuple[Any, ...] | str]]
 
@@ -50,20 +58,8 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
     items: list[Any] = list(filters)
     if isinstance(filters, tuple) and len(items) in (2, 3) and items[0] in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
         raise TypeError(f"filters must be a list of tuples; did you mean filters=[{tuple(filters)!r}]?")
-    items = [_from_text(item, derived) for item in items]
-    if all(isinstance(item, tuple) for item in items):
-        items = [items]
-    groups = []
-    for group in items:
-        if isinstance(group, bytes) or not isinstance(group, Sequence):
-            raise TypeError(f"a filter must be a (column, operation, value) tuple or a list of them, not {group!r}")
-        groups.append(tuple(_parse_term(_from_text(item, derived), derived) for item in group))
-    return Filter(tuple(groups), frozenset(derived))
-
-
-def _from_text(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Any:
-    """The condition that a text such as ``key == abc`` says; anything else as it is."""
-    return parse_condition(item, derived) if isinstance(item, str) else item
+    whole = groups_of(items, lambda text: parse_filter(text, derived))
+    return Filter(tuple(tuple(_parse_term(term, derived) for term in group) for group in whole), frozenset(derived))
 
 
 def check_term(item: tuple[Any, ...]) -> None:
@@ -86,8 +82,11 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
         there = f"did you mean {close!r}? There are" if close else "there are"
         raise ValueError(f"no column {column!r} to filter by; {there} {', '.join(known)}")
     is_binary = column in BINARY_COLUMNS or is_header
-    if operation not in OPERATIONS or (operation in BINARY_ONLY and not is_binary):
-        allowed = [name for name in OPERATIONS if is_binary or name not in BINARY_ONLY]
+    refused: tuple[str, ...] = (*BINARY_ONLY, *PATTERNS)
+    if is_binary or column in ("topic", "segment"):
+        refused = PATTERNS if is_header else () if is_binary else BINARY_ONLY
+    if operation not in OPERATIONS or operation in refused:
+        allowed = [name for name in OPERATIONS if name not in refused]
         raise ValueError(f"no operation {operation!r} for column {column!r}; there are {', '.join(allowed)}")
     if operation in NULLS:
         if value is not None:

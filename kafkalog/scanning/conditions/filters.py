@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
@@ -20,6 +21,7 @@ from kafkalog.records.batch_table import BatchTable, batch_column, sequences
 from kafkalog.records.columns import BINARY_COLUMNS
 from kafkalog.records.selection import FunctionFailure, Mask, hides_last_offset, no_timestamp
 from kafkalog.records.spans import Spans
+from kafkalog.values.conditions import matches_pattern
 
 _INT64: Final = np.iinfo(np.int64)
 _BOUNDED: Final = ("offset", "timestamp")
@@ -41,7 +43,9 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 MEMBERSHIP = ("in", "not in")
 NULLS = ("is null", "is not null")
 BINARY_ONLY = ("starts_with", "contains")
-OPERATIONS: Final = (*_COMPARISONS, *MEMBERSHIP, *NULLS, *BINARY_ONLY)
+PATTERNS: Final = ("like", "not like", "matches", "not matches", "not starts_with", "not contains")
+"""Operations that Arrow applies: SQL's patterns, regular expressions (RE2), and negations."""
+OPERATIONS: Final = (*_COMPARISONS, *MEMBERSHIP, *NULLS, *BINARY_ONLY, *PATTERNS)
 
 # Columns with one value per batch, known from its header. Not the base offset: the messages in a compressed v0 or v1
 # message each have their own.
@@ -157,6 +161,15 @@ class Term:
         is_key = self.column == "key"
         start = spans.key_start if is_key else spans.value_start
         size = spans.key_size if is_key else spans.value_size
+        if self.operation in PATTERNS:
+            rows = np.flatnonzero(mask)
+            ends = start[rows] + size[rows]
+            values = [
+                None if n < 0 else bytes(spans.data[begin:end])
+                for begin, end, n in zip(start[rows].tolist(), ends.tolist(), size[rows].tolist(), strict=True)
+            ]
+            mask[rows] &= matches_pattern(pa.array(values, pa.binary()), self.operation, self.value)
+            return
         if self.operation in MEMBERSHIP:
             texts, null_is_in = self.texts
             kernels.match_set(spans.data, start, size, texts, null_is_in, self.operation == "not in", mask)
@@ -184,6 +197,8 @@ def _codec_name(number: int | None) -> str | None:
 def _compare(column: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None, term: Term) -> npt.NDArray[np.bool_]:
     """Compare as Arrow does: comparisons with null are false; null is `in` a list only if the list has None."""
     operation, value = term.operation, term.value
+    if operation in PATTERNS:
+        return matches_pattern(pa.array(column.tolist(), pa.string()), operation, value)
     if operation == "is null":
         return np.zeros(column.shape, np.bool_) if null is None else null
     if operation == "is not null":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.scanning.conditions.filter_text import parse_condition
+from kafkalog.scanning.conditions.filter_text import parse_condition, parse_filter
 
 MOMENT = datetime(2023, 11, 14, 22, 18, 0, 400, UTC)
 
@@ -65,27 +65,70 @@ def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[A
     ("text", "message"),
     [
         ("key", "COLUMN OP VALUE is expected"),
-        ("key ~ a", "COLUMN OP VALUE is expected"),
+        ("key ? a", "COLUMN OP VALUE is expected"),
         ("key instant", "COLUMN OP VALUE is expected"),
-        ("key like a%", "OP is one of ==, .*, starts_with, "),
+        ("key resembles a%", "OP is one of ==, .*, starts_with, "),
         ("key in ()", "a list of values is expected"),
         ("key == NULL", "write 'key is null', or in quotes"),
-        ("key is null or key == a", "not 'or': in Python, a list of lists"),
+        ("key is null or key == a", "one condition is expected"),
         ("key ==", 'a value is expected; the empty one is ""'),
         ("key in ,", "a list of values is expected"),
-        ("key is null 5", "'is null' takes no value"),
+        ("key is null 5", "goes on with '5'"),
         ("key == null", "write 'key is null'"),
         ("key != null", "write 'key is not null'"),
         ("offset == five", "offset is a whole number, not 'five'"),
         ("is_control == 1", "is_control is true or false, not '1'"),
         ("key == 0x0", "'0x0' is not hex"),
         ("key == base64:a", "'base64:a' is not base64"),
-        ("key == a and offset > 5", "not 'and': give each condition on its own"),
-        ("key == 'a' AND value contains 'b'", "not 'AND': give each condition on its own"),
-        ("key == a or value is null", "not 'or': in Python, a list of lists"),
-        ("offset > 5 && headers has b", "not '&&': give each condition on its own"),
+        ("key == a and offset > 5", "one condition is expected"),
+        ("key == 'a' AND value contains 'b'", "one condition is expected"),
+        ("key == a or value is null", "one condition is expected"),
+        ("offset > 5 && headers has b", "one condition is expected"),
     ],
 )
 def test_what_is_none_is_refused_with_what_was_expected(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_condition(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("offset between 5 and 9", [[("offset", ">=", 5), ("offset", "<=", 9)]]),
+        ("not (key == a or value is null)", [[("key", "!=", "a"), ("value", "is not null")]]),
+        ("not (key == a and value is null)", [[("key", "!=", "a")], [("value", "is not null")]]),
+        ("key == rock and roll", [[("key", "==", "rock and roll")]]),
+        ("key == rock and roll and offset > 5", [[("key", "==", "rock and roll"), ("offset", ">", 5)]]),
+        ("key == 'a' or value contains x) y", [[("key", "==", "a")], [("value", "contains", "x) y")]]),
+        ("(key == a or key==b) and offset<3",
+         [[("key", "==", "a"), ("offset", "<", 3)], [("key", "==", "b"), ("offset", "<", 3)]]),
+        ("not key in a,b", [[("key", "not in", ["a", "b"])]]),
+        ("key in (1,2) OR offset in 1, 2", [[("key", "in", ["1", "2"])], [("offset", "in", [1, 2])]]),
+        ("key like 'a%' && value !~ ^x", [[("key", "like", "a%"), ("value", "not matches", "^x")]]),
+        ("value.n not between 1 and 2", [[("value.n", "<", "1")], [("value.n", ">", "2")]]),
+        ("not value.n not between 1 and 2", [[("value.n", ">=", "1"), ("value.n", "<=", "2")]]),
+        ("not not headers has x", [[("headers", "has", "x")]]),
+        ("not key starts_with a", [[("key", "not starts_with", "a")]]),
+        ("key not like '%(a or b)'", [[("key", "not like", "%(a or b)")]]),
+        ("topic == not", [[("topic", "==", "not")]]),
+    ],
+)  # fmt: skip
+def test_conditions_are_joined(text: str, expected: Any) -> None:
+    assert parse_filter(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(key == a", "lacks a closing parenthesis"),
+        ("offset == 1) or key == b", "is a whole number, not"),
+        ("key is null or", "is expected"),
+        ("offset between 5", "LEAST and MOST"),
+        ("not headers.a == b", "several headers may have the name"),
+        ("(" * 60 + "key == a" + ")" * 60, "too deeply"),
+        (" and ".join(f"(offset == {i} or offset == -{i})" for i in range(9)), "more than 256"),
+    ],
+)
+def test_what_is_no_filter_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_filter(text)

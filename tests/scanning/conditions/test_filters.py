@@ -43,7 +43,7 @@ from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
-from kafkalog.scanning.conditions.filters import OPERATIONS, Filter, Term
+from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS, Filter, Term
 
 pytestmark = pytest.mark.kernels
 
@@ -108,6 +108,7 @@ def terms(draw: st.DrawFn, rows: list[Row], derived: Sequence[str] = ()) -> tupl
         there = [value for row in rows for key, value in row["headers"] if key == name and value is not None]
         return column, operation, _values(draw, "value", [{"value": value} for value in there])
     allowed = [name for name in OPERATIONS if column in BINARY or name not in ("starts_with", "contains")]
+    allowed = [name for name in allowed if name not in PATTERNS]
     if column == "compression":
         allowed = ["==", "!=", "in", "not in", "is null", "is not null"]
     operation = draw(st.sampled_from(allowed))
@@ -396,7 +397,7 @@ def test_a_v0_wrapper_may_hold_messages_with_timestamps_that_its_header_does_not
             ValueError,
             "no column 'kee' to filter by; did you mean 'key'\\? There are topic, partition.*headers.NAME",
         ),
-        ([("key", "~", b"a")], ValueError, "no operation '~' for column 'key'; there are ==, .*contains"),
+        ([("key", "?", b"a")], ValueError, "no operation '[?]' for column 'key'; there are ==, .*contains"),
         ([("offset", "contains", b"a")], ValueError, "no operation 'contains' for column 'offset'"),
         ([("key", "==")], ValueError, "'key' '==' needs a value"),
         ([("key", "==", None)], ValueError, "nothing compares with None; write \\('key', 'is null'\\)"),
@@ -856,3 +857,28 @@ def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone() ->
         Filter((), frozenset({"x"})),
     ):
         assert whole.split() == (whole,)
+
+
+def test_patterns_of_keys_values_and_topics(tmp_path: Path) -> None:
+    keys = [b"user-1", b"USER-2", None, b"\xff\n", b""]
+    for topic in ("orders", "bills"):
+        with kafkalog.PartitionWriter(tmp_path / f"{topic}-0") as writer:
+            writer.append({"key": keys, "value": [b"%d" % i for i in range(5)]})
+
+    def offsets(text: Any) -> list[int]:
+        return kafkalog.read_table(tmp_path, topics="orders", filters=text, columns=["offset"])["offset"].to_pylist()
+
+    assert offsets("key like 'user-%'") == [0]
+    assert offsets("key not like 'user-%'") == [1, 3, 4]
+    assert offsets("key matches '(?i)^user-[12]$' and value != 1") == [0]
+    assert offsets("key !~ user or key is null") == [1, 2, 3, 4]
+    assert offsets("not (key contains -)") == [3, 4]
+    assert offsets(["offset between 1 and 3", "key == USER-2 or value == 3"]) == [1, 3]
+    assert offsets([["key like u%"], [("offset", "==", 4)]]) == [0, 4]
+    found = kafkalog.read_table(tmp_path, filters="topic like 'b%' and segment matches '[.]log$'", columns=["topic"])
+    assert found["topic"].unique().to_pylist() == ["bills"]
+    for text, message in (("offset like 1", "no operation 'like'"), ("headers.a like b", "no operation 'like'")):
+        with pytest.raises(ValueError, match=message):
+            offsets(text)
+    with pytest.raises(ValueError, match="no pattern"):
+        offsets("key matches (")

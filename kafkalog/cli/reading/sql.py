@@ -1,0 +1,141 @@
+"""`kafkalog sql`: runs a query over topics as tables."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import HelpText, add_command
+from kafkalog.cli.scan_options import (
+    add_decoding,
+    add_scan_reading,
+    add_scan_selection,
+    path_of,
+    scan_options,
+    usage_errors,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_HELP: Final = HelpText(
+    description="""\
+Run a query in SQL over a log, with DuckDB (pip install 'kafkalog[sql]').
+
+Each topic is a table of its name, in quotes if it has a dot or a hyphen. The columns are those of 'kafkalog cat'; a
+value with fields is a struct, so value.total is a field of it. Without --value-format, a look at a topic's first values
+says whether they are JSON, Avro or Protobuf with schemas in _schemas, text, or bytes; the same for keys.
+
+Conditions on topic, partition, offset and timestamp, and the options below, leave out batches without reading them.""",
+    examples="""\
+  kafkalog sql 'select value.customer, sum(value.total) from orders group by all' /var/lib/kafka
+  kafkalog sql 'select count(*) from "orders.eu" where value.total > 10' /backup/kafka --start-timestamp end-1h
+  kafkalog sql 'select o."offset", c.value.name from orders o join customers c on o.key = c.key' /backup/kafka --json
+  kafkalog sql 'select * from orders' /backup/kafka -o orders.parquet""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    paths = (
+        "QUERY PATH",
+        "a query in SQL; log dirs or partition directories",
+        "The first argument is the query, the others are paths of one or several log dirs. Nothing in them is changed.",
+    )
+    parser = add_command(commands, "sql", _HELP, run, paths=paths)
+    how = parser.add_argument_group("what becomes of the rows")
+    form = how.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="an object per row")
+    form.add_argument("--csv", action="store_true", help="CSV with a line of names")
+    form.add_argument("-o", "--output", metavar="FILE", help="write a .parquet, .arrow, .csv or .jsonl file")
+    add_decoding(parser)
+    add_scan_selection(parser)
+    add_scan_reading(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Run the query, and print or write its rows."""
+    query, *args.paths = args.paths
+    if not args.paths:
+        raise UsageError("a query and at least one PATH are expected")
+    if args.topics:
+        raise UsageError("the query says which topics: leave out -t and -T")
+    from kafkalog.operations.querying import Querying
+
+    try:
+        with usage_errors(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            batches = Querying(path_of(args), **scan_options(args)).run(query)
+            if args.output is not None:
+                _write(batches, args.output, console)
+            else:
+                _print(batches, args, console)
+    except ImportError as error:
+        raise UsageError(str(error)) from error
+    for text in dict.fromkeys(str(one.message) for one in caught):
+        console.note(text)
+
+
+def _print(batches: Iterator[pa.RecordBatch], args: argparse.Namespace, console: Console) -> None:
+    from kafkalog.interchange.text_output import encode_json, readable_values
+
+    names: list[str] | None = None
+    for batch in batches:
+        if names is None:
+            names = batch.schema.names
+            if not args.json:
+                console.write(_line(names, args.csv))
+        columns = [readable_values(column) for column in batch.columns]
+        rows = zip(*columns, strict=True)
+        if args.json:
+            console.write("".join(f"{encode_json(dict(zip(names, row, strict=True)))}\n" for row in rows))
+        else:
+            cells = ([one if one is None or isinstance(one, str) else encode_json(one) for one in row] for row in rows)
+            console.write("".join(_line(row, args.csv) for row in cells))
+
+
+def _line(cells: list[Any], is_csv: bool) -> str:
+    """A row: with tabs between cells, or as CSV, where null is empty and an empty text is in quotes."""
+    if not is_csv:
+        texts = ["null" if one is None else one.translate(_ESCAPED) for one in cells]
+        return "\t".join(texts) + "\n"
+    quoted = []
+    for one in cells:
+        needs_quotes = one is not None and (not one or set(one) & set('",\r\n'))
+        quoted.append("" if one is None else '"' + one.replace('"', '""') + '"' if needs_quotes else one)
+    return ",".join(quoted) + "\n"
+
+
+_ESCAPED: Final = {
+    **{number: f"\\x{number:02x}" for number in (*range(32), 127)},
+    ord("\t"): "\\t",
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\\"): "\\\\",
+}
+
+
+def _write(batches: Iterator[pa.RecordBatch], output: str, console: Console) -> None:
+    from kafkalog.cli.text import counted, human_bytes
+    from kafkalog.interchange.file_types import SUFFIXES, TEXT_FORMATS, file_type
+    from kafkalog.interchange.record_writers import OutputFormat
+    from kafkalog.storage.staging import staged_file
+
+    format, packed = file_type(output)
+    if format is None:
+        raise UsageError(f"{output}: what format? End the name in {SUFFIXES}")
+    first = next(batches)
+    how = OutputFormat(format, packed, encoding="utf8") if format in TEXT_FORMATS else OutputFormat(format)
+    with staged_file(output) as file:
+        sink = how.open(file, first.schema)
+        try:
+            for batch in batches:
+                sink.write(batch)
+            sink.close()
+        except BaseException:
+            sink.abandon()
+            raise
+    console.note(f"{counted(sink.n_records, 'row')}, {human_bytes(sink.n_bytes)}, written to {output}")

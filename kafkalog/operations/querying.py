@@ -1,0 +1,138 @@
+"""Queries in SQL over a log: DuckDB (extra `sql`), with a table for each topic.
+
+Topics are datasets, so a query reads only the columns that it names, and only the batches that conditions on record
+columns leave. Without a format, a look at a topic's first values says what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+import pyarrow as pa
+
+from kafkalog.errors import ReadError, Reason
+from kafkalog.format import SCHEMAS_TOPIC
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.read_methods import ScanOptions
+from kafkalog.scanning.scan import Scan
+from kafkalog.system_topics.schemas import read_schemas
+from kafkalog.values.formats.json_text import NotJson, parse
+from kafkalog.values.schemas import in_context
+
+if TYPE_CHECKING:
+    pass
+
+_LOOKED_AT: Final = 20
+_FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "jsonschema"}
+
+
+class QueryError(ValueError):
+    """A query is no SQL, or names what is not there."""
+
+
+class Querying:
+    """Topics of a log as tables of DuckDB.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or LogDir
+    **options
+        Of `kafkalog.scan`, for all topics. Without `decode`, values and keys are decoded as what they seem to be.
+
+    Raises
+    ------
+    ImportError
+        DuckDB is not installed.
+    """
+
+    def __init__(self, path: Paths | LogDir, **options: Unpack[ScanOptions]) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise ImportError("queries need duckdb: pip install 'kafkalog[sql]'") from error
+        limits: dict[str, Any] = {} if options.get("limits") is None else {"limits": options["limits"]}
+        self.log_dir = path if isinstance(path, LogDir) else open_log_dir(path, **limits)
+        # those of what is open
+        self._options = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
+        self._connection = duckdb.connect()
+
+    def run(self, query: str, batch_size: int = 2**16) -> Iterator[pa.RecordBatch]:
+        """The result of a query as record batches; one without rows if there are none.
+
+        Raises
+        ------
+        QueryError
+            It is no SQL, or names what is not there.
+        KafkalogError
+            The log cannot be read.
+        """
+        import duckdb
+
+        for topic in self._named_in(query):
+            self._connection.register(topic, self._table(topic).to_dataset())
+        try:
+            result = self._connection.sql(query)
+            if result is None:
+                raise QueryError("the query has no result: a select is expected")
+            reader = result.to_arrow_reader(batch_size)
+            yield pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in reader.schema], schema=reader.schema)
+            yield from reader
+        except duckdb.Error as error:
+            raise QueryError(self._explained(str(error))) from None
+        except pa.ArrowException as error:
+            raise ReadError(Reason.FILE_UNREADABLE, str(error).splitlines()[0], path=self.log_dir.paths[0]) from error
+
+    def _named_in(self, query: str) -> list[str]:
+        """Topics whose names stand in a query; others are not looked at."""
+        words = {word.lower() for word in re.findall(r'"([^"]+)"|([\w.-]+)', query) for word in word if word}
+        return [topic for topic in self.log_dir.topics if topic.lower() in words]
+
+    def _table(self, topic: str) -> Scan:
+        options: dict[str, Any] = {**self._options, "topics": topic}
+        if not options.get("decode"):
+            options.pop("schemas", None)
+            context = options.pop("schema_context", None)
+            found = self._formats_of(topic, context)
+            if found:
+                options["decode"] = found
+                if context is not None and "avro" in found.values():
+                    options["schema_context"] = context
+        return Scan(self.log_dir, **options)
+
+    def _formats_of(self, topic: str, context: str | None) -> Mapping[str, str]:
+        """What the keys and values of a topic's first records seem to be; none for bytes."""
+        scan = Scan(self.log_dir, topics=topic, columns=["key", "value"], limit=_LOOKED_AT, on_corruption="skip")
+        table = scan.to_table()
+        source = in_context(read_schemas(self.log_dir), context) if SCHEMAS_TOPIC in self.log_dir.topics else None
+        found = {
+            name: format_of([one for one in table.column(name).to_pylist() if one], source) for name in ("key", "value")
+        }
+        return {name: one for name, one in found.items() if one is not None}
+
+    def _explained(self, text: str) -> str:
+        line = text.splitlines()[0]
+        missing = re.search(r"Table with name (\S+) does not exist", text)
+        if missing is not None:
+            topics = ", ".join(f'"{one}"' if re.search(r"\W", one) else one for one in self.log_dir.topics[:20])
+            line += f" The topics are tables: {topics}"
+        return line
+
+
+def format_of(values: list[bytes], source: Any) -> str | None:
+    """The format that all of some values have; None for bytes."""
+    if not values:
+        return None
+    if source is not None and all(one[0] == 0 and len(one) >= 5 for one in values):
+        schema = source.by_id(int.from_bytes(values[0][1:5], "big"))
+        if schema is not None and schema.type in _FORMATS:
+            return _FORMATS[schema.type]
+    if all(one.lstrip()[:1] in (b"{", b"[") and not isinstance(parse(one), NotJson) for one in values):
+        return "json"
+    try:
+        texts = [one.decode() for one in values]
+    except UnicodeDecodeError:
+        return None
+    return "utf8" if all(text.isprintable() for text in texts) else None

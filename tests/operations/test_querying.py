@@ -1,0 +1,120 @@
+"""Queries in SQL over topics, as they are over tables of the same records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from effort import fuzz_inputs
+
+import kafkalog
+from kafkalog.cli.app import main
+from kafkalog.operations.querying import Querying, format_of
+
+duckdb = pytest.importorskip("duckdb", reason="not tested here: duckdb is not installed")
+
+N = 200
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = random.Random(7)
+    root = tmp_path_factory.mktemp("logs") / "log"
+    root.mkdir()
+    for topic in ("orders", "orders.eu-1"):
+        rows = [{"id": i, "total": rng.randrange(40) / 2, "who": rng.choice(["Ann", "Bo", None])} for i in range(N)]
+        with kafkalog.PartitionWriter(root / f"{topic}-0", batch_size=400) as writer:
+            stamps = [1_700_000_000_000 + 60_000 * i for i in range(N)]
+            values = [json.dumps(row).encode() for row in rows]
+            writer.append({"key": [b"k%d" % i for i in range(N)], "value": values, "timestamp": stamps})
+    with kafkalog.PartitionWriter(root / "bytes-0") as writer:
+        writer.append({"value": [b"\xff\x00", b"text"]})
+    return root
+
+
+def rows(log: Path, query: str, **options: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for batch in Querying(log, **options).run(query) for row in batch.to_pylist()]
+
+
+def test_queries_equal_those_of_tables(log: Path) -> None:
+    rng = random.Random(8)
+    decode = {"key": "utf8", "value": "json"}
+    orders = kafkalog.read_table(log, topics="orders", decode=decode)
+    eu = kafkalog.read_table(log, topics="orders.eu-1", decode=decode)
+    connection = duckdb.connect()
+    connection.register("orders", orders)
+    connection.register("orders.eu-1", eu)
+    for _ in range(fuzz_inputs(100)):
+        table = rng.choice(["orders", '"orders.eu-1"'])
+        terms = [
+            f"value.total {rng.choice(['>', '<=', '='])} {rng.randrange(40) / 2}",
+            f"value.who {rng.choice(['= ' + repr('Ann'), 'is null'])}",
+            f'"offset" between {rng.randrange(N)} and {rng.randrange(N)}',
+            f"timestamp >= to_timestamp({1_700_000_000 + 60 * rng.randrange(N)})",
+            f"key = 'k{rng.randrange(N)}'",
+        ]
+        where = rng.choice([" and ", " or "]).join(rng.sample(terms, rng.randrange(1, 4)))
+        select = rng.choice(["value.id, key", "count(*)", 'value.who, sum(value.total), max("offset")', "*"])
+        more = " group by 1" if "sum" in select else ""
+        query = f"select {select} from {table} where {where}{more}"
+        expected = [tuple(row.values()) for row in connection.sql(query).to_arrow_table().to_pylist()]
+        assert sorted(map(str, rows(log, query))) == sorted(map(str, expected)), query
+    joined = 'select count(*) from orders o join "orders.eu-1" e on o.key = e.key where o.value.total > e.value.total'
+    assert rows(log, joined) == connection.sql(joined).fetchall()
+
+
+def test_the_command_prints_rows(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = 'select "offset" as o, value.who as w, [1, null] as l from orders where value.id < 3 order by 1'
+    expected = kafkalog.read_table(log, topics="orders", decode={"value": "json"}, columns=["value.who"])[0].to_pylist()
+    assert main(["sql", query, str(log), "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found == [{"o": i, "w": expected[i], "l": [1, None]} for i in range(3)]
+    assert main(["sql", query, str(log), "--csv"]) == 0
+    names, *lines = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert names == ["o", "w", "l"]
+    assert lines == [[str(i), expected[i] or "", "[1, null]"] for i in range(3)]
+    assert main(["sql", query, str(log)]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == f"0\t{expected[0] or 'null'}\t[1, null]"
+    assert main(["sql", "select * from orders", str(log), "-o", str(tmp_path / "o.parquet")]) == 0
+    assert pq.read_table(tmp_path / "o.parquet").num_rows == N
+    assert main(["sql", "select value from bytes", str(log), "--json"]) == 0
+    assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == ["/wA=", "text"]
+
+
+def test_options_choose_records_and_formats(log: Path) -> None:
+    assert rows(log, "select count(*) from orders", start_offset=N - 5) == [(5,)]
+    assert rows(log, "select count(*) from orders", start_timestamp=1_700_000_000_000 + 60_000 * (N - 7)) == [(7,)]
+    ((value,),) = rows(log, "select value from orders limit 1", decode={"value": "utf8"})
+    assert isinstance(value, str)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("selec", "syntax error"),
+        ("select * from nothing", 'The topics are tables: bytes, orders, "orders.eu-1"'),
+        ("select value.nothing from orders", "nothing"),
+    ],
+)
+def test_what_is_no_query_is_a_usage_error(
+    log: Path, query: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", query, str(log)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert main(["sql", query]) == 2
+
+
+def test_formats_are_those_that_all_values_have() -> None:
+    assert format_of([b'{"a": 1}', b" [1]"], None) == "json"
+    assert format_of([b'{"a": 1}', b"x"], None) == "utf8"
+    assert format_of([b'{"a": 1', b"x"], None) == "utf8"
+    assert format_of([b"\xff"], None) is None
+    assert format_of([b"\0\0\0\0\1"], None) is None
+    assert format_of([], None) is None
