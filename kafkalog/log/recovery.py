@@ -119,6 +119,10 @@ def recover(
         found.is_emptied = True
         detail = "the largest timestamp's offset goes back; a broker empties the segment"
         found.finding = Finding(Reason.OFFSET_ORDER, detail, path=str(segment.path), position=0)
+    if found.finding is not None and found.finding.reason in _UNREADABLE_HEADERS:
+        start = found.finding.base_offset
+        if start is not None and not 0 <= start - found.next_offset < 2**31:
+            found.finding = replace(found.finding, base_offset=None, last_offset=None)
     if found.is_emptied:
         return RecoveredSegment(
             segment,
@@ -358,3 +362,15 @@ _LEAST_BYTES = 26
 _OFFSETS = ((0, 8), (23, 4))  # where the base offset and the last offset's delta are
 _JAVA_BYTE_MAX = 127  # Java reads a larger byte as negative, so as a v0 or v1 message, whose checksum covers the magic
 _WINDOW_BEHIND_DAMAGE = 2**16
+_UNREADABLE_HEADERS = frozenset(
+    {
+        Reason.SIZE_NEGATIVE,
+        Reason.SIZE_TOO_SMALL,
+        Reason.SIZE_EXCEEDS_FILE,
+        Reason.BAD_MAGIC,
+        Reason.HEADER_INCONSISTENT,
+        Reason.PARTIAL_TAIL,
+        Reason.ZERO_FILL,
+    }
+)
+"""Damage for which the offset may be garbage too."""

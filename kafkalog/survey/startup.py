@@ -95,6 +95,8 @@ class PartitionPlan:
     """The offset after the last intact batch, before anything is cut; None if it cannot be read."""
     n_bytes_read: int = 0
     """Bytes of `.log` files that recovery reads."""
+    missing: list[Finding] = field(default_factory=list)
+    """Offsets that no `.log` holds, although other files or the gap show that there were records."""
     problem: Finding | None = None
     """Why a broker does not start with the partition. `recover` leaves it unchanged, or out of the copy."""
     stray: str | None = None
@@ -122,13 +124,15 @@ class PartitionPlan:
 
     @property
     def loss(self) -> Loss | None:
-        """The records that are cut off or deleted, by their offsets; None for none."""
+        """The records that are cut off, deleted or missing, by their offsets; None for none."""
         before, end = self.log_end_offset_before, self.log_end_offset
         early = [number for number, segment in enumerate(self.segments) if segment.is_expired_early]
         is_cut = any(segment.n_bytes_lost and not segment.is_expired_early for segment in self.segments)
-        if self.problem is not None or not (is_cut or early or (before or 0) > end):
+        if self.problem is not None or not (is_cut or early or self.missing or (before or 0) > end):
             return None
         loss = Loss()
+        for finding in self.missing:
+            loss.add(finding)
         bases = [segment.base_offset for segment in self.segments]
         for number in early:
             self._add(loss, bases[number], bases[number + 1] if number + 1 < len(bases) else end)
@@ -147,7 +151,12 @@ class PartitionPlan:
         """The worst that happens: the broker fails, records go, work is done, or nothing happens."""
         if self.problem is not None:
             return "does not start"
-        if self.n_bytes_lost or self.stray is not None or self.log_end_offset < (self.log_end_offset_before or 0):
+        if (
+            self.n_bytes_lost
+            or self.missing
+            or self.stray is not None
+            or self.log_end_offset < (self.log_end_offset_before or 0)
+        ):
             return "loses"
         is_touched = any(one.action != "kept" for one in self.segments) or any(
             one.change != "same" for one in self.files
@@ -168,6 +177,7 @@ class PartitionPlan:
             "partition": number,
             **{name: getattr(self, name) for name in (*names, "n_bytes", "n_bytes_lost", "removed", "renamed")},
             "loss": None if self.loss is None else self.loss.as_dict(),
+            "missing": [finding.as_dict() for finding in self.missing],
             "problem": None if self.problem is None else self.problem.as_dict(),
             "segments": [segment.as_dict() for segment in self.segments],
             "files": [file.as_dict() for file in self.files],

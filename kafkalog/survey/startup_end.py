@@ -97,6 +97,14 @@ def _headers(segment: Segment, source: ByteSource, start: int) -> Iterator[tuple
         position += kf.LOG_OVERHEAD + size
 
 
+def end_before_start(segment: Segment) -> int | None:
+    """The offset after the last intact batch of a segment; None if it cannot be read. Damage alone takes a walk."""
+    try:
+        return segment.next_offset
+    except KafkalogError as error:
+        return None if error.position is None else last_intact_end(segment)
+
+
 def last_intact_end(segment: Segment) -> int:
     """The offset after the last batch of a segment whose header is intact, damage before it or not."""
     end = segment.base_offset

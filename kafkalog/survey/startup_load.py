@@ -21,7 +21,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.producers import read_snapshot
-from kafkalog.survey.startup_end import last_intact_end
+from kafkalog.survey.startup_end import end_before_start
 from kafkalog.survey.startup_names import FileNames, file_names
 
 
@@ -170,12 +170,7 @@ class LoadPlan:
         segments = self.partition.segments
         if not segments:
             return None
-        try:
-            return segments[-1].next_offset
-        except KafkalogError as error:
-            if error.position is None:
-                return None
-            return last_intact_end(segments[-1])
+        return end_before_start(segments[-1])
 
     @property
     def is_unclean(self) -> bool:

@@ -15,7 +15,8 @@ from conformance.jars import class_path, java
 from conformance.kafka import Broker, Client
 from conformance.test_rebuild import QUIET
 from conformance.test_recovery import DAMAGES
-from root_damage import CASES as ROOT_CASES
+from survey.test_startup_root import CASES as ROOT_CASES
+from survey.test_startup_root import CHECKPOINTS
 
 import kafkalog
 from kafkalog.repair.recovering.report import Preflight
@@ -208,7 +209,9 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     folder = tmp_path_factory.mktemp("preflight")
     jars = class_path(program)
     # the cleaner reads its checkpoint soon
-    broker = Broker(program, jars, folder, **{**QUIET, "log.cleaner.enable": "true", "log.cleaner.backoff.ms": 200})
+    eager = {"log.cleaner.enable": "true", "log.cleaner.backoff.ms": 200}
+    snapshots = {"metadata.log.max.record.bytes.between.snapshots": 1500}
+    broker = Broker(program, jars, folder, **{**QUIET, **eager, **snapshots})
     client = Client(program, jars, folder)
     try:
         yield Trial(broker, client)
@@ -274,6 +277,8 @@ def disagreements(row: PartitionPlan, root: Path, loaded: dict[str, tuple[int, i
 def test_files_outside_of_partitions_keep_a_broker_from_starting(trial: Trial) -> None:
     wrong = []
     for name, (change, file) in ROOT_CASES.items():
+        if name.startswith(CHECKPOINTS[1:]) and not name.endswith(("_zeros", "_too_few", "_empty")):
+            continue  # all checkpoints are read by the same code
         shutil.rmtree(trial.broker.log_dir)
         shutil.copytree(trial.whole, trial.broker.log_dir)
         change(trial.broker.log_dir, "orders-0")

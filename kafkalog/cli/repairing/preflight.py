@@ -93,6 +93,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     of_broker = (Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)  # what a running one does meanwhile
     console.findings([one for one in result.findings.rows if one.reason in of_broker])
     console.count_findings([one for one in result.findings.rows if one.reason not in of_broker])
+    console.losses({row.path: loss for row in result.partitions if (loss := row.loss) is not None})
     _sum_up(result, console)
     # the exit code is 1 for all that is lost, also where no file is damaged
     found = [one for one in result.findings.rows if one.damage]

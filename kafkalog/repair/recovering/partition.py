@@ -27,8 +27,10 @@ from kafkalog.repair.recovering.replay_check import ReplayCheck
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint
 from kafkalog.state.transactions import is_in_order
+from kafkalog.survey.evidence import LogDirState, SegmentContents
+from kafkalog.survey.losses import survey
 from kafkalog.survey.startup import Kind, PartitionPlan, RebuiltFile, SegmentAction, SegmentPlan
-from kafkalog.survey.startup_end import end_as_loaded
+from kafkalog.survey.startup_end import end_as_loaded, end_before_start
 from kafkalog.survey.startup_files import known_epochs, topic_id_problem
 from kafkalog.survey.startup_load import LoadPlan, transaction_index_problem
 
@@ -231,10 +233,11 @@ class PartitionRecovery:
         found |= {one.segment.base_offset: one for one in main}
         last = main[-1] if main else None
         end: int | None = None
+        contents: list[SegmentContents] = []
         for segment in self.plan.partition.segments:
             base = segment.base_offset
             gap = None if end is None or end >= base else self.plan.partition.gap_between(end, base)
-            self.findings += [] if gap is None else [gap]
+            report.missing += [] if gap is None else [gap]
             is_old = not self.plan.is_unflushed(base)
             one = found.get(base) if not is_old or base in self.plan.lone else None
             if one is not None:
@@ -251,7 +254,9 @@ class PartitionRecovery:
                 if segment.path.name.endswith(kf.SWAP_SUFFIX):
                     self.output.copy(segment.path, final_name(segment.path.name))
                     self._put_missing_index(segment)
+            contents.append(_contents(segment, one))
             end = _end_offset(segment, one, report.segments[-1].action)
+        self._find_missing(report, contents)
         left = [one for one in report.segments if one.action != "deleted"]
         end = 0
         if left and self.plan.partition.kind != "delete":
@@ -259,6 +264,18 @@ class PartitionRecovery:
             one = found.get(base)
             end = end_as_loaded(self.plan.partition.segments[-1]) if one is None else one.next_offset
         report.log_end_offset = max(end, report.log_start_offset)
+
+    def _find_missing(self, report: PartitionPlan, contents: list[SegmentContents]) -> None:
+        """Note the offsets that indexes, snapshots and checkpoints prove to be missing: their files may go now."""
+        partition = self.plan.partition
+        if self.plan.files.renamed or partition.kind is not None or not partition.is_whole:
+            return
+        found = survey(partition, contents, LogDirState.of(partition), self.plan.files.names).findings
+        proved = [one for one in found if one.damage and one.reason in (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING)]
+        starts = {one.base_offset for one in proved}
+        report.missing = [*proved, *(one for one in report.missing if one.base_offset not in starts)]
+        self.findings += report.missing
+        report.missing = [one for one in report.missing if one.damage]
 
     def _keep_log(self, segment: Segment, found: RecoveredSegment) -> SegmentPlan:
         name = final_name(segment.path.name)
@@ -405,6 +422,14 @@ def _because(found: RecoveredSegment, why: str) -> Finding:
     """The finding about a damaged segment, with why it cannot be recovered."""
     assert found.finding is not None
     return replace(found.finding, detail=f"{found.finding.detail}; {why}")
+
+
+def _contents(segment: Segment, found: RecoveredSegment | None) -> SegmentContents:
+    """What a segment holds, as far as it is read here."""
+    is_read = found is not None and not found.is_cut and not found.is_emptied
+    end = found.next_offset if found is not None and is_read else end_before_start(segment) or segment.base_offset
+    findings = [] if found is None or found.finding is None else [found.finding]
+    return SegmentContents(str(segment.path), segment.base_offset, end - 1, segment.size_in_bytes, findings=findings)
 
 
 def _end_offset(segment: Segment, found: RecoveredSegment | None, action: SegmentAction) -> int | None:

@@ -212,7 +212,7 @@ def test_epochs_of_a_segment_without_an_index_are_found(tmp_path: Path) -> None:
             (partition / f"{base:020d}{suffix}").write_bytes(data if suffix == ".log" else b"")
     (tmp_path / "data" / RECOVERY_POINTS).write_text("0\n1\nt 0 2\n")
     kafkalog.recover(partition, output=tmp_path / "out")
-    assert (tmp_path / "out" / "leader-epoch-checkpoint").read_text() == "0\n2\n3 0\n4 1\n"
+    assert (tmp_path / "out" / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n3 0\n4 1\n"
 
 
 def test_a_file_that_no_broker_loads_is_the_reason(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def test_a_bad_tail_fails_after_a_clean_shutdown_and_is_cut_after_another(partit
 def test_a_torn_batch_is_no_loss(partition: Path) -> None:
     last = logs(partition)[-1]
     last.write_bytes(last.read_bytes()[:-5])
+    assert [one.reason for one in asked(partition).missing] == [Reason.LOG_END_MISSING]  # a snapshot proves it
+    (partition / f"{305:020d}.snapshot").unlink()
     row = asked(partition)
     assert (row.segments[-1].action, row.n_bytes_lost, row.verdict) == ("cut", 0, "recovers")
     assert asked(partition, clean=True).log_end_offset == row.log_end_offset
@@ -137,3 +139,36 @@ def test_each_stray_is_one_finding_of_the_report_beside_other_damage(log_dir_cop
     paths = [one["path"] for one in json.loads(report.read_text())["findings"]]
     assert len(paths) > 2
     assert {*map(str, strays)} < {*paths}
+
+
+@pytest.mark.parametrize(("number", "reason"), [(0, "segment_missing"), (1, "segment_missing"), (2, "log_end_missing")])
+def test_files_that_prove_a_missing_segment_count_as_its_loss(partition: Path, number: int, reason: str) -> None:
+    log = logs(partition)[number]
+    first, end = int(log.stem), [137, 272, 305][number]
+    log.unlink()
+    plans = [asked(partition), asked(partition, clean=True), *kafkalog.recover(partition, dry_run=True).partitions]
+    for row in plans:
+        assert row.verdict == "loses"
+        assert [one.reason.value for one in row.missing] == [reason]
+        assert row.loss is not None
+        assert (row.loss.first_offset, row.loss.last_offset, row.loss.n_records) == (first, end - 1, end - first)
+    assert any("without its .log" in why for why in plans[0].removed.values())
+
+
+def test_all_that_is_cut_off_counts_and_garbage_is_no_offset(partition: Path) -> None:
+    (partition.parent / "recovery-point-offset-checkpoint").unlink()
+    _, middle, last = logs(partition)
+    data = bytearray(middle.read_bytes())
+    data[len(data) // 2] ^= 1
+    middle.write_bytes(data)
+    for row in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
+        assert row.loss is not None
+        assert row.loss.n_records == 305 - row.log_end_offset > 33
+    data[len(data) // 2] ^= 1
+    middle.write_bytes(data)
+    last.write_bytes(last.read_bytes() + b"\x9d" * 300)
+    report = kafkalog.recover(partition, dry_run=True)
+    [finding] = report.findings.rows
+    assert (finding.base_offset, report.partitions[0].log_end_offset) == (None, 305)
+    assert report.partitions[0].loss is not None
+    assert (report.partitions[0].loss.first_offset, report.partitions[0].loss.n_unknown) == (305, 1)
