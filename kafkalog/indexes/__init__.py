@@ -5,7 +5,6 @@
     `index_files`        `OffsetIndex`, `TimeIndex` and `TransactionIndex`
     `spacing`            the distances between entries, and the interval that they agree with
     `checks`             checks entries against the batches of a segment
-    `odd_offsets`        finds which of two contradicting batches has a wrong offset
     `transaction_check`  checks aborted transactions against the batches of a partition
     `time_hints`         where to begin to read for a time
     `distribution`       percentiles of many numbers in bounded memory

@@ -10,9 +10,9 @@ from typing import Any, Never, NoReturn
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
-from kafkalog.indexes.odd_offsets import Witnesses
 from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory, list_directory, missing_path
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.odd_offsets import Witnesses
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkalog.indexes.odd_offsets import offsets_from
+from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import intact_headers_at, valid_at
 from kafkalog.storage.source import ByteSource

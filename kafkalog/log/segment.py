@@ -28,10 +28,10 @@ from kafkalog.errors import (
     SidecarError,
 )
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex, max_index_entries
-from kafkalog.indexes.odd_offsets import Witnesses
 from kafkalog.indexes.statistics import IndexStatistics, SegmentMeter
 from kafkalog.indexes.view import integers
 from kafkalog.log.lookups.timestamp_search import TimestampSearch
+from kafkalog.log.searching.odd_offsets import Witnesses
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window

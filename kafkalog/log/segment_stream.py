@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorruption, Reason, TruncatedTailError
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.indexes.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
+from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, walk, window_of

@@ -26,12 +26,12 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, OnCorruption, ReadError
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.indexes.odd_offsets import offsets_from
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.open import partitions_of, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange, join_outside, log_position_of, missing_behind
+from kafkalog.log.searching.odd_offsets import offsets_from
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import MOST_EARLIER
 from kafkalog.read_methods import Offsets
