@@ -120,7 +120,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 report_error(error, log_dir, console)
             else:
                 console.findings(trace.findings)
-                console.rows([_fields(trace, record)], _text(partition, trace, record), as_json=args.json)
+                fields = [_fields(trace, record)] if args.json else []
+                console.rows(fields, _text(partition, trace, record), as_json=args.json)
             before += partition.size_in_bytes
             console.progress.reach(before)
 
