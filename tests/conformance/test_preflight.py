@@ -273,7 +273,7 @@ def disagreements(row: PartitionPlan, root: Path, loaded: dict[str, tuple[int, i
             yield f"{name}: {removed} is there"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_files_outside_of_partitions_keep_a_broker_from_starting(trial: Trial) -> None:
     wrong = []
     for name, (change, file) in ROOT_CASES.items():
