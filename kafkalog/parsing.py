@@ -21,6 +21,7 @@ Time = int | str | datetime
 """A point in time as users may give it; see `parse_time`."""
 
 _RELATIVE: Final = re.compile(r"-(\d{1,15})(ms|s|m|min|h|d|w)")
+_TO_END: Final = re.compile(rf"end(?:{_RELATIVE.pattern})?")
 _MILLISECONDS: Final = {
     "ms": 1,
     "s": 1000,
@@ -96,6 +97,11 @@ def parse_time(name: str, value: object, now_ms: int | None = None) -> int | dat
         raise TypeError(
             f"{name} is milliseconds, a time as text or an aware datetime, not {type(value).__name__}"
         ) from None
+
+
+def is_to_end(value: object) -> bool:
+    """Whether a time is ``end``, the latest timestamp of a log, or one before it, such as ``end-1h``."""
+    return isinstance(value, str) and _TO_END.fullmatch(value.strip()) is not None
 
 
 def parse_milliseconds(name: str, value: object, now_ms: int | None = None) -> int:

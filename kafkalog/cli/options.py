@@ -330,6 +330,13 @@ def timestamp(text: str) -> int | datetime:
         raise argparse.ArgumentTypeError(str(error).removeprefix("a time: ")) from None
 
 
+def scan_time(text: str) -> Any:
+    """Parse a time as `timestamp` does, or one before the log's latest timestamp, such as ``end-1h``."""
+    from kafkalog.parsing import is_to_end
+
+    return text if is_to_end(text) else timestamp(text)
+
+
 def condition(text: str) -> str:
     """Check a filter; see `FILTER_HELP`."""
     from kafkalog.scanning.conditions.filter_text import DECODED_FIELDS, parse_filter

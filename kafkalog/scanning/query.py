@@ -5,6 +5,7 @@ It opens the path and chooses partitions, segments and offsets. It reads no reco
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from kafkalog.parsing import (
     check_partitions,
     hint,
     integer,
+    is_to_end,
     one_of,
     optional_integer,
     parse_milliseconds,
@@ -40,6 +42,8 @@ from kafkalog.scanning.conditions.filters import PLACE, Filter, Term
 from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.text import near
+
+_TIMES: Final = ("start_timestamp", "end_timestamp")
 
 Opened = LogDir | Partition | Segment
 Target = Opened | PartitionRanges
@@ -107,6 +111,8 @@ class Query:
         """The query for the options of `kafkalog.scan`. `Scan` checks `columns`, `batch_size` and `binary_type`."""
         if unknown := sorted(set(options) - set(ScanOptions.__annotations__)):
             raise TypeError(_unknown_option(unknown[0]))
+        to_end = {name: value for name, value in options.items() if name in _TIMES and is_to_end(value)}
+        options = cast(ScanOptions, {name: value for name, value in options.items() if name not in to_end})
         checked = check_options(**options)
         target, limits = _opened(path, options)
         functions = options.get("extract")
@@ -128,7 +134,25 @@ class Query:
         if query.latest is not None and query.include_control:
             raise ValueError("latest='key' is about records of users: it does not go with include_control")
         query._check_names()
+        if to_end:
+            end = query._latest_timestamp()
+            times: dict[str, Any] = {
+                name: parse_milliseconds(name, str(text).strip()[3:] or "now", end) for name, text in to_end.items()
+            }
+            query = replace(query, **times)
         return query
+
+    def _latest_timestamp(self) -> int:
+        """The latest timestamp of records in the chosen partitions, in milliseconds; 0 if there is none."""
+        found = 0
+        for partition in self.iter_partitions():
+            for segment in partition.segments if isinstance(partition, Partition) else ():
+                # at damage the scan itself does what is asked for
+                with contextlib.suppress(KafkalogError):
+                    for batches in segment.iter_batches():
+                        # markers of transactions are no records, and have the time of a broker
+                        found = max(found, int(batches.max_timestamp[~batches.is_control].max(initial=0)))
+        return found
 
     def _check_names(self) -> None:
         """Raise for unknown topics, partitions and keys of offsets: a typo must not silently read nothing."""

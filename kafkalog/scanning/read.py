@@ -36,7 +36,7 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         Half-open.
     start_timestamp, end_timestamp : int (ms), str or aware datetime, optional
         Half-open, compared with the record timestamps. A record whose format has no timestamp never matches. Text is
-        ISO 8601 with a zone, or a time before now such as ``-1h``.
+        ISO 8601 with a zone, a time before now such as ``-1h``, or before the latest timestamp such as ``end-1h``.
     limit : int, optional
         At most this many records, the first ones.
     filters : str, list of str or tuple, list of lists of these, or pyarrow.compute.Expression, optional

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import golden_sets
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -109,3 +110,16 @@ def test_named_files_are_read_whole(log_dir: Path) -> None:
     assert kafkalog.scan(paths).count_rows() == whole
     assert sum(kafkalog.scan(path).count_rows() for path in paths) == whole
     assert whole > kafkalog.scan(log_dir / "p-delrec-0").count_rows()
+
+
+def test_times_before_the_latest_timestamp() -> None:
+    options: Any = {"topics": "p-multi", "columns": ["timestamp"]}
+    stamps = kafkalog.read_table(golden_sets.LOG_DIR, **options)["timestamp"].cast("int64").to_pylist()
+    latest = max(stamps)
+    for text, start in (("end", latest), ("end-1m", latest - 60_000), (" end-2000ms ", latest - 2000)):
+        found = kafkalog.scan(golden_sets.LOG_DIR, **options, start_timestamp=text).count_rows()
+        assert found == sum(one >= start for one in stamps)
+        before = kafkalog.scan(golden_sets.LOG_DIR, **options, end_timestamp=text).count_rows()
+        assert before == len(stamps) - found
+    with pytest.raises(ValueError, match="start_timestamp"):
+        kafkalog.scan(golden_sets.LOG_DIR, start_timestamp="end+1h")
