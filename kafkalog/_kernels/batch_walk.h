@@ -200,6 +200,23 @@ static int kl_put_headers(const uint8_t *p, const uint8_t *end, int32_t count, c
     return p == end;
 }
 
+/* The same of headers that nobody asked for, which have sizes of one byte as usual; -1 if one is longer. */
+KL_INLINE int kl_pass_headers(const uint8_t *p, const uint8_t *end, int32_t count) {
+    while (count-- > 0) {
+        int64_t left = end - p;
+        /* a size is twice the number of bytes; an odd one is negative: of a key an error, of a value a null */
+        if (left < 2) return 0;
+        if (p[0] & 0x80) return -1;
+        int64_t key = 1 + (p[0] >> 1);
+        if (p[0] & 1 || key >= left) return 0;
+        if (p[key] & 0x80) return -1;
+        int64_t value = 1 + (p[key] & 1 ? 0 : p[key] >> 1);
+        if (value > left - key) return 0;
+        p += key + value;
+    }
+    return p == end;
+}
+
 enum { KL_WRONG = 0, KL_GOOD = 1, KL_HAS_NULLS = 2 };
 
 /* The headers of a record, which are all that is left of it; whether they are good. */
@@ -207,7 +224,15 @@ static int kl_end_record(const kl_batch *batch, kl_columns *columns, const uint8
                          int32_t count, int64_t most) {
     if (!p || count < 0 || count > end - p || count > batch->max_headers) return 0;
     if (count == 0) return p == end;
-    return count <= most - columns->n_headers && kl_put_headers(p, end, count, batch, columns);
+    if (count > most - columns->n_headers) return 0;
+    if (!columns->with_headers) {
+        int passed = kl_pass_headers(p, end, count);
+        if (KL_LIKELY(passed >= 0)) {
+            columns->n_headers += count;
+            return passed;
+        }
+    }
+    return kl_put_headers(p, end, count, batch, columns);
 }
 
 /* Walk the records of a batch. Without `nulls` no validity is written, and the first null ends the walk. `asks`: the

@@ -35,6 +35,8 @@ cdef enum:
     # views keep it
     VIEWED_ARENA = 6291456
     HUGE_PAGE = 2097152
+    # bytes for which there is room, in multiples of this
+    STEP = 131072
     # a block that has so much unused is copied into a smaller one
     SPARE = 65536
     TIMESTAMP_TYPE_BIT = 0x08
@@ -118,6 +120,12 @@ cdef Rates newest = Rates(1. / 128, 0.25, 1.0, 1. / 64, 1. / 16, 1. / 16, 1. / 4
 
 cdef int64_t aligned(int64_t size) noexcept nogil:
     return (size + 63) & ~<int64_t>63
+
+
+cdef void follow(double* rate, double needed) noexcept nogil:
+    """A little more than was needed; the rate itself if that is about right, for blocks of the same size."""
+    if not needed <= rate[0] <= 1.1 * needed + 1. / 256:
+        rate[0] = 1.04 * needed
 
 
 cdef int64_t place(int64_t* end, int64_t size) noexcept nogil:
@@ -329,6 +337,9 @@ cdef class RecordWindows:
         if available - wanted < wanted // 4:
             wanted = available
         n_bytes = max(<int64_t>(wanted / self.rates.compressed) + 1, 1024)
+        # blocks of the same size are used again
+        if n_bytes > STEP:
+            n_bytes = (n_bytes + STEP - 1) // STEP * STEP
         room_bytes = self.room.size if self.room is not None else self.read_bytes
         self.filler.codecs = codecs
         if self.form == 1:
@@ -417,8 +428,6 @@ cdef class RecordWindows:
         cdef Room room
         cdef Block block
         cdef uint8_t* p
-        if rates.is_compressed and self.form != 1:
-            largest = max(largest, self.arena_bytes())
         # strings have offsets of 32 bits
         room.n_rows = min(<int64_t>(rates.n_records * n_bytes), n_bytes // MIN_RECORD_BYTES) + largest // 64 + 1
         room.key = room.value = room.n_headers = room.header_key = room.header_value = 0
@@ -561,15 +570,18 @@ cdef class RecordWindows:
         if self.filler.filled == 0:
             return
         rates.compressed = min(max(n_bytes / filled, 1. / 4096), 4.0)
-        rates.n_records = 1.03 * c.n_records / filled
+        if rates.is_compressed:
+            # decompressed, if the batches are about alike
+            rates.largest = min(<int64_t>(1.5 * rates.largest / rates.compressed), <int64_t>INT32_MAX // 4)
+        follow(&rates.n_records, c.n_records / filled)
         if self.has_key and self.form != 1:
-            rates.key = 1.03 * c.key.used / filled
+            follow(&rates.key, c.key.used / filled)
         if self.has_value and self.form != 1:
-            rates.value = 1.03 * c.value.used / filled
+            follow(&rates.value, c.value.used / filled)
         if self.has_headers:
-            rates.n_headers = 1.03 * c.n_headers / filled
-            rates.header_key = 1.03 * c.header_key.used / filled
-            rates.header_value = 1.03 * c.header_value.used / filled
+            follow(&rates.n_headers, c.n_headers / filled)
+            follow(&rates.header_key, c.header_key.used / filled)
+            follow(&rates.header_value, c.header_value.used / filled)
         newest = rates[0]
 
     # ------------------------------------------------------------------------------------------- results

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import sys
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builder import message, wrapper
@@ -233,3 +235,23 @@ def test_a_tail_of_deleted_records_goes_as_far_back_as_it_has_to(log_dir_copy: P
 def test_a_tail_has_no_limit(log_dir: Path) -> None:
     with pytest.raises(ValueError, match="give one"):
         kafkalog.scan(log_dir, limit=5).tail(3)
+
+
+def test_a_scan_of_a_small_segment_takes_few_functions_in_few_files(log_dir: Path) -> None:
+    """A file that is opened and read once pays for each of them with cold code."""
+    path = log_dir / "p-multi-0"
+    list(kafkalog.scan(path, threads=1).to_batches())
+    seen: set[tuple[str, str]] = set()
+
+    def note(frame: Any, event: str, argument: object) -> None:
+        if event == "call" and f"{os.sep}kafkalog{os.sep}" in frame.f_code.co_filename:
+            seen.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        for batch in kafkalog.scan(path, threads=1).to_batches():
+            del batch
+    finally:
+        sys.setprofile(None)
+    assert len(seen) <= 175, sorted(seen)
+    assert len({file for file, _ in seen}) <= 35
