@@ -18,7 +18,6 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Li
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
-from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
@@ -196,9 +195,6 @@ def _directories(root: Path, report: RecoveryReport) -> list[Path]:
     return found
 
 
-ReadSegment = Callable[[Segment, int, bool], RecoveredSegment]
-
-
 class RecoveryRun(Target):
     """Recovers partitions one after the other, while segments are read ahead.
 
@@ -208,8 +204,6 @@ class RecoveryRun(Target):
         Rows and findings are added to it.
     make_output : callable
         Returns the output of a partition.
-    read : callable, optional
-        ``read(segment, index_interval_bytes, with_producers)`` returns what a segment holds. Default: read it.
     cluster : Cluster, optional
         The settings of the broker, if they are known.
     is_replayed : bool
@@ -223,13 +217,12 @@ class RecoveryRun(Target):
         index_interval_bytes: int | None,
         now_ms: int | None,
         limits: Limits,
-        read: ReadSegment | None = None,
         cluster: Cluster | None = None,
         *,
         is_replayed: bool = True,
     ) -> None:
         self._report, self._make_output, self._limits = report, make_output, limits
-        self._read, self._cluster, self._is_replayed = read, cluster, is_replayed
+        self._cluster, self._is_replayed = cluster, is_replayed
         self._interval, self._now = index_interval_bytes, now_ms
         self._rebuilt = RebuildReport(findings=report.findings)
         self._by_path: dict[Path, PartitionRecovery] = {}
@@ -251,7 +244,6 @@ class RecoveryRun(Target):
             damaged="cut",
             limits=self._limits,
             progress=progress,
-            read=self._read,
         )
         self._rebuilder.run(self._works(plans), threads)
 
@@ -312,8 +304,8 @@ class RecoveryRun(Target):
                     return False
                 if not plan.is_unflushed(segment.base_offset):
                     continue
-                read = self._read or (lambda *values: recover_segment(values[0], values[1], with_producers=values[2]))
-                found = read(segment, kf.INDEX_INTERVAL_BYTES if self._interval is None else self._interval, False)
+                interval = kf.INDEX_INTERVAL_BYTES if self._interval is None else self._interval
+                found = recover_segment(segment, interval, with_producers=False)
                 if found.finding is not None and found.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
                     return False
                 end = found.next_offset
