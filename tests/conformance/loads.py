@@ -229,9 +229,13 @@ def differences(ours: Path, theirs: Path, with_epochs: bool) -> Iterator[str]:
 
 
 def _is_cut_to_entries(data: bytes, other: bytes, name: str) -> bool:
-    """Whether only the end of an index is gone that is no whole entry: recovery leaves it, a shutdown cuts it off."""
+    """Whether only the end of an index is gone that is no whole entry, or the zeros of preallocation.
+
+    Recovery leaves the former, and a shutdown cuts it off. Recovery trims the latter, which a broker keeps.
+    """
     size = {".index": 8, ".timeindex": 12}.get(Path(name).suffix, 1)
-    return data[: len(data) // size * size] == other
+    is_trimmed = size > 1 and other[: len(data)] == data and not any(other[len(data) :])
+    return is_trimmed or data[: len(data) // size * size] == other
 
 
 @contextlib.contextmanager
