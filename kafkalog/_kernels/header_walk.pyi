@@ -1,8 +1,12 @@
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog._kernels.fill import Filler
 from kafkalog._kernels.header_rows import HeaderRows
+
+__pyx_capi__: Final[dict[str, object]]
 
 def walk_batches(
     window: NDArray[np.uint8],
