@@ -34,6 +34,7 @@ _DEFAULT_COMPRESSION: Final = {"parquet": "zstd"}
 ROW_GROUP_BYTES: Final = 2**26
 """Bytes of records (in memory) after which a Parquet row group is written."""
 ROW_GROUP_ROWS: Final = 2**20
+_JOINED: Final = 256
 
 _TEXT_BYTES = 2**22  # bytes of records to convert to text at a time
 
@@ -183,7 +184,7 @@ class ParquetSink(RecordSink):
         )
         self._row_group_rows = row_group_rows
         self._held: list[pa.RecordBatch] = []
-        self._n_held = 0
+        self._n_held = self._n_joined = 0
 
     def _write(self, batch: pa.RecordBatch) -> None:
         batch = self._conversion.of(batch)
@@ -191,6 +192,11 @@ class ParquetSink(RecordSink):
             part = batch.slice(0, self._row_group_rows - self._n_held)
             self._held.append(part)
             self._n_held += part.num_rows
+            # of thousands of tiny partitions: a batch of a few rows takes kilobytes
+            if len(self._held) - self._n_joined >= _JOINED:
+                recent = pa.Table.from_batches(self._held[self._n_joined :], self._schema)
+                self._held[self._n_joined :] = recent.combine_chunks().to_batches()
+                self._n_joined = len(self._held)
             self.held_bytes += part.nbytes
             if self._n_held == self._row_group_rows or self.held_bytes >= ROW_GROUP_BYTES:
                 self.flush()
@@ -200,7 +206,7 @@ class ParquetSink(RecordSink):
         """Write the buffered records as a row group."""
         if self._n_held:
             self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._n_held)
-        self._held, self._n_held, self.held_bytes = [], 0, 0
+        self._held, self._n_held, self._n_joined, self.held_bytes = [], 0, 0, 0
 
     def close(self) -> None:
         """Write the last row group and the footer."""

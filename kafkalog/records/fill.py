@@ -281,13 +281,13 @@ class _Room:
         key, value, header_key, header_value = self.columns.sizes()
         filled: dict[str, Column] = {}
         if self._offset is not None:
-            filled["offset"] = self._offset[:n]
+            filled["offset"] = _first(self._offset, n)
         if self._timestamp is not None:
-            filled["timestamp"] = self._timestamp[:n]
+            filled["timestamp"] = _first(self._timestamp, n)
         buffers = (data,) if arena is None else (data, arena)
         for name, arrays, sizes in (("key", self._key, key), ("value", self._value, value)):
             if arrays is not None and len(arrays) == 2:
-                filled[name] = ViewColumn(arrays[0][: 16 * n], buffers, _validity(arrays[1], n, sizes[1]))
+                filled[name] = ViewColumn(_first(arrays[0], 16 * n), buffers, _validity(arrays[1], n, sizes[1]))
             elif arrays is not None:
                 filled[name] = _column(arrays, n, *sizes, spare=n_bytes // 64)
         if self._headers is not None and not n_headers:
@@ -297,7 +297,7 @@ class _Room:
                 _column(part, n_headers, *sizes, spare=n_bytes // 64)
                 for part, sizes in zip(self._headers[1:], (header_key, header_value), strict=True)
             )
-            filled[HEADERS] = HeadersColumn(self._headers[0][: n + 1], keys, values)
+            filled[HEADERS] = HeadersColumn(_first(self._headers[0], n + 1), keys, values)
         if n_bytes:
             rates.n_records = _adapted(rates.n_records, n / n_bytes, n)
         if n_bytes and self._form != "views":
@@ -328,7 +328,12 @@ def _column(arrays: Any, n: int, n_bytes: int, n_null: int, *, spare: int) -> Bi
     if n_bytes + spare < data.size - kernels.PAD and n_bytes < (data.size - kernels.PAD) // 4 * 3:
         whole, data = data, empty(n_bytes, np.uint8)
         data[:] = whole[:n_bytes]
-    return BinaryColumn(offsets[: n + 1], data[:n_bytes], _validity(valid, n, n_null))
+    return BinaryColumn(_first(offsets, n + 1), data[:n_bytes], _validity(valid, n, n_null))
+
+
+def _first(array: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
+    """The first elements; copied if most of the memory is unused, as columns of tiny logs may be kept by thousands."""
+    return array[:n].copy() if 4 * n < array.size else array[:n]
 
 
 def _validity(valid: npt.NDArray[np.uint8], n: int, n_null: int) -> npt.NDArray[np.bool_] | None:

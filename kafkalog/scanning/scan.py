@@ -59,6 +59,7 @@ MAX_BATCH_BYTES: Final = 2**26
 
 
 _MOST_CHARACTERS: Final = 200
+_JOINED: Final = 256
 
 
 class Scan(ArrowStream):
@@ -294,10 +295,15 @@ class Scan(ArrowStream):
             return self._decoded_tail(copy(self._decoding), n)
         found = Findings(self._query.limits.max_findings)
         tables = [self.schema.empty_table()]
+        n_joined = 0
         for partition in self._query.iter_partitions():
             try:
                 if isinstance(partition, Partition):
                     tables.append(self._tail_of(partition, n, found))
+                    # a table of a few rows takes kilobytes
+                    if len(tables) - n_joined >= _JOINED:
+                        tables[n_joined:] = [pa.concat_tables(tables[n_joined:]).combine_chunks()]
+                        n_joined = len(tables)
                 elif self._query.on_corruption == "raise":
                     raise partition
                 else:
