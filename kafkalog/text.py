@@ -1,8 +1,12 @@
-"""Text for people: numbers of things, as ``1 partition`` and ``2,000 batches``, and the word that was meant."""
+"""Text for people: numbers of things, as ``1 partition`` and ``2,000 batches``, times, and the word that was meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def near(word: str, words: Iterable[str]) -> str | None:
@@ -32,3 +36,19 @@ def counted(n: int, name: str, plural: str | None = None) -> str:
     if n != 1:
         name = plural or f"{name}{'es' if name.endswith('tch') else 's'}"
     return f"{n:,} {name}"
+
+
+def iso_seconds(timestamp: int | None) -> str:
+    """Format milliseconds as UTC in whole seconds; ``-`` for none."""
+    if timestamp is None or timestamp < 0:
+        return "-"
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except OverflowError:
+        return f"{timestamp}ms"
+
+
+def iso_milliseconds(timestamp: int) -> str:
+    """Format milliseconds as UTC with three decimals; ``-`` for none."""
+    whole = iso_seconds(timestamp)
+    return f"{whole[:-1]}.{timestamp % 1000:03d}Z" if whole.endswith("Z") else whole

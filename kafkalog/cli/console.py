@@ -28,7 +28,7 @@ MAX_DAMAGE_LINES: Final = 50
 """The most findings printed without -v; with it all are."""
 
 _PROGRESS_AFTER: Final = 1.0
-_TORN_TAIL: Final = frozenset({"partial_tail", "zero_fill"})
+TORN_TAIL: Final = frozenset({"partial_tail", "zero_fill"})
 _WORDS: Final = {
     Exit.DAMAGE: "damage",
     Exit.LIMIT: "limit",
@@ -178,7 +178,7 @@ class Console:
         for finding in findings:
             code = self._count(finding)
             if code is Exit.GOOD:
-                (self.detail if finding.reason in _TORN_TAIL else self.note)(str(finding))
+                (self.detail if finding.reason in TORN_TAIL else self.note)(str(finding))
             # a disk that is failing may have a finding in each batch
             elif self._n_printed < MAX_DAMAGE_LINES or self.verbose:
                 self._n_printed += 1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kafkalog.text import counted as counted
+from kafkalog.text import iso_milliseconds as iso_milliseconds
+from kafkalog.text import iso_seconds as iso_seconds
 
 # the backslash must come first, or the backslashes of the other escapes would be escaped too
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -20,7 +21,6 @@ _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 _CONTROLS: Final = bytes([*range(9), *range(11, 32), 127])
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def quote_bytes(value: bytes | None, limit: int | None = None) -> str:
@@ -103,6 +103,17 @@ def _cut(value: bytes, limit: int) -> bytes:
     return value[:limit]
 
 
+_MOST_NAMES: Final = 20
+
+
+def damaged_line(names: Sequence[str]) -> list[str]:
+    """Return a line that lists damaged partitions, to be found again in a long report; none if there are none."""
+    if not names:
+        return []
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return [f"damaged: {', '.join(map(escape_line, names[:_MOST_NAMES]))}{more}"]
+
+
 def human_bytes(n: int) -> str:
     """Format a size in binary units.
 
@@ -117,22 +128,6 @@ def human_bytes(n: int) -> str:
             break
         size /= 1024
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
-
-
-def iso_seconds(timestamp: int | None) -> str:
-    """Format milliseconds as UTC in whole seconds; ``-`` for none."""
-    if timestamp is None or timestamp < 0:
-        return "-"
-    try:
-        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except OverflowError:
-        return f"{timestamp}ms"
-
-
-def iso_milliseconds(timestamp: int) -> str:
-    """Format milliseconds as UTC with three decimals; ``-`` for none."""
-    whole = iso_seconds(timestamp)
-    return f"{whole[:-1]}.{timestamp % 1000:03d}Z" if whole.endswith("Z") else whole
 
 
 def parse_bytes(text: str) -> int:

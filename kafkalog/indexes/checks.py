@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kafkalog.errors import Finding, Reason
 from kafkalog.indexes.spacing import LARGEST_APPEND, Gaps, Spacing
+from kafkalog.text import iso_milliseconds
 
 if TYPE_CHECKING:
     from kafkalog.indexes.view import OffsetEntries, TimeEntries
@@ -373,7 +374,7 @@ class TimeIndexCheck:
             "at entries of the .index the largest timestamp was one that this index does not have: a broker that takes"
             " an empty or cut time index as it is may skip the segment, or delete it too early",
             int(missing.sum()),
-            f"nothing for timestamp {int(wanted[np.argmax(missing)])}",
+            f"nothing for timestamp {iso_milliseconds(int(wanted[np.argmax(missing)]))}",
         )
 
     def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
@@ -390,7 +391,7 @@ class TimeIndexCheck:
             )
         said = int(entries["timestamp"][-1]) if entries.size else (0 if self.starts_with_zeros else -1)
         if is_whole and not self._is_last and said < self._largest and not self._tally:
-            what = f"its last timestamp is {said}" if said >= 0 else "it has no entry"
+            what = f"its last timestamp is {iso_milliseconds(said)}" if said >= 0 else "it has no entry"
             self._tally.add(
                 Reason.INDEX_TIMESTAMP,
                 f"{what}, that of the batches is {self._largest}: a broker skips the segment for later times, and"
@@ -403,7 +404,7 @@ class TimeIndexCheck:
     def _describe(self, number: Any) -> str:
         entry = self._index.entries[int(number)]
         offset = int(entry["relative_offset"]) + self._index.base_offset
-        return f"entry {int(number)} (timestamp {int(entry['timestamp'])}, offset {offset})"
+        return f"entry {int(number)} (timestamp {iso_milliseconds(int(entry['timestamp']))}, offset {offset})"
 
 
 def _first_above(entries: npt.NDArray[np.void], first: int, relative_offset: int) -> int:

@@ -36,10 +36,13 @@ class Summary:
     n_batches: int = 0
     n_records: int = 0
     n_control_records: int = 0
-    """Records and control records according to the headers. With `n_records_is_minimum` there may be more: the header
-    of a compressed v0 or v1 message has no count (it counts as 1), and what is damaged is not counted.
+    """Records and control records in the files, according to the headers. With `n_records_is_minimum` there may be
+    more: the header of a compressed v0 or v1 message has no count (it counts as 1), and what is damaged is not counted.
     """
     n_records_is_minimum: bool = False
+    n_readable_records: int = 0
+    """Those of `n_records` that are not below the log start offset. With `n_readable_is_minimum` there may be more."""
+    n_readable_is_minimum: bool = False
     first_timestamp: int | None = None
     max_timestamp: int | None = None
     """Milliseconds, without control batches. `first_timestamp` is the smallest first timestamp of a batch: another
@@ -67,6 +70,8 @@ class Summary:
         self.n_records += other.n_records
         self.n_control_records += other.n_control_records
         self.n_records_is_minimum |= other.n_records_is_minimum
+        self.n_readable_records += other.n_readable_records
+        self.n_readable_is_minimum |= other.n_readable_is_minimum
         self.first_timestamp = _of_both(min, self.first_timestamp, other.first_timestamp)
         self.max_timestamp = _of_both(max, self.max_timestamp, other.max_timestamp)
         self.magics = sorted({*self.magics, *other.magics})
@@ -79,6 +84,8 @@ class Summary:
             "n_batches": self.n_batches,
             "n_records": self.n_records,
             "n_records_is_minimum": self.n_records_is_minimum,
+            "n_readable_records": self.n_readable_records,
+            "n_readable_is_minimum": self.n_readable_is_minimum,
             "n_control_records": self.n_control_records,
             "first_timestamp": self.first_timestamp,
             "max_timestamp": self.max_timestamp,
@@ -207,7 +214,7 @@ def summarise(
     summary = PartitionSummary(topic, number, str(partition.path), name=name, kind=partition.kind)
     done = 0
     for segment in partition.segments:
-        found = summarise_segment(segment, _after(done, progress))
+        found = summarise_segment(segment, _after(done, progress), partition.log_start_offset)
         found.kind = partition.kind
         if any(finding.reason is Reason.PARTITION_REMOVED for finding in found.findings):
             summary.findings += found.findings
@@ -243,8 +250,8 @@ def summarise(
     return summary
 
 
-def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> SegmentSummary:
-    """Sum up a segment by walking its batch headers; damage is a finding, and the walk goes on behind it."""
+def summarise_segment(segment: Segment, progress: Callable[[int], object], log_start_offset: int = 0) -> SegmentSummary:
+    """Sum up a segment by walking its batch headers; damage is a finding, and the walk continues after it."""
     topic, number = (None, None) if segment.topic_partition is None else segment.topic_partition
     summary = SegmentSummary(topic, number, str(segment.path), segment.size_in_bytes, file_name=segment.path.name)
     summary.start = summary.end = segment.base_offset
@@ -253,7 +260,7 @@ def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> Se
         with segment.open() as source:
             stream = SegmentStream(segment, source, on_corruption="skip", report=found.append)
             for window in stream.windows():
-                summary.add(_summarise_batches(window.batches))
+                summary.add(_summarise_batches(window.batches, log_start_offset))
                 # behind damage offsets may fall
                 summary.end = max(summary.end, int(window.batches.last_offset[-1]) + 1)
                 progress(window.batches.end_position)
@@ -265,15 +272,22 @@ def summarise_segment(segment: Segment, progress: Callable[[int], object]) -> Se
         summary.n_records_is_minimum |= note is None and not isinstance(error, SidecarError)
     summary.findings = found
     summary.n_records_is_minimum |= any(finding.damage and finding.n_records != 0 for finding in found)
+    summary.n_readable_is_minimum |= summary.n_records_is_minimum
     return summary
 
 
-def _summarise_batches(batches: BatchTable) -> Summary:
+def _summarise_batches(batches: BatchTable, log_start_offset: int) -> Summary:
     """Sum up one batch table, without the offsets."""
     known = batches.records_count >= 0
     is_control = batches.is_control
     n_known = batches.records_count.astype(np.int64) * known
     n_control = int(n_known[is_control].sum())
+    n_of = np.where(known, n_known, 1) * ~is_control
+    # of a sparse batch across the log start offset, at most as many are below it as offsets are
+    n_below = np.clip(log_start_offset - batches.base_offset, 0, None) * (batches.base_offset >= 0)
+    is_readable = batches.last_offset >= log_start_offset
+    is_dense = n_known == batches.last_offset - batches.base_offset + 1
+    n_readable = np.where(is_readable, np.clip(n_of - n_below, 0, None), 0)
     # with LogAppendTime a broker leaves the first timestamp as the producer sent it, and the log cleaner stores its
     # delete horizon in the field: neither is the timestamp of a record
     first = np.where(batches.timestamp_type == 1, batches.max_timestamp, batches.base_timestamp)
@@ -284,9 +298,11 @@ def _summarise_batches(batches: BatchTable) -> Summary:
         None,
         "",
         n_batches=len(batches),
-        n_records=int(n_known.sum()) - n_control + int(np.count_nonzero(~known)),
+        n_records=int(n_of.sum()),
         n_control_records=n_control,
         n_records_is_minimum=not known.all(),
+        n_readable_records=int(n_readable.sum()),
+        n_readable_is_minimum=bool((is_readable & ~(known & ((n_below == 0) | is_dense))).any()),
         first_timestamp=int(first.min()) if first.size else None,
         max_timestamp=largest if largest >= 0 else None,
         # np.unique imports numpy.ma, which takes 10 ms

@@ -27,7 +27,7 @@ from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import intact_batch_at
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import ByteSource, size_of
-from kafkalog.text import counted
+from kafkalog.text import counted, iso_milliseconds
 
 _LISTINGS: Final = 4
 _END: Final = 2**63 - 1
@@ -364,7 +364,8 @@ def _trace_batch(trace: Trace, partition: Partition, visit: Visit, asked: int, p
         if index is not None:
             trace.time_index = step = _time_index_step(index, visit, asked, last_offset)
             if not step.is_right and not _has_changed(segment):
-                detail = f"entry {step.entry} ({step.timestamp}, offset {step.offset}) leads past offset {trace.offset}"
+                at = f"{iso_milliseconds(step.timestamp or 0)}, offset {step.offset}"
+                detail = f"entry {step.entry} ({at}) leads past offset {trace.offset}"
                 trace.findings.append(_misleads(step, detail))
             elif step.offset is not None:
                 follow = step.offset
@@ -411,10 +412,9 @@ def _check_last_entry(visit: Visit) -> list[Finding]:
     ahead = said > visit.largest_timestamp and visit.is_whole
     if not (behind or ahead) or _has_changed(visit.segment):
         return []
-    seen = f"{visit.largest_timestamp}" if visit.is_whole else f"at least {visit.largest_timestamp}"
-    return [
-        Finding(Reason.INDEX_MISLEADS, f"its last timestamp is {said}; that of the batches is {seen}", path=index.path)
-    ]
+    seen = ("" if visit.is_whole else "at least ") + iso_milliseconds(visit.largest_timestamp)
+    detail = f"its last timestamp is {iso_milliseconds(said)}; that of the batches is {seen}"
+    return [Finding(Reason.INDEX_MISLEADS, detail, path=index.path)]
 
 
 def _has_changed(segment: Segment) -> bool:

@@ -120,7 +120,10 @@ def offset_index_ahead(path: Path) -> None:
     ("damage", "message"),
     [
         (time_index_of_another, "leads past offset 250"),
-        (time_index_cut, "its last timestamp is 1700000318517; that of the batches is 1700000363523"),
+        (
+            time_index_cut,
+            "its last timestamp is 2023-11-14T22:18:38.517Z; that of the batches is 2023-11-14T22:19:23.523Z",
+        ),
         (offset_index_shifted, "where no batch begins"),
         (offset_index_ahead, "behind the batch that holds it"),
     ],
@@ -232,14 +235,16 @@ def test_lookup_shows_each_step(run: Any, log_dir: Path) -> None:
         "  time index    entry 5 of 8: 1700000225239 (2023-11-14T22:17:05.239Z) at offset 225",
         "  offset index  entry 5 of 7: offset 225 at position 23926",
         "  scan          3 batches from position 23926 on",
-        "  batch         offsets 241..256 at position 26107, 1,659 bytes, v2, zstd, largest timestamp 1700000255604",
+        "  batch         offsets 241..256 at position 26107, 1,659 bytes, v2, zstd, largest timestamp 1700000255604"  # noqa: ISC004
+        " (2023-11-14T22:17:35.604Z)",
         "  record        p-zstd-java-0@250  2023-11-14T22:17:30.467Z",
         "  answer        250",
         "p-zstd-java-0: offset 400",
         "  segment       00000000000000000364.log (2 of 2)",
         "  offset index  no entry of 5 is low enough: from the start of the segment",
         "  scan          2 batches from position 0 on",
-        "  batch         offsets 384..403 at position 1978, 1,865 bytes, v2, zstd, largest timestamp 1700000402618",
+        "  batch         offsets 384..403 at position 1978, 1,865 bytes, v2, zstd, largest timestamp 1700000402618"  # noqa: ISC004
+        " (2023-11-14T22:20:02.618Z)",
         "  record        p-zstd-java-0@400  2023-11-14T22:20:00.645Z",
         "  answer        400",
     ]

@@ -210,7 +210,10 @@ def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
         yield "scan", f"{counted(trace.batches_scanned, 'batch')} from position {trace.position} on"
         first = batch.base_offset if batch.base_offset >= 0 else "?"
         where = f"at position {batch.position}, {counted(batch.size_in_bytes, 'byte')}, v{batch.magic}, {batch.codec}"
-        yield "batch", f"offsets {first}..{batch.last_offset + 1} {where}, largest timestamp {batch.max_timestamp}"
+        yield (
+            "batch",
+            f"offsets {first}..{batch.last_offset + 1} {where}, largest timestamp {_moment(batch.max_timestamp)}",
+        )
 
 
 def _segment(step: SegmentStep, number: int, n: int) -> str:

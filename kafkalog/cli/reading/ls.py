@@ -8,10 +8,10 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.console import Console
+from kafkalog.cli.console import TORN_TAIL, Console
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, selected_keys
 from kafkalog.cli.scan_options import report_error
-from kafkalog.cli.text import counted, escape_line, human_bytes, iso_seconds, table
+from kafkalog.cli.text import counted, damaged_line, escape_line, human_bytes, iso_seconds, table
 
 if TYPE_CHECKING:
     from kafkalog.errors import Limits
@@ -25,8 +25,8 @@ the log end offset, which is not included), records, first and last timestamp (U
 
 Only the headers of batches are read, and no checksum is checked: 'kafkalog cat PATH >/dev/null' does that. Damage is
 skipped: the line says so, and its numbers are those of the other batches. RECORDS is marked >= there, and
-where compressed v0 or v1 messages hide how many they hold. It counts what is in the files: transaction markers do not
-count, records below the log start offset do. FIRST is the earliest
+where compressed v0 or v1 messages hide how many they hold. It counts what can be read: transaction markers and records
+below the log start offset do not count. The last column marks damage, and a torn tail. FIRST is the earliest
 first timestamp that a batch header names, LAST the latest of all, markers aside. Directories that a broker has set
 apart (-delete, -future, -stray) are listed below the others. With the cluster's metadata log beside it, a directory is
 marked that a broker would set apart as a stray, and --json has the topics' settings.""",
@@ -128,7 +128,8 @@ def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
     lines = make([summary for summary in summaries if summary.kind is None])
     if apart := [summary for summary in summaries if summary.kind is not None]:
         lines += ["", "set apart by a broker:", *make(apart), ""]
-    return [*lines, _total(summaries)]
+    damaged = [summary.name for summary in summaries if not summary.ok]
+    return [*lines, *(damaged_line(damaged) if len(summaries) > 1 else []), _total(summaries)]
 
 
 def _partition_table(summaries: list[PartitionSummary]) -> list[str]:
@@ -146,9 +147,9 @@ def _segment_table(summaries: list[PartitionSummary]) -> list[str]:
 
 
 def _cells(summary: PartitionSummary | SegmentSummary) -> list[str]:
-    n_records = f"{summary.n_records:,}"
-    if summary.n_records_is_minimum:
-        n_records = f">={n_records}" if summary.n_records else "?"
+    n_records = f"{summary.n_readable_records:,}"
+    if summary.n_readable_is_minimum:
+        n_records = f">={n_records}" if summary.n_readable_records else "?"
     return [
         human_bytes(summary.size_in_bytes) if sys.stdout.isatty() else f"{summary.size_in_bytes:,}",
         str(summary.start),
@@ -166,7 +167,9 @@ def _mark(summary: PartitionSummary | SegmentSummary) -> str:
     damage = [finding for finding in summary.findings if finding.damage]
     if not damage:
         stray = getattr(summary, "stray", None)
-        return f"stray: {stray}" if stray else ""
+        torn = sum(finding.length or 0 for finding in summary.findings if finding.reason.value in TORN_TAIL)
+        tail = f"torn tail of {counted(torn, 'byte')}" if torn else ""
+        return ", ".join(filter(None, [f"stray: {stray}" if stray else "", tail]))
     where = f" at {damage[0].position}" if damage[0].position is not None else ""
     name = os.path.basename(damage[0].path or "")
     more = f", {len(damage) - 1} more" if len(damage) > 1 else ""
@@ -175,8 +178,9 @@ def _mark(summary: PartitionSummary | SegmentSummary) -> str:
 
 def _total(summaries: list[PartitionSummary]) -> str:
     size = sum(summary.size_in_bytes for summary in summaries)
-    is_minimum = any(summary.n_records_is_minimum for summary in summaries)
-    records = ("at least " if is_minimum else "") + counted(sum(summary.n_records for summary in summaries), "record")
+    n_records = sum(summary.n_readable_records for summary in summaries)
+    is_minimum = any(summary.n_readable_is_minimum for summary in summaries)
+    records = ("at least " if is_minimum else "") + counted(n_records, "record")
     n_damaged = sum(not summary.ok for summary in summaries)
     parts = [
         counted(len({summary.topic for summary in summaries}), "topic"),

@@ -20,7 +20,7 @@ from kafkalog.cli.options import (
     chosen,
     selected_keys,
 )
-from kafkalog.cli.text import counted, human_bytes
+from kafkalog.cli.text import counted, damaged_line, human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
@@ -110,7 +110,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.quiet and not args.json and not totals.n_damage:
         return
     not_checked = what_was_not_checked(args)
-    console.rows([_total(result, log_dir, totals)], _root_lines(result, totals, not_checked), as_json=args.json)
+    lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
+    console.rows([_total(result, log_dir, totals)], lines, as_json=args.json)
 
 
 def what_was_not_checked(args: argparse.Namespace) -> str:
@@ -125,14 +126,16 @@ class Totals:
 
     def __init__(self) -> None:
         self.n_partitions = self.n_segments = self.n_batches = self.n_bytes = 0
-        self.n_damage = self.n_damaged = 0
+        self.n_damage = 0
+        self.damaged: list[str] = []
 
     def add(self, partition: VerifiedPartition) -> None:
         self.n_partitions += 1
         self.n_segments += len(partition.segments)
         self.n_batches += sum(segment.n_batches for segment in partition.segments)
         self.n_bytes += sum(segment.size_in_bytes for segment in partition.segments)
-        self.n_damaged += not partition.ok
+        if not partition.ok:
+            self.damaged.append(_name_of(partition))
         self.n_damage += partition.n_more_findings + sum(finding.damage for finding in partition.all_findings())
 
     def as_text(self, not_checked: str) -> str:
@@ -145,14 +148,18 @@ class Totals:
         ]
         if not self.n_damage:
             return "; ".join(filter(None, [f"total: {', '.join(parts)}", not_checked, "all OK"]))
-        where = f" in {counted(self.n_damaged, 'partition')}" if self.n_damaged else ""
+        where = f" in {counted(len(self.damaged), 'partition')}" if self.damaged else ""
         return f"total: {', '.join(parts)}; {counted(self.n_damage, 'finding')} of damage{where}"
 
 
-def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]:
-    name = str(partition.topic_partition or partition.path)
+def _name_of(partition: VerifiedPartition) -> str:
     if partition.kind is not None:
-        name = os.path.basename(partition.path)
+        return os.path.basename(partition.path)
+    return str(partition.topic_partition or partition.path)
+
+
+def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]:
+    name = _name_of(partition)
     for segment in partition.segments:
         n_damage = sum(finding.damage for finding in segment.findings) + segment.n_more_findings
         yield f"{name}  {os.path.basename(segment.path)}  {state_of(n_damage)}"
@@ -225,12 +232,15 @@ def _total(result: Verification, log_dir: LogDir, totals: Totals) -> dict[str, A
     rows = [finding.as_dict() for finding in result.findings]
     paths = [str(path) for path in log_dir.paths]
     path = paths[0] if len(paths) == 1 else paths
-    return {"kind": "total", "path": path, "ok": not totals.n_damage, "findings": rows}
+    return {"kind": "total", "path": path, "ok": not totals.n_damage, "damaged": totals.damaged, "findings": rows}
 
 
-def _root_lines(result: Verification, totals: Totals, not_checked: str) -> Iterator[str]:
+def _root_lines(result: Verification, totals: Totals, not_checked: str, *, is_quiet: bool) -> Iterator[str]:
     if result.findings:
         yield "log dir"
         for finding in result.findings:
             yield f"  {'!' if finding.damage else '-'} {finding}"
+    # with -q, nothing else is listed anyway
+    if totals.n_partitions > 1 and not is_quiet:
+        yield from damaged_line(totals.damaged)
     yield totals.as_text(not_checked)

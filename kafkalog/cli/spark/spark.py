@@ -241,7 +241,7 @@ def _as_text(value: Any) -> str:
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode(errors="backslashreplace")
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return "" if value is None else str(value)
 
 

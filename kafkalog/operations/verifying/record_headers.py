@@ -16,6 +16,7 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.records.batch_table import BatchTable, hidden_records
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.spans import batch_error
+from kafkalog.text import iso_milliseconds
 
 COLUMNS: Final = ("offset", "timestamp", "batch_position")
 """The record columns that `incoherent` needs."""
@@ -72,7 +73,8 @@ def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterat
         else:
             reason = Reason.HEADER_INCONSISTENT
             detail = (
-                f"a record has timestamp {timestamp[record]}, and the batch says that {batches.max_timestamp[batch]}"
+                f"a record has timestamp {iso_milliseconds(int(timestamp[record]))}, and the batch says that"
+                f" {iso_milliseconds(int(batches.max_timestamp[batch]))}"
                 " is the largest: a search for later times passes it over"
             )
         yield Finding(
