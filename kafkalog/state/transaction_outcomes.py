@@ -112,6 +112,7 @@ class OutcomeLearner:
         self._lost_at_end: Finding | None = None
         self._damaged_end: _DamagedEnd | None = None
         self._is_in_range = False  # before the first batch of interest, outcomes need not be kept
+        self._range_position = 0  # log position of that batch
 
     def close(self) -> None:
         """Close the stream of windows that were read ahead."""
@@ -181,6 +182,8 @@ class OutcomeLearner:
         if not self._is_in_range:
             self._feed(replay._replace(window=replay.window._replace(batches=batches[:first])))
             self._is_in_range = first < stop
+            if self._is_in_range:
+                self._range_position = replay.segment_start + int(batches.position[first])
         self._feed(replay)
         if first < stop:
             self._resolve(replay.segment_start + int(batches.next_position[stop - 1]))
@@ -399,8 +402,8 @@ class OutcomeLearner:
         self._record(ended)
 
     def _note(self, log_position: int, offset: int, detail: str) -> None:
-        """Report a marker that is missing."""
-        if self._is_in_range:
+        """Report a marker that is missing, of a transaction that begins in the range, as a part of a plan does."""
+        if self._is_in_range and log_position >= self._range_position:
             path, position = self._where(log_position)
             note = Finding(
                 Reason.TRANSACTION_OUTCOME, detail, path=path, position=position, base_offset=offset, damage=False
