@@ -38,7 +38,7 @@ kafkalog.open(d)["orders-0"]
 kafkalog.rebuild_indexes(p) -> reindex
 next(iter(kafkalog.records(p))).value
 kafkalog.read_table(d, latest=True) -> latest must be 'key', not True
-kafkalog.read_table(d, filters="key == k and offset >= 1") -> each condition on its own
+kafkalog.read_table(d, filters="key == k and offset >= 1")
 kafkalog.diff(d, d) -> orders-0
 [r.offset for r in kafkalog.open(p)]
 list(kafkalog.open(p, start=3, end=5)) -> scan
@@ -85,7 +85,7 @@ kafkalog export D x.parquet -> -o/--output
 kafkalog index_stats P -> index-stats
 kafkalog rebuild-indexes P -> reindex
 kafkalog ls D -t 'ordre*' -> no topic matches
-kafkalog cat D --filter 'key == k and offset >= 1' -> each condition on its own
+kafkalog cat D --filter 'key == k and offset >= 1'
 kafkalog diff D D -> orders-0
 kafkalog topics D -> ls
 kafkalog cat D/orders -> -t orders

@@ -25,9 +25,10 @@ cdef extern from "unistd.h":
 cdef enum:
     # a batch is at least as large, as far as memory for it is concerned
     LEAST_LARGEST = 16384
-    LEAST_ROWS = 64
+    LEAST_ROWS = 256
     MOST_ROWS = 65536
     MIN_RECORD_BYTES = 7
+    SMALL_WINDOW = 65536
     ENVELOPE = 12
     # of memory to decompress into: what stays in a core's cache, and what a thread keeps
     ARENA_BYTES = 262144
@@ -430,6 +431,8 @@ cdef class RecordWindows:
         cdef uint8_t* p
         # strings have offsets of 32 bits
         room.n_rows = min(<int64_t>(rates.n_records * n_bytes), n_bytes // MIN_RECORD_BYTES) + largest // 64 + 1
+        if n_bytes <= SMALL_WINDOW:  # room for all that it may hold, so that a tiny log is one window
+            room.n_rows = n_bytes // MIN_RECORD_BYTES + 1
         room.key = room.value = room.n_headers = room.header_key = room.header_value = 0
         if self.form != 1:
             room.key = min(<int64_t>(rates.key * n_bytes) + largest, <int64_t>INT32_MAX // 2) + KL_PAD

@@ -199,6 +199,9 @@ class RecordReader(BatchReader):
     def _read(self, source: ByteSource, start: int, stop: int, previous_offset: int) -> RecordWindow | None:
         """Batches from `start` on; None if the first one has to be read by `walk`."""
         data: Bytes | None = None
+        size = source.size
+        if size < stop:
+            return None  # the file was cut since the end was planned: `walk` says where
         descriptor = None if source.is_in_memory else source.descriptor
         if descriptor is None:
             stop = min(stop, start + 2 * self._window_bytes)  # the next batch that an index names may be far away
@@ -209,7 +212,7 @@ class RecordReader(BatchReader):
         memory = self._memory.pop() if self._memory else self._options.windows()
         try:
             found = self._options.read(
-                memory, -1 if descriptor is None else descriptor, start, stop, source.size, previous_offset, data
+                memory, -1 if descriptor is None else descriptor, start, stop, size, previous_offset, data
             )
         finally:
             self._memory.append(memory)
