@@ -10,8 +10,8 @@ import numpy as np
 import shapes
 
 import kafkalog
+import kafkalog.repair.recovering.preflight
 import kafkalog.repair.salvaging.salvage
-import kafkalog.repair.startup.preflight
 
 from .common import CpuTimed, Segments
 
