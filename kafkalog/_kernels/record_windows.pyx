@@ -5,14 +5,14 @@ A window is handed on as an Arrow record batch, through the C Data Interface, or
 
 cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from kafkalog._kernels.arrow_batches cimport ArrowArray, is_ascii, pack_bits
 from kafkalog._kernels.buffer_pool cimport Block
 from kafkalog._kernels.fill cimport (
-    ALL_DONE, ARENA_FULL, COLUMNS_FULL, KL_COPY, KL_PAD, KL_SKIP, KL_VIEW, Codecs, Columns, Filler, kl_binary,
+    ALL_DONE, ARENA_FULL, COLUMNS_FULL, KL_COPY, KL_PAD, KL_VIEW, Codecs, Columns, Filler, kl_binary,
     kl_columns,
 )
 from kafkalog._kernels.header_rows cimport HeaderRows
