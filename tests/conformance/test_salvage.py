@@ -174,9 +174,9 @@ class Repaired(BrokerLife):
             assert self.bounds[target.name] == (start, kafkalog.Partition(target).log_end_offset)
         # without the checkpoint of a log dir, what is left of the first segment is read, too
         target = self.place(golden_sets.partitions("k44")["p-txn-0"], "trimmed-copies-0")
-        kafkalog.trim(target, before_offset=200, output=self.folder / "trimmed-copy")
+        kafkalog.trim(target, before_offset=200, output=self.folder / "trimmed-copy-0")
         shutil.rmtree(target)
-        shutil.move(self.folder / "trimmed-copy", target)
+        shutil.move(self.folder / "trimmed-copy-0", target)
         base = min(int(path.stem) for path in target.glob("*.log"))
         assert 0 < base < 200
         self.bounds[target.name] = base, 430
