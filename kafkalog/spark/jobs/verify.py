@@ -34,6 +34,17 @@ _LOST: Final = pa.struct(
         ("last_offset", pa.int64()),
     ]
 )
+_LOSS: Final = pa.struct(
+    [
+        ("path", pa.string()),
+        ("first_offset", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("n_records", pa.int64()),
+        ("certainty", pa.string()),
+        ("n_bytes", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
 _NUMBERS: Final = ("base_offset", "last_offset", "size_in_bytes", "n_batches")
 SCHEMA: Final = pa.schema(
     [
@@ -43,6 +54,7 @@ SCHEMA: Final = pa.schema(
         pa.field("ok", pa.bool_()),
         pa.field("n_damage", pa.int64()),
         pa.field("lost", _LOST),
+        pa.field("losses", pa.list_(_LOSS)),
         pa.field("gaps", pa.list_(_GAP)),
         *FOUND_FIELDS,
     ]
@@ -130,7 +142,9 @@ def _rows(verified: VerifiedPartition, seconds: Sequence[float]) -> Iterator[dic
     n_more = verified.n_more_findings - sum(segment.n_more_findings for segment in verified.segments)
     row = _row("partition", verified.path, key, None, verified.findings, n_more, seconds[-1])
     ok = verified.ok and not n_more
-    yield {**row, "ok": ok, "lost": verified.loss.as_dict(), "gaps": [asdict(gap) for gap in verified.gaps]}
+    losses = [one.as_dict() for one in verified.losses]
+    gaps = [asdict(gap) for gap in verified.gaps]
+    yield {**row, "ok": ok, "lost": verified.loss.as_dict(), "losses": losses, "gaps": gaps}
 
 
 def _row(

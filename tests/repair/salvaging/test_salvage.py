@@ -65,7 +65,7 @@ def test_the_210_intact_batches_of_a_4_mb_segment_with_one_hit(tmp_path: Path, h
     assert hole.size_in_bytes == len(batches[105])
     assert (hole.timestamp_before, hole.timestamp_after) == (104, 106)
     assert (tmp_path / "out" / "t-0.quarantine").read_bytes() == bytes(data[start : start + len(batches[105])])
-    assert hole.certainty == ("at_most" if hit == "length" else "exact")
+    assert hole.certainty == "exact"  # the neighbours agree, also where the size field is hit
 
 
 def test_random_damage_loses_no_undamaged_batch_and_invents_none() -> None:
