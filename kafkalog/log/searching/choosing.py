@@ -127,13 +127,11 @@ def unproved(source: ByteSource, found: Found, start: int, base_offset: int, lim
     rises = np.append(rises, False)
     previous, end = base_offset - 1, start  # last offset and end of what was believed last
     claimed = previous  # the last offset of the damaged batch before, by its header
-    claimed_end = -1  # where that header's size ends: a batch that begins there has an offset outside of the damage
     last = -1
     while last + 1 < len(found):
         row = last = last + 1
         if not is_batch[row]:
-            if found.kind[row] == LINKED:
-                claimed, claimed_end = int(found.last_offset[row]), int(found.end[row])
+            claimed = int(found.last_offset[row]) if found.kind[row] == LINKED else claimed
             continue
         while is_plain[row] and continues[last]:
             last += 1
@@ -141,7 +139,6 @@ def unproved(source: ByteSource, found: Found, start: int, base_offset: int, lim
         n_bytes, n_batches = int(found.end[last] - found.start[row]), int(found.n_batches[row : last + 1].sum())
         n_offsets = n_lost if is_plain[row] else OFFSETS_PER_BYTE * (n_lost + n_bytes)
         is_near = any(one < first <= one + 1 + n_offsets for one in (previous, claimed))
-        is_near |= claimed_end == int(found.start[row])
         if n_lost and n_batches == 1 and not rises[row] and first > previous and not is_near:
             # a v2 batch is not found inside of a compressed v0 or v1 message
             is_wrong[row] = header_of(source, int(found.start[row])).magic < 2
