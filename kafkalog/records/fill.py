@@ -63,7 +63,6 @@ class Filled(NamedTuple):
 class _Rates:
     """How much of each column a byte of payload filled in a thread's last call, and what else that call met."""
 
-    n_records: float = 1 / 128
     key: float = 0.25
     value: float = 1.0
     n_headers: float = 1 / 64
@@ -131,8 +130,8 @@ class FillCall:
         See `fill`.
     n_bytes : int
         Number of bytes of payload for which to make room.
-    announced : int, optional
-        Number of records, if it is known.
+    announced : int
+        Number of records.
     decompress : bool
         Whether payloads may be compressed.
     """
@@ -144,7 +143,7 @@ class FillCall:
         n_bytes: int,
         limits: Limits,
         *,
-        announced: int | None,
+        announced: int,
         decompress: bool,
     ) -> None:
         self._names, self._form, self._n_bytes, self._limits = names, form, n_bytes, limits
@@ -163,8 +162,7 @@ class FillCall:
             largest = self.largest
             if arena is not None and form != "views" and self._rates.is_compressed:
                 largest = max(largest, arena.size)
-            announced = int(self._rates.n_records * n_bytes) + 1 if self._announced is None else self._announced
-            n_rows = min(announced, n_bytes // kf.MIN_RECORD_BYTES)
+            n_rows = min(self._announced, n_bytes // kf.MIN_RECORD_BYTES)
             room = _Room(self._names, form, n_rows, n_bytes, largest, self._rates, is_bound=not self._decompress)
             filler = kernels.Filler(
                 room.columns,
@@ -298,8 +296,6 @@ class _Room:
                 for part, sizes in zip(self._headers[1:], (header_key, header_value), strict=True)
             )
             filled[HEADERS] = HeadersColumn(_first(self._headers[0], n + 1), keys, values)
-        if n_bytes:
-            rates.n_records = _adapted(rates.n_records, n / n_bytes, n)
         if n_bytes and self._form != "views":
             if self._key is not None:
                 rates.key = _adapted(rates.key, key[0] / n_bytes, n)
