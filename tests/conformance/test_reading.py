@@ -167,7 +167,8 @@ def test_log_start_and_end_offsets_are_what_the_broker_lists(history: History) -
         found = (partition.log_start_offset, partition.log_end_offset)
         assert (key, *found) == (key, listed[key]["earliest"], listed[key]["latest"])
     deleted = seen[kafkalog.TopicPartition("trimmed-live", 0)]
-    assert deleted.log_start_offset == 222 > deleted.segments[1].base_offset
+    # more segments may lie below it: the retention task deletes them, half a minute after a start
+    assert deleted.log_start_offset == 222 > deleted.segments[0].base_offset
 
 
 def dumped(history: History, stage: Stage) -> dict[str, list[dict[str, str]]]:
