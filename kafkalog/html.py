@@ -96,7 +96,7 @@ class ReportList(list[Item], HtmlReport):
     noun = "item"
 
     def summary(self) -> str:
-        """Return what is said of it besides the number of items; "" for nothing."""
+        """Return the summary next to the number of items; "" for nothing."""
         return ""
 
     def __repr__(self) -> str:

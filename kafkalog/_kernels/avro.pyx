@@ -163,7 +163,7 @@ cdef inline int read_long(Cursor* cursor, int64_t* value) noexcept nogil:
 
 
 cdef inline int read_bytes(Cursor* cursor, int64_t size, const uint8_t** begin, int64_t* n) noexcept nogil:
-    """Bytes behind a length; or `size` of them, if that is not negative."""
+    """Bytes after a length; or `size` of them, if that is not negative."""
     cdef int status
     n[0] = size
     if size < 0:
@@ -443,7 +443,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
 
 
 cdef int read_whole(void* state, Cursor* value) noexcept nogil:
-    """A value, with nothing behind it."""
+    """A value, with nothing after it."""
     cdef State* whole = <State*>state
     cdef int status = read_value(whole, &whole.nodes[0], value, 0)
     if status == OK and value.pointer < value.end:

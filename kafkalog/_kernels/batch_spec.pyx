@@ -69,7 +69,7 @@ cdef class Heads:
 
 def write_heads(Heads heads not None, Py_ssize_t first_batch, const int64_t[::1] position not None,
                 const int64_t[::1] size not None, uint8_t[::1] out not None):
-    """Write the headers of batches whose records lie in `out` already, 61 bytes behind each position."""
+    """Write the headers of batches whose records lie in `out` already, 61 bytes after each position."""
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t i
     cdef int64_t room = out.shape[0]

@@ -57,7 +57,7 @@ typedef struct {
     int32_t count;
     int appended;
     int32_t max_headers, max_batch_headers;
-    int64_t lines_ahead;         /* cache lines behind the batch to ask for with each record; 0: none */
+    int64_t lines_ahead;         /* cache lines after the batch to ask for with each record; 0: none */
 } kl_batch;
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -129,7 +129,7 @@ KL_INLINE void kl_put_view(const kl_binary *column, int64_t i, const uint8_t *fr
     }
 }
 
-/* Write string i of a column. `padded`: KL_PAD bytes may be read at `from`, and behind its end. */
+/* Write string i of a column. `padded`: KL_PAD bytes may be read at `from`, and after its end. */
 KL_INLINE void kl_put_bytes(kl_binary *column, const int mode, int64_t i, const uint8_t *from, int64_t size,
                             const uint8_t *origin, int padded, int64_t *used) {
     if (mode == KL_VIEW) {
@@ -164,7 +164,7 @@ KL_INLINE void kl_put(kl_binary *column, const int mode, int64_t i, const uint8_
     kl_put_bytes(column, mode, i, from, size, origin, padded, used);
 }
 
-/* The same of one that is padded; with `nulls` it may be null, which is told without a branch. */
+/* The same of one that is padded; with `nulls` it may be null: no branch decides. */
 KL_INLINE void kl_put_padded(kl_binary *column, const int mode, int64_t i, const uint8_t *from, int64_t size,
                              const int nulls, int64_t is_null, const uint8_t *origin, int64_t *used, int64_t *n_null) {
     if (column->mode == KL_SKIP) return;
@@ -263,7 +263,7 @@ KL_INLINE int kl_walk_as(const kl_batch *batch, kl_columns *columns, const int m
             for (int64_t k = 0; k < lines_ahead; k++, line += 64) kl_prefetch_soon(line);
         if (KL_LIKELY(p < safe)) {
             uint32_t length, value_raw, value_width;
-            uint64_t raw[3]; /* behind the attributes: two deltas and the size of the key */
+            uint64_t raw[3]; /* after the attributes: two deltas and the size of the key */
             uint32_t width = kl_first_varint(p, &length, way);
             q = p + width;
             if (!KL_LIKELY(width) || (int64_t)(length >> 1) > safe - q) goto by_bytes;

@@ -69,7 +69,7 @@ cdef enum:
     MOST_BLOCKS = 384  # of the smallest
     WAITING_BYTES = 12582912
     SLOTS = 64
-    # of a cache line and a page: behind malloc's own header, copies out of the page cache take a third longer
+    # of a cache line and a page: after malloc's own header, copies out of the page cache take a third longer
     ALIGNMENT = 4096
 
 cdef struct Region:
@@ -81,7 +81,7 @@ cdef struct Region:
     int64_t end[MOST_BLOCKS]
     int n
     int64_t used
-    # up to where it was ever used: memory behind that was never taken from the system
+    # up to where it was ever used: memory after that was never taken from the system
     int64_t touched
 
 cdef struct Waiting:
@@ -179,7 +179,7 @@ cdef void remove(int i) noexcept:
 
 
 cdef int64_t most_waiting() noexcept:
-    """Bytes that may wait: all that is kept has one bound, what is free in the region included."""
+    """Bytes that may wait: one bound for all bytes kept, with the free ones of the region."""
     return min(<int64_t>WAITING_BYTES, REGION_BYTES - (region.touched - region.used))
 
 

@@ -57,7 +57,7 @@ cdef inline int64_t plausible_size(View* view, Py_ssize_t at, bint any_magic) no
 
 
 cdef struct Damaged:
-    # A damaged message of v0 or v1 where a batch is expected. What stands inside of it is its value: of a compressed
+    # A damaged message of v0 or v1 where a batch is expected. Its value is inside: of a compressed
     # one, messages whose offset no checksum covers, and which is relative in v1.
     bint is_message
     bint is_compressed  # also, its key is null, as that of all such: else this may be any bytes

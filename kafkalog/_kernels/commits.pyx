@@ -1,6 +1,6 @@
 """Committed offsets out of records of `__consumer_offsets`, as brokers write them.
 
-Versions 0 to 4, and no other tagged field than a topic id. What is another record, or breaks off, is left out.
+Versions 0 to 4, and no other tagged field than a topic id. Other records, and cut ones, are left out.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -66,7 +66,7 @@ cdef inline const uint8_t* take(Cursor* cursor, int64_t size) noexcept nogil:
 
 
 cdef bint take_text(Cursor* cursor, Text* text, bint is_compact) noexcept nogil:
-    """The next text, behind a size of two bytes, or of one that is higher by 1."""
+    """The next text, after a size of two bytes, or of one that is higher by 1."""
     cdef const uint8_t* size = take(cursor, 1 if is_compact else 2)
     if size == NULL or (is_compact and size[0] > ONE_BYTE):
         return False

@@ -89,7 +89,7 @@ def check_crcs(const uint8_t[::1] window not None, int64_t window_start, const i
             if start < 0 or size_in_bytes[row] < 26 or size_in_bytes[row] > window.shape[0] - start:
                 with gil:
                     raise ValueError("a batch lies outside the window")
-            # v2: from the attributes on, so that a broker can set offset and leader epoch without computing it anew
+            # v2: from the attributes on, so that a broker can set offset and leader epoch without computing it again
             if magic[row] >= 2:
                 computed = crc32c(&window[start] + 21, size_in_bytes[row] - 21)
             else:

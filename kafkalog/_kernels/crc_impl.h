@@ -5,7 +5,7 @@
  *   AVX-512      The bytes are folded, 256 a step, by carry-less multiplication ("Fast CRC Computation for Generic
  *                Polynomials Using PCLMULQDQ Instruction", Intel 2009) down to sixteen, whose CRC is taken. It reads
  *                one byte after the other, so the machine reads ahead by itself.
- *   VPCLMULQDQ   CRC-32, and CRC-32C of less than 2 KiB: folded, 64 a step. CRC-32C: the same beside three streams of
+ *   VPCLMULQDQ   CRC-32, and CRC-32C of less than 2 KiB: folded, 64 a step. CRC-32C: the same next to three streams of
  *                the crc32 instruction.
  *   PCLMULQDQ    CRC-32: folded, 64 a step. CRC-32C: three streams of the crc32 instruction side by side (latency
  *                three cycles, throughput one), joined by a multiplication with x^(8n-33) mod P, which advances a CRC
@@ -93,7 +93,7 @@ static kl_folds kl_folds_of(uint32_t poly) {
     return folds;
 }
 
-/* The quotient of x^64 by P: what is taken off x^31, 33 times moved up by one. */
+/* The quotient of x^64 by P. */
 static uint64_t kl_quotient(uint32_t poly) {
     uint64_t quotient = 0;
     uint32_t value = 1;
@@ -172,7 +172,7 @@ KL_AVX512 static inline size_t kl_fold_avx512(const uint8_t *p, size_t n, const 
     word = kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 1));
     word = kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 2));
     _mm_storeu_si128((__m128i *)out, kl_fold_128(word, narrow, _mm512_extracti32x4_epi32(a, 3)));
-    _mm256_zeroupper(); /* GCC 12 forgets it before some returns: what comes next waits for the upper halves then */
+    _mm256_zeroupper(); /* GCC 12 forgets it before some returns: the next code waits for the upper halves then */
     return (size_t)(p - start);
 }
 
@@ -190,7 +190,7 @@ static inline uint32_t kl_crc32_end(__m128i word) {
     return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(word, times), 1);
 }
 
-/* At n, what moves the bytes of a word up by 16 - n, and at 16 + n, down by n; what is left is zero. */
+/* Masks: at n, to move the bytes of a word up by 16 - n; at 16 + n, down by n. The other bytes become zero. */
 enum { KL_ZERO = 0x80 };
 #define KL_ZEROS KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO, KL_ZERO
 static const uint8_t kl_slide[48] = {

@@ -259,7 +259,7 @@ def measure_binary(const int32_t[::1] size not None, const int64_t[::1] rows):
 def fill_binary(const uint8_t[::1] data not None, const int32_t[::1] start not None, const int32_t[::1] size not None,
                 const int64_t[::1] rows, int64_t[::1] out_offsets not None, uint8_t[::1] out_data not None,
                 uint8_t[::1] out_validity):
-    """Copy the bytes of spans one behind the other; as many bytes as were written.
+    """Copy the bytes of spans one after another; as many bytes as were written.
 
     `out_offsets` has a place more than there are rows; `out_validity` may be None when there is no null.
     """

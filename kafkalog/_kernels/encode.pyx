@@ -1,7 +1,7 @@
 """Writes the records of v2 batches: a pass that measures and checks, and one that fills.
 
-What was measured bounds what is filled, and filling looks at every length again before it copies: columns that change
-under it give OUTPUT_FULL, never a byte elsewhere. Kafka: DefaultRecord.writeTo.
+Measuring gives the bounds, and filling checks every length again before it copies: columns that change in between
+return OUTPUT_FULL and never write elsewhere. Kafka: DefaultRecord.writeTo.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
@@ -34,7 +34,7 @@ cdef extern from *:
         return p;
     }
     /* Short ones in whole words where both sides have room for them: a call costs more than the bytes. The caller has
-       seen to it that n + 64 bytes fit at `to`; what is written beyond n is written over afterwards. */
+       seen to it that n + 64 bytes fit at `to`; bytes beyond n are overwritten later. */
     static inline void kl_copy(uint8_t *to, const uint8_t *from, int64_t n, const uint8_t *end) {
         if (n <= 64 && end - from >= 64) {
             memcpy(to, from, 16);
@@ -82,7 +82,7 @@ STATUSES = {
 cdef enum:
     # what Kafka's producer allows for in the length, attributes and deltas of a batch's first record
     MAX_RECORD_OVERHEAD = 21
-    # bytes behind an output that may be touched: by whole words, and by lengths of what is then seen not to fit
+    # bytes after an output that may be touched: by whole words, and by lengths that then turn out not to fit
     SLACK_BYTES = 128
 
 SLACK = SLACK_BYTES
@@ -266,7 +266,7 @@ cdef class Columns:
 
     cdef int write(self, Py_ssize_t start, Py_ssize_t stop, int64_t base_offset, int64_t base_timestamp,
                    const int32_t* body_size, uint8_t** at, const uint8_t* end) noexcept nogil:
-        """Write the records of a batch; SLACK bytes behind `end` may be touched."""
+        """Write the records of a batch; SLACK bytes after `end` may be touched."""
         cdef Py_ssize_t i
         cdef const uint8_t* key = NULL
         cdef const uint8_t* value = NULL
@@ -453,7 +453,7 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
 def write_batches(Columns columns not None, const int64_t[::1] boundaries not None, Heads heads not None,
                   const int32_t[::1] body_size not None, const int64_t[::1] payload_size not None,
                   Py_ssize_t first_batch, Py_ssize_t stop_batch, bint framed, uint8_t[::1] out not None):
-    """Write some of the batches that were measured one behind the other; `(status, n_bytes)`.
+    """Write some of the batches that were measured one after another; `(status, n_bytes)`.
 
     With `framed` each with its header, else the records alone. `out` needs SLACK bytes more than are written.
     """

@@ -408,7 +408,7 @@ def decompress_payloads(const uint8_t[::1] data not None, const int64_t[::1] pay
                         const int32_t[::1] records_count not None, int32_t max_records, int64_t max_decompressed,
                         Codecs codecs not None, uint8_t[::1] arena not None, int64_t used, int64_t stop_at,
                         int64_t[::1] ends not None):
-    """Decompress payloads one behind the other into `arena`, from `used` on; how many of them.
+    """Decompress payloads one after another into `arena`, from `used` on; how many of them.
 
     Plain ones are copied, and of batches without records nothing is taken. `ends` tells where each ends. The call ends
     once `stop_at` bytes are used, and before a batch that is unusual or wrong, or for which there is no room.
@@ -484,4 +484,4 @@ def view_strings(const int64_t[::1] offsets not None, const uint8_t[::1] data no
                 word[3] = <int32_t>start
             memcpy(&views[16 * i], word, 16)
     if outside:
-        raise ValueError("a string lies outside its column, or behind its first 2 GiB")
+        raise ValueError("a string lies outside its column, or after its first 2 GiB")

@@ -250,7 +250,7 @@ cdef bint is_in(TextSet texts, const uint8_t* pointer, int64_t size) noexcept no
     cdef uint64_t h = hashed(pointer, size)
     cdef uint64_t place, _probe
     cdef int32_t number
-    # a bit first: what is in no set is mostly told by it, and the bits stay in cache
+    # a bit first: it rules out most values, and the bits stay in cache
     if texts.bits[(h >> 6) & (texts.n_words - 1)] & bit_of(h) == 0:
         return False
     # other bits of the hash than those above, so that a false hit there is rarely one here, too

@@ -1,4 +1,4 @@
-"""Headers of batches as one kernel writes them, and a batch table has them: a column behind another in one block."""
+"""Headers of batches as one kernel writes them, and a batch table has them: a column after another in one block."""
 
 from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint32_t
 

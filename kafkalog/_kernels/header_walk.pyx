@@ -40,7 +40,7 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
 
     `window_start` is the position of `window[0]` in the file. Offsets have to rise above `previous_offset` (-1 for
     any), else OFFSET_ORDER. The walk stops before the batch that it cannot take: `position` is where that one starts in
-    the file, `needed` its size in bytes as far as that can be told, else 0. NEED_MORE: the window ends inside a batch,
+    the file, `needed` its size in bytes if known, else 0. NEED_MORE: the window ends inside a batch,
     or at `position`.
     """
     cdef Py_ssize_t end = window.shape[0]
@@ -190,7 +190,7 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
                     elif to.magic[row] >= 2:
                         good = crc32c(p + 21, total - 21) == to.crc[row]
                     else:
-                        # messages are short: what comes soon is asked for, or the walk waits for the size of each
+                        # messages are short: prefetch, or the walk waits for the size of each
                         if filler is not None and filler.is_in_memory:
                             kl_ask_for(p + AHEAD, total)
                         good = crc32(p + 16, total - 16) == to.crc[row]
@@ -208,7 +208,7 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
                                                          to.attributes[row], to.last_offset[row], to.max_timestamp[row],
                                                          &n_filled[row])
                         good = ending == ALL_DONE
-                    # rows behind a batch that is not good are dropped with it: a wrong size field may have led to them
+                    # rows after a batch that is not good are dropped with it: a wrong size field may have led to them
                     if good:
                         magics |= 1 << (to.magic[row] & 7)
                         bits |= to.attributes[row]
@@ -294,7 +294,7 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
                 at = 0
                 if filled < n_needed:
                     break
-            # the header alone is there: of what comes behind it, a control record is looked at
+            # the header alone is there: of what comes after it, a control record is looked at
             p = there + at
             if n_needed == HEAD and p[16] == 2 and p[22] & CONTROL_BIT:
                 if ENVELOPE + <int64_t>load_be32(p + 8) > filled - at:

@@ -23,7 +23,7 @@ cdef enum:
 
 
 cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
-    """Judge a size field and a magic byte; `total` is the size of the batch in bytes, where one can be told.
+    """Judge a size field and a magic byte; `total` is the size of the batch in bytes, if it is known.
 
     As in FileLogInputStream, 17 bytes or fewer are the torn start of a batch whatever they hold.
     """

@@ -49,8 +49,8 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
     `carried` is what the batches before left: the position of the first, position and offset of the last offset entry,
     the largest timestamp and its offset, timestamp and offset of the last time entry; -1 where there is none. Offsets
     come out relative to `base_offset`. The outputs have to have room for an entry a batch. OK with fewer rows than
-    there are: the offset of the next one cannot be told relative to `base_offset`, or its position not in 31 bits.
-    OFFSET_ORDER: an entry would not lie behind the one before.
+    there are: the next offset does not fit relative to `base_offset`, or its position not in 31 bits.
+    OFFSET_ORDER: an entry would not lie past the one before.
     """
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t row = 0
@@ -207,7 +207,7 @@ cdef inline Py_ssize_t count_from(const int64_t* key, Py_ssize_t n, Py_ssize_t a
 
 def look_up(const int64_t[::1] key not None, const int64_t[::1] value not None, bint is_sorted,
             const int64_t[::1] query not None, int64_t[::1] found not None):
-    """For each query the value behind the last key at or below it, and `value[0]` where there is none.
+    """For each query the value after the last key at or below it, and `value[0]` where there is none.
 
     `value` has an element more than `key`, the one for no key first. Queries may come in any order; of keys that are
     sorted (as is said), those that rise cost less. Of other keys, what is found for a query depends on it alone.
@@ -254,7 +254,7 @@ def look_up(const int64_t[::1] key not None, const int64_t[::1] value not None, 
                 while left > 1:
                     half = left // 2
                     for lane in range(LANES):
-                        # no branch: which way to go cannot be foretold
+                        # no branch: the direction cannot be predicted
                         count[lane] += half & -<Py_ssize_t>(keys[count[lane] + half - 1] <= asked[lane])
                     left -= half
                 for lane in range(width):

@@ -16,7 +16,7 @@ static inline const uint8_t *kl_plain(const uint8_t *p, const uint8_t *end, uint
         memcpy(&w, p, 8);
         quote = w ^ KL_EACH('"');
         slash = w ^ KL_EACH('\\');
-        /* the highest bit of each byte that is 0, or below 0x20; of a byte behind one of these it may be wrong */
+        /* the highest bit of each byte that is 0, or below 0x20; of a byte after one of these it may be wrong */
         if ((((quote - KL_EACH(1)) & ~quote) | ((slash - KL_EACH(1)) & ~slash) | ((w - KL_EACH(0x20)) & ~w))
             & KL_EACH(0x80))
             break;

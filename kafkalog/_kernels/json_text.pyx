@@ -1,7 +1,7 @@
 """Decodes JSON of a known type: runs a program over the bytes of many values, and appends what they hold to columns.
 
 A program is a table of nodes, one for each type: what to read, the column to append it to (-1: only look at it), and
-the nodes inside, which stand one behind the other. A value that is of another type, or out of the ordinary, is left to
+the nodes inside, which stand one after another. A value that is of another type, or out of the ordinary, is left to
 a parser that reads it alone; so each one that is taken is JSON, has no name twice, and has nothing but known fields.
 """
 
@@ -359,7 +359,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
 
 
 cdef int read_whole(void* state, Cursor* value) noexcept nogil:
-    """A value, with nothing but spaces behind it."""
+    """A value, with nothing but spaces after it."""
     cdef State* whole = <State*>state
     cdef int status = read_value(whole, &whole.nodes[0], value, 0)
     # a byte that is no space, and one of value 0 as well

@@ -79,7 +79,7 @@ cdef inline int read_string(Cursor* cursor, const uint8_t** begin, int64_t* size
         escaped[0] = True
         if remaining(cursor) < 2:
             return OTHER
-        # what is escaped may be a quote; bytes of a longer escape come behind it
+        # what is escaped may be a quote; bytes of a longer escape come after it
         bits |= cursor.pointer[1]
         cursor.pointer += 2
     size[0] = distance(begin[0], cursor.pointer)

@@ -1,7 +1,7 @@
 /* Writes the records of good v0 and v1 messages, and of the message sets inside compressed ones.
  * Kafka: LegacyRecord, AbstractLegacyRecordBatch.DeepRecordsIterator.
  *
- * As in batch_walk.h, what is wrong or unusual is left alone, without naming what it is: legacy.pyx does that.
+ * As in batch_walk.h, wrong or unusual messages are left alone: legacy.pyx names the reason.
  */
 #ifndef KAFKALOG_MESSAGE_WALK_H
 #define KAFKALOG_MESSAGE_WALK_H

@@ -67,7 +67,7 @@ static int64_t kl_lz4_block(const uint8_t *p, int64_t size, uint8_t *const start
     uint8_t *to = start, *const stop = start + room;
     while (p < end) {
         /* far from both ends, short literals and a match of up to 273 bytes: whether a byte more tells the size of the
-         * match is guessed wrong too often to be a branch. What is not like that is left to the code below. */
+         * match is guessed wrong too often to be a branch. The code below takes all other sequences. */
         while (end - p >= 40 && stop - to >= 320) {
             const int64_t literals = p[0] >> 4, is_long = (p[0] & 15) == 15;
             const uint8_t *q = p + 1 + literals;
@@ -214,7 +214,7 @@ static int64_t kl_snappy_block(const uint8_t *p, int64_t size, uint8_t *const st
     return to == stop && (declared || size == 1) ? (int64_t)declared : KL_DOUBT;
 }
 
-/* Xerial chunks behind one header, or one raw block, as SnappyInputStream reads them. */
+/* Xerial chunks after one header, or one raw block, as SnappyInputStream reads them. */
 static int64_t kl_snappy(const uint8_t *p, int64_t size, uint8_t *to, int64_t room) {
     static const uint8_t magic[8] = {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0};
     const uint8_t *const end = p + size;

@@ -250,7 +250,7 @@ cdef inline int32_t find_field(State* state, const Node* node, int32_t number, i
 
 
 cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t row, int depth) noexcept nogil:
-    """A message within a message whose bytes are in several places: all of them, one behind the other."""
+    """A message within a message whose bytes are in several places: all of them, one after another."""
     cdef const int32_t* children = state.node_children + node.first
     cdef const Node* wanted = &state.nodes[children[at]]
     cdef const Node* child

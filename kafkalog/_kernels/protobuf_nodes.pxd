@@ -171,7 +171,7 @@ cdef inline int read_scalar(State* state, const Node* node, Cursor* cursor) noex
 
 
 cdef inline int read_packed(State* state, const Node* node, Cursor* cursor) noexcept nogil:
-    """Numbers one behind the other."""
+    """Numbers one after another."""
     cdef uint64_t number = 0
     cdef Cursor inside
     cdef Column* column

@@ -65,7 +65,7 @@ cdef inline int read_tag(Cursor* cursor, int32_t* number, int32_t* wire) noexcep
 
 
 cdef inline int read_span(Cursor* cursor, Cursor* inside) noexcept nogil:
-    """The bytes behind a length."""
+    """The bytes after a length."""
     cdef uint64_t size = 0
     cdef int status = read_number(cursor, &size)
     if status != OK:

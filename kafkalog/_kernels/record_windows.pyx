@@ -130,7 +130,7 @@ cdef void follow(double* rate, double needed) noexcept nogil:
 
 
 cdef int64_t place(int64_t* end, int64_t size) noexcept nogil:
-    """Where a part of a block begins, which then ends behind it."""
+    """Where a part of a block begins, which then ends after it."""
     cdef int64_t start = end[0]
     end[0] += aligned(size)
     return start
@@ -173,10 +173,10 @@ cdef class RecordWindow:
     next_offset : int or None
         The offset field behind the last batch; None at the end of the file.
     is_plain : bool
-        Whether nothing about the batches needs a look at their headers: none is empty with bytes behind its header, and
-        the offset behind them rises. At the end of the file, the last batch follows the one before without a gap.
+        Whether nothing about the batches needs a look at their headers: none is empty with bytes after its header, and
+        the offset after them rises. At the end of the file, the last batch follows the one before without a gap.
     batch : pyarrow.RecordBatch or None
-        The records, if `RecordWindows` was given a schema, and can make such a batch of them.
+        The records, if `RecordWindows` has a schema and can make such a batch of them.
     block : Block or None
         Without a `batch`: the memory of the columns.
     columns : dict or None

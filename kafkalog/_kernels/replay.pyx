@@ -82,7 +82,7 @@ cdef enum:
 cdef struct Record:
     int64_t offset
     int64_t timestamp
-    int64_t value  # where it is in the bytes; the key lies behind this struct
+    int64_t value  # where it is in the bytes; the key lies past this struct
     int32_t key_size
     int32_t value_size  # -1 for null
     int32_t room
@@ -279,7 +279,7 @@ cdef class LastRows:
                     self.of(number).offset = offset[row]
                     self.of(number).timestamp = timestamp[row]
                     self.of(number).partition = partition
-                # a group that commits all its partitions writes the same keys each time, one behind the other
+                # a group that commits all its partitions writes the same keys each time, one after another
                 self.in_order = 2 * n_in_order > n_group
                 first += n_group
         del kept
@@ -364,7 +364,7 @@ cdef class LastRows:
         """The number of a key; -1 if it is new."""
         cdef uint64_t at = h & (self.n_places - 1)
         while self.places[at].number != 0:
-            # keys that share a place mostly differ in the tag, and are told apart without a look at their bytes
+            # keys that share a place mostly differ in the tag, so their bytes need not be compared
             if self.places[at].tag == <uint32_t>(h >> 32):
                 # numbers in places begin with 1, so that memory from calloc is a table without keys
                 if self.is_key(self.places[at].number - 1, key, size):

@@ -62,7 +62,7 @@ cdef bint is_text(View* view, const uint8_t* key, int32_t length) noexcept nogil
 
 
 cdef bint read_headers(View* view, Cursor* cursor) noexcept nogil:
-    """Whether a count of headers and as many headers come next; moves the cursor behind them.
+    """Whether a count of headers and as many headers come next; moves the cursor after them.
 
     After many tries that found none, as in hostile bytes, headers are accepted unread.
     """
@@ -138,8 +138,8 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
 cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Whether the bytes are the rest of a v2 record after its value, and whole records after it.
 
-    The first record of a batch, whose offset delta is 0, comes after no other. The end of a batch that stands there
-    twice looks the same, and is no record around that batch.
+    The first record of a batch, whose offset delta is 0, comes after no other. The end of a duplicated batch
+    looks the same, and is no record around that batch.
     """
     cdef Cursor cursor
     cdef const uint8_t* record = NULL
@@ -209,8 +209,8 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     follows such a one; PLAIN says the same of a message of v0 or v1 that is not compressed, and follows no other batch:
     it may be one of those in a compressed message whose header is lost. INSIDE says that it lies in the value of a
     record or a message that is seen around it, WRAPPED in a compressed message. LINKED is a damaged
-    batch whose size field leads to an intact one, or to the end of the file, maybe over more such damaged ones: what is
-    inside is not looked at.
+    batch whose size field leads to an intact one, or to the end of the file, maybe over more such damaged ones: its
+    inside is not searched.
 
     The scan stops at `index`: OK at the end of the file, OUTPUT_FULL when there is no more room for rows, NEED_MORE
     when the window has to hold `needed` bytes from there on. `sums` are for checksums of parts of the window: room for
@@ -244,7 +244,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
     if state.shape[0] != N_STATES:
         raise ValueError("the state has seven numbers")
     if state[4] > window_start + end:
-        raise ValueError("the enclosing message lies behind the window")
+        raise ValueError("the enclosing message lies past the window")
     if (size_in_bytes.shape[0] != capacity or first_offset.shape[0] != capacity or last_offset.shape[0] != capacity
             or leader_epoch.shape[0] != capacity or kind.shape[0] != capacity):
         raise ValueError("columns differ in length")
@@ -337,7 +337,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                 continue
             what = run_kind if is_expected else kind_of(p)
             if what == PLAIN:
-                what = kind_of(p)  # behind a batch that stands for itself, others do, too
+                what = kind_of(p)  # after a batch that stands for itself, others do as well
             if not is_expected:
                 # what was searched before this one may have been inside a record that reaches up to here
                 if row and is_searched_kind(kind[row - 1]) and records_follow(

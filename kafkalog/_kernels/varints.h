@@ -1,5 +1,5 @@
 /* Reads the varints of records: one at a time, safely; or several, in code without branches, from bytes with room
- * behind. */
+ * after them. */
 #ifndef KAFKALOG_VARINTS_H
 #define KAFKALOG_VARINTS_H
 
@@ -44,7 +44,7 @@ KL_INLINE uint64_t kl_le64(const uint8_t *p) {
 #endif
 }
 
-/* Read a varint of at most `most` bytes: a pointer behind it, NULL if it does not end in time. */
+/* Read a varint of at most `most` bytes: a pointer after it, NULL if it does not end in time. */
 KL_INLINE const uint8_t *kl_slow_varint(const uint8_t *p, const uint8_t *end, int most, uint64_t *value) {
     uint64_t result = 0;
     for (int i = 0; i < most && p < end; i++) {
@@ -70,7 +70,7 @@ KL_INLINE const uint8_t *kl_int(const uint8_t *p, const uint8_t *end, int32_t *v
     return p;
 }
 
-/* How varints are told apart: by shifts, or by what the `pext` instruction picks out by masks from a table. */
+/* How varints are separated: by shifts, or by what the `pext` instruction picks out by masks from a table. */
 enum { KL_SHIFTS = 0, KL_PEXT = 1 };
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))

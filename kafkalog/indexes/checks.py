@@ -150,7 +150,7 @@ class OffsetIndexCheck:
             wrong.size,
             self._describe(wrong[0]) if wrong.size else "",
         )
-        # the gap behind an entry for several batches does not tell the interval: their whole append lies in it
+        # the gap after an entry for several batches does not tell the interval: their whole append lies in it
         single = offset == batches.last_offset[row]
         before_size = np.concatenate([[self._last_size], batches.size_in_bytes[:-1]])[row]
         was_single = np.concatenate([[known and bool(self._before and self._before[2])], single[:-1]])
@@ -449,7 +449,7 @@ def _check_order(
         behind, negative = behind[skip:], negative[skip:] & ~behind[skip:]
         tally.add(
             Reason.INDEX_ORDER,
-            "not above the one before, so a broker that searches by halves is led astray or stops at the next append",
+            "not above the one before, so a broker's binary search misses entries, or its next append fails",
             int(behind.sum()),
             describe(first + int(np.argmax(behind))),
         )

@@ -111,7 +111,7 @@ class IndexStatistics(PublicNames):
 
 
 def one_ahead(meters: Iterable[SegmentMeter]) -> Iterator[SegmentMeter]:
-    """Make the first meter now, and each other one before the meter in front of it is given.
+    """Make the first meter now, and each other one before the previous one is yielded.
 
     Making one reads the indexes, and a walk of the batches is a window ahead. A running broker appends to the
     log first: entries have to be read before batches.
@@ -234,11 +234,11 @@ class SegmentMeter:
             offset, position = self.index.misleading
             self._report(
                 self._entries,
-                f"its entry ({offset}, {position}) points behind the batch with that offset: not measured",
+                f"its entry ({offset}, {position}) points past the batch with that offset: not measured",
             )
             self.index = None
         elif is_whole and (n_left := len(self._entries) - self._n_fed):
-            self._report(self._entries, f"{n_left} of its {len(self._entries)} entries lie behind the last batch")
+            self._report(self._entries, f"{n_left} of its {len(self._entries)} entries lie past the last batch")
 
     def roll(self) -> dict[str, float | None]:
         """See `IndexStatistics`."""

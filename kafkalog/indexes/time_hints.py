@@ -4,7 +4,7 @@ An entry means that no record up to its offset is younger than its timestamp. A 
 index that was cut, or that a running broker has not written to the end, leaves nothing out. An entry counts if
 
 - timestamps and offsets rise over the whole index;
-- the index begins where the offset index does: a broker that finds no time index goes on with an empty one, which
+- the index begins where the offset index does: a broker that finds no time index continues with an empty one, which
   knows nothing of the records before;
 - the batch at its offset is intact, and has its timestamp: so it is of this log.
 
@@ -50,7 +50,7 @@ class IndexedSegment(Protocol):
 _WINDOW_BYTES: Final = 2**16
 _CHAIN_BYTES: Final = 2**18
 _MOST_BYTES: Final = 2**20
-"""An entry is not checked if its batch is this far behind the entry of the offset index before it."""
+"""An entry is not checked if its batch is this far past the entry of the offset index before it."""
 
 
 def position_of_younger(segment: IndexedSegment, timestamp: int) -> int:
@@ -78,7 +78,7 @@ def position_of_younger(segment: IndexedSegment, timestamp: int) -> int:
             if batch is None or batch.max_timestamp[0] != times.timestamp[entry]:
                 return 0
             position = int(batch.position[0])
-            # what looks like batches may be the value of a record: then none follows behind it
+            # what looks like batches may be the value of a record: then none follows after it
             return position if is_chain(source, position, _CHAIN_BYTES) else 0
     except KafkalogError:
         return 0
@@ -89,7 +89,7 @@ def _rises(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
 
 
 def _batch_of(source: ByteSource, offset: int, position: int, limits: Limits) -> BatchTable | None:
-    """The intact batch that holds an offset, at or behind a position."""
+    """The intact batch that holds an offset, at or after a position."""
     stop = min(position + _MOST_BYTES, source.size)
     for window in walk(source, start=position, stop=stop, window_bytes=_WINDOW_BYTES, limits=limits):
         rows = np.flatnonzero(window.batches.last_offset >= offset)

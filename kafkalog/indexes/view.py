@@ -122,7 +122,7 @@ class IndexEntries(PublicNames):
         if is_last or padding <= 0:
             return []
         detail = (
-            f"{padding} bytes of zeros behind {len(self)} entries, where nobody appends any more: a broker that starts"
+            f"{padding} bytes of zeros after {len(self)} entries, where nobody appends any more: a broker that starts"
             " takes them for entries at the base offset, and lookups for late offsets begin at the start of the segment"
         )
         return [Finding(Reason.INDEX_PADDING, detail, path=self.path, base_offset=self.base_offset)]
@@ -234,7 +234,7 @@ class _Search:
 def _used(data: Bytes, entry: int) -> int:
     """Number of entries up to the last one that is not all zeros.
 
-    An entry of zeros cannot be told from padding. It only means that the segment begins at position 0, so nothing is
+    An entry of zeros looks like padding. It only means that the segment begins at position 0, so nothing is
     lost without it.
     """
     end = data.size

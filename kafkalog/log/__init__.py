@@ -10,7 +10,7 @@
     `segment_stream`    the windows of one segment; damage is raised, or skipped
     `compaction`        whether missing offsets were compacted away
     `searching`         which batches of a damaged segment are intact, and the log's own
-    `segment`           a `.log` with the indexes beside it, and lookups in it
+    `segment`           a `.log` with the indexes next to it, and lookups in it
     `lookups`           the first record at or after a timestamp, in a segment and in a partition
     `recovery`          a segment as a broker's recovery reads it
     `tail`              the offset up to which a growing partition can be read

@@ -83,7 +83,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        # each directory once, under the first name that was given for it
+        # each directory once, under its first name
         given = {Path(path): path for path in paths}
         self.paths = list({os.path.realpath(path): path for path in reversed(given)}.values())[::-1]
         self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
@@ -111,7 +111,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         self._found = dict(sorted(self._found.items()))
         for root, names in self._replicas.items():
             shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
-            what = f"{counted(len(names), 'partition')} ({shown}), of which another broker's replica is given, too"
+            what = f"{counted(len(names), 'partition')} ({shown}), of which another broker's replica is open as well"
             detail = f"{what}. {_WHICH_COUNTS}"
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(root), damage=False))
 

@@ -259,7 +259,7 @@ def partitions_of(
 def removed_from(opened: object, error: KafkalogError) -> Finding | None:
     """The note about a partition that a broker removed from a log dir while it was read; None for any other error.
 
-    None, too, for a partition whose directory or files were named: who asked for it has to know.
+    Also None for a partition whose directory or files were named: a partition that was named explicitly must raise.
     """
     if error.reason is not Reason.PARTITION_REMOVED or not isinstance(opened, LogDir):
         return None

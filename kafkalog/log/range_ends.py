@@ -11,10 +11,10 @@ from kafkalog.storage.source import ByteSource
 
 
 def rows_up_to(window: Window, source: ByteSource, end_offset: int, max_batch_bytes: int) -> int | None:
-    """Number of batches of a window up to the first one behind which no offset below `end_offset` follows; else None.
+    """Number of batches of a window up to the first one after which no offset below `end_offset` follows; else None.
 
     Only batches with a correct checksum count: a damaged header may hold any offset. So may one that was written wrong:
-    an intact batch behind it has to have a higher offset.
+    an intact batch after it has to have a higher offset.
     """
     batches = window.batches
     for row in np.flatnonzero(batches.last_offset >= end_offset - 1).tolist():

@@ -114,7 +114,7 @@ def recover(
                 break
         found.finding, found.unnoticed = found.finding or windows.finding, windows.unnoticed
         found.n_bytes = source.size
-    # a broker adds the final time entry behind the last batch that it keeps: only then it finds this disorder
+    # a broker adds the final time entry after the last batch that it keeps: only then it finds this disorder
     if not is_refused and not builder.ends_in_order:
         found.is_emptied = True
         detail = "the largest timestamp's offset goes back; a broker empties the segment"
@@ -304,7 +304,7 @@ def wrong_epoch(recovered: Iterable[RecoveredSegment]) -> str | None:
 
 
 def fatal_epoch(found: RecoveredSegment, latest: int) -> str | None:
-    """Say that a broker that recovers a segment dies of a leader epoch; None if it does not.
+    """The reason why a leader epoch stops a broker that recovers a segment; None if it does not.
 
     `latest` is the last epoch that it knows by then. Source: LeaderEpochFileCache.assign, Kafka 4.3.
     """
@@ -339,13 +339,13 @@ def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:
 def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
     """The finding for a batch for which no index entry can be made."""
     if reason is Reason.OFFSET_ORDER:
-        detail = "an index entry for this batch would not lie behind the one before: a broker empties the segment"
+        detail = "an index entry for this batch would not lie past the one before: a broker empties the segment"
     else:
         detail = f"offset {batch.last_offset[0]} does not belong to a segment that begins at {segment.base_offset}"
         if batch.last_offset[0] > segment.base_offset:
             detail += (
                 ", too far away for an index entry: a broker that recovers it splits the segment, which is not done"
-                " here; kafkalog convert writes it anew"
+                " here; kafkalog convert writes it again"
             )
     return Finding(
         reason,

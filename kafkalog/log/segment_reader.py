@@ -188,7 +188,7 @@ class SegmentReader:
         statistics : ScanStatistics, optional
             Its counts are increased.
         once : bool
-            Whether batches that an earlier segment has, too, are left out behind damage, if it is skipped.
+            Whether batches that an earlier segment has, too, are left out after damage, if it is skipped.
         """
         counts = ScanStatistics() if statistics is None else statistics
         counts.n_segments += len(self._segments)
@@ -296,7 +296,7 @@ class SegmentReader:
             self._known.at_end(last_offset, on_corruption, report)
 
     def missing_end(self, end: int) -> Finding | None:
-        """The note about offsets behind the log end that other files know of."""
+        """The note about offsets past the log end that other files know of."""
         return self._behind_end(end)
 
     def _report_gap(self, reached: int | None, base_offset: int, report: Callable[[Finding], None]) -> None:
@@ -326,7 +326,7 @@ class SegmentReader:
         selection, on_corruption, report, window_bytes, wanted, start_at, reader_for, statistics
             See `windows`. The reader leaves `OF_TRANSACTIONS` to `walk`, and is stopped at the first.
         check_crcs : bool
-            Whether a batch with a wrong checksum is taken for damage, which may hide the end of a transaction.
+            Whether a batch with a wrong checksum counts as damage, which may hide the end of a transaction.
 
         Raises
         ------
@@ -430,7 +430,7 @@ class SegmentReader:
         return found[mask]
 
     def replay_windows(self, reached: Reached, *, on_corruption: OnCorruption = "raise") -> Generator[ReplayWindow]:
-        """Windows behind what was reached.
+        """Windows after what was reached.
 
         Damage is skipped, and passed on with the next window.
         A window is released when the next one is requested. A file that cannot be read counts as damage, unless

@@ -74,10 +74,10 @@ class SegmentStream:
     follows : int, optional
         Position of the batch before the one where reading starts, if it was read, and `previous` is its last offset.
     goes_on : bool
-        Whether the reader goes on behind damage. False if it ends there, and this stream looks ahead for it: then its
+        Whether the reader continues after damage. False if it ends there, and this stream looks ahead for it: then its
         findings do not say how many bytes were passed over.
     earlier : sequence of Segment
-        The segments that have been read before. Of a batch that they have, too, only theirs is given.
+        The segments that have been read before. Of a batch that they also have, only theirs is returned.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class SegmentStream:
         return position
 
     def _behind_too_large(self, error: KafkalogError) -> int | None:
-        """Position of the intact batch behind one that is larger than the limit, in which no other is looked for."""
+        """Position of the intact batch after one that is larger than the limit, in which no other is looked for."""
         if error.reason is not Reason.BATCH_TOO_LARGE or error.position is None or error.length is None:
             return None
         position = error.position + error.length
@@ -285,10 +285,10 @@ class SegmentStream:
             # as many offsets are missing here as it has: then its own may be what is damaged, and it is no copy
             if not following or following[0] - self.previous - 1 != last - first + 1:
                 place = "" if segment is self.segment else f" of {segment.path.name}"
-                detail = f"a copy of the batch at position {position}{place}; it is given once"
+                detail = f"a copy of the batch at position {position}{place}; it is returned once"
                 self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
                 return behind
-        # once for a batch: where those behind it go back even farther, they say so again each time
+        # once for a batch: where those after it go back even farther, each would report it again
         if where != self._gone_back_at and 2 * sum(offset > self.previous for offset in following) < len(following):
             self._gone_back_at = where
             self.report(
@@ -320,7 +320,7 @@ class SegmentStream:
             before = [one for one in self._earlier if one.base_offset <= last]
             for segment in (self.segment, *reversed(before)):
                 with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
-                    whole = segment.reopened()  # a part of it begins behind what other parts read
+                    whole = segment.reopened()  # a part of it begins past what other parts read
                     places.append((segment, int(whole.find_offsets([last])["position"][0])))
         return next((place for place in places if self._is_same(*place, copy)), None)
 

@@ -3,7 +3,7 @@
 The end is after the last complete batch with a correct checksum. A batch that is being written does not count yet, and
 is not damage. With `read_committed` the end is the last stable offset. A call costs a `stat` of each directory and of
 each active segment. Listings are kept until a directory changes, and only new bytes are read. A topic that is deleted
-and made again is followed anew.
+and made again is followed again.
 
 The files may be ahead of the high watermark. On a leader whose followers have not caught up, they hold records that no
 consumer can read yet, and that a change of leader may remove. With `high_watermark="checkpoint"` the end is the offset
@@ -322,7 +322,7 @@ class PartitionTail:
 
     def _take(self, window: Window) -> None:
         batches = window.batches
-        # batches behind the last intact one may be half written: they are read again
+        # batches after the last intact one may be half written: they are read again
         rows = np.flatnonzero(valid_crcs(window))
         if rows.size:
             self._position = int(batches.next_position[rows[-1]])
@@ -368,7 +368,7 @@ class _Transactions:
         self._learner.discard_below(offset)
 
     def _replay_windows(self, reached: Reached) -> Generator[ReplayWindow]:
-        """Windows behind what was reached, up to the readable end of the last segment."""
+        """Windows after what was reached, up to the readable end of the last segment."""
         number = reached.position >> POSITION_BITS
         lost: list[Finding] = []
         last_offset = reached.last_offset

@@ -280,7 +280,7 @@ class Window(NamedTuple):
     run: RecordRun | None = None
     """Instead of batches and records: a run of windows that nobody has to look at."""
     before: int | None = None
-    """The last offset before the first batch; `HIDDEN` behind damage, None if the bytes before were not read."""
+    """The last offset before the first batch; `HIDDEN` after damage, None if the bytes before were not read."""
 
     def first(self, n: int) -> Window:
         """The window with its first `n` batches, without their records."""
@@ -305,7 +305,7 @@ def lost_batch(
     batches : BatchTable
         Batches that include the one that cannot be read.
     before, after : int, optional
-        The last offset before the first of them, and the base offset of the batch behind the last.
+        The last offset before the first of them, and the base offset of the batch after the last.
     """
     finding = error.to_finding()
     row = row_of(error, batches)
@@ -338,10 +338,10 @@ def lost_batch(
 
 
 def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
-    """Findings about v2 batches whose headers say that they hold no records, and have bytes behind them.
+    """Findings about v2 batches whose headers say that they hold no records, and have bytes after them.
 
-    Readers give nothing of such a batch, and neither do Kafka's consumers. They say nothing of it, unless it is
-    compressed and the bytes are no stream of its codec: there they end.
+    Readers return no records of such a batch, as Kafka's consumers. Consumers fail only if it is compressed and the
+    bytes are no stream of its codec.
     """
     if not batches.has_empty:
         return []

@@ -96,7 +96,7 @@ class Compression:
 
     @property
     def effective_level(self) -> int | None:
-        """The level, or Kafka's default if none is given; None for codecs without levels."""
+        """The level, or Kafka's default without one; None for codecs without levels."""
         return DEFAULT_LEVELS.get(self.codec) if self.level is None else self.level
 
     def __str__(self) -> str:
@@ -314,7 +314,7 @@ def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> in
     _check_limit(total + declared, limit, f"the snappy block declares {declared} bytes")
     if declared == 0:
         if len(block) != 1:
-            raise _stream_error(kf.Codec.SNAPPY, "bytes behind an empty block")
+            raise _stream_error(kf.Codec.SNAPPY, "bytes after an empty block")
         return 0
     n: int = cramjam.snappy.decompress_raw_into(block, as_array(arena.reserve(declared)))
     if n != declared:
@@ -439,7 +439,7 @@ def _check_zstd_end(data: Bytes) -> None:
                 raise _stream_error(kf.Codec.ZSTD, "the stream ends early")
             continue
         if magic != b"\x28\xb5\x2f\xfd" or len(view) - at < 6:
-            raise _stream_error(kf.Codec.ZSTD, "bytes behind the last frame")
+            raise _stream_error(kf.Codec.ZSTD, "bytes after the last frame")
         flags = view[at + 4]
         single_segment = flags >> 5 & 1
         content_size = (single_segment, 2, 4, 8)[flags >> 6]

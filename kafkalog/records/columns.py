@@ -419,7 +419,7 @@ class _GatheredFixed:
             self._mask.extend(len(self._data))[:] = False
         if self._mask is not None:
             self._mask.extend(len(column))[:] = np.ma.getmaskarray(column)
-        self._data.extend(len(column))[:] = column  # of masked arrays what lies behind the mask, too
+        self._data.extend(len(column))[:] = column  # of masked arrays what lies past the mask, too
 
     def finish(self) -> npt.NDArray[Any]:
         data = self._data.finish()

@@ -132,7 +132,7 @@ def decode(
 
 
 def decode_all(window: Window, columns: Sequence[str], **options: Any) -> Iterator[Decoded]:
-    """Decode all batches of a window, in several calls of `decode`; goes on behind one that cannot be decoded.
+    """Decode all batches of a window, in several calls of `decode`; continues after one that cannot be decoded.
 
     Parameters
     ----------

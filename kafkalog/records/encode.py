@@ -274,7 +274,7 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
     horizon = spread("delete_horizon_ms", -1 if spec.delete_horizon_ms is None else spec.delete_horizon_ms, n, np.int64)
     has_horizon = (horizon >= 0) & ~is_empty
     if bound.timestamp.size:
-        # an empty batch at the end begins behind the last record
+        # an empty batch at the end begins past the last record
         base_timestamp = bound.timestamp[np.minimum(boundaries[:-1], bound.timestamp.size - 1)]
         base_timestamp = np.where(has_horizon, horizon, np.where(is_empty, np.int64(-1), base_timestamp))
     else:
@@ -298,7 +298,7 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
         raise ValueError(f"compression has {len(compressions)} values for {n} batches")
     codec = np.array([one.codec for one in compressions], np.int16)
     attributes = (
-        # Kafka stores no payload for a batch without records, and says so by codec 0
+        # Kafka stores no payload for a batch without records, and sets codec 0
         np.where(is_empty, np.int16(0), codec)
         | kf.TIMESTAMP_TYPE_BIT * timestamp_type.astype(np.int16)
         | kf.TRANSACTIONAL_BIT * spread("is_transactional", spec.is_transactional, n, np.int16)

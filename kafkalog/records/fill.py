@@ -37,7 +37,7 @@ from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
 Form = Literal["numpy", "arrow", "views"]
-"""How byte strings are given: with int64 offsets, with int32 offsets, or as views into the window."""
+"""The form of byte strings: with int64 offsets, with int32 offsets, or as views into the window."""
 
 FILL_BYTES: Final = 2**22
 """Number of decompressed bytes for which a call makes room; the rest of the window is left to the next call."""
@@ -176,7 +176,7 @@ class FillCall:
             ending, n_batches = work(filler)
             used, arena_size = filler.arena_used, 0 if arena is None else arena.size
             if n_batches:
-                # others than views own their bytes: a large arena is given back before these are copied once more
+                # others than views own their bytes: a large arena is freed before these are copied again
                 self._arena = arena if used and form == "views" else None
                 self._room, self._n_filled = room, filler.n_bytes
                 return n_batches
@@ -216,7 +216,7 @@ class FillCall:
         if arena is None:
             arena = _threads.arena = empty(_ARENA_BYTES + kernels.PAD, np.uint8)
         elif arena.size > _KEPT_ARENA:
-            _threads.arena = None  # a large one is given back after this call
+            _threads.arena = None  # a large one is freed after this call
         return arena
 
 

@@ -349,7 +349,7 @@ def _ends_inside(source: ByteSource, position: int, stop: int) -> bool:
 
 
 def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int, limits: Limits) -> bool:
-    """Whether an intact batch with an offset above a given one begins behind the start of a batch that is cut off."""
+    """Whether an intact batch with an offset above a given one begins past the start of a batch that is cut off."""
     return any(
         bool(((first_offset > after_offset) & (kind != LINKED) & (kind != INSIDE)).any())
         for _, _, first_offset, _, _, kind in search_batches(source, position, stop, is_damaged=True, limits=limits)

@@ -128,7 +128,7 @@ class Selection:
     def wanted_batches(self, window: Window, *, check_crcs: bool) -> npt.NDArray[np.bool_] | None:
         """Batches of a window to decode: those of `batch_mask`, and with `check_crcs` damaged control batches.
 
-        Decoding reports those. What is damaged in them may be the bit that makes them control batches, and a consumer
+        Decoding reports those. The damaged bit may be the one that makes them control batches, and a consumer
         compares their checksums, too.
         """
         batches = window.batches

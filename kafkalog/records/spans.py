@@ -322,7 +322,7 @@ def _first_bad_crc(window: Window, batches: BatchTable) -> int:
 
 
 MAX_ARENA: Final = 2**31 - 1
-_ARENA_MORE = 2**18  # for the batch that goes beyond, and what kernels write behind it
+_ARENA_MORE = 2**18  # for the batch that goes beyond, and what kernels write after it
 _KEPT_ARENA = 2 * ARENA_BYTES
 _KEPT_SCRATCH_BYTES = 2**23
 _threads = threading.local()

@@ -282,7 +282,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
 
     @property
     def format(self) -> NoReturn:
-        """Raise: what writes a dataset has to be told the format."""
+        """Raise: a writer of datasets needs an explicit format."""
         raise AttributeError("a log is no format of files to write: give one, such as format='parquet'")
 
     def scanner(

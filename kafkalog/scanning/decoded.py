@@ -1,4 +1,4 @@
-"""`decode=` of a scan: which conditions wait until values are decoded, and the schemas beside a log."""
+"""`decode=` of a scan: which conditions wait until values are decoded, and the schemas next to a log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
     if isinstance(target, LogDir):
         path, exists = target, SCHEMAS_TOPIC in {key.topic for key in target}
     else:
-        # schemas are beside the topic, in the log dir, whichever part of it was opened
+        # schemas are next to the topic, in the log dir, whichever part of it was opened
         place = target.paths[0] if isinstance(target, PartitionRanges) else target.path
         path = (place.parent if isinstance(target, Segment) else place).parent / f"{SCHEMAS_TOPIC}-0"
         exists = path.is_dir()

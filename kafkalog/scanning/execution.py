@@ -187,7 +187,7 @@ class Pass:
                             del columns
                         if event.is_last:
                             self._leave(event.window)
-                    # the planner is ahead: what it found behind the damage at which the partition stopped does not
+                    # the planner is ahead: what it found after the damage at which the partition stopped does not
                     # count
                     elif id(event.partition) not in self._stopped:
                         ended = event.partition if event.ends_reading else None
@@ -227,7 +227,7 @@ class Pass:
         # before its segments are walked: they keep what the last walk found
         latest = self._latest(partition) if query.latest is not None and names else None
         whole, by_segment = selections
-        # a time rules out many batches by their headers: what a window takes beside decoding counts more then
+        # a time rules out many batches by their headers: the other costs of a window count more then
         n_shares = query.threads if whole.start_timestamp is None else (query.threads + 1) // 2
         window_bytes = max(WINDOW_BYTES // n_shares, _MIN_WINDOW_BYTES)
         # they are about names, checkpoints and files that are not read: no reading ends there
@@ -565,6 +565,6 @@ def _end_position(segment: Segment, end_offset: int) -> int | None:
     index = segment.offset_hint
     if index is None or not len(index):
         return None
-    # the batch of the first entry at the end or later may begin before it; the next entry is behind that batch
+    # the batch of the first entry at the end or later may begin before it; the next entry is after that batch
     row = int(np.searchsorted(index.offset, end_offset)) + 1
     return int(index.position[row]) if row < len(index) else segment.size_in_bytes

@@ -285,7 +285,7 @@ class _Planner:
         try:
             if self.on_corruption != "stop" and not self.whole_partitions:
                 known = self.outcomes(partition, end) if self.isolation_level == "read_committed" else None
-                # where reading ends before the first wanted batch, a reader of all says so there, or what damage it met
+                # where reading ends before the first wanted batch, a full reader reports that or the damage
                 if known is None or known.end is None or known.end.first_offset >= (start or 0):
                     parts = list(self._parts(partition, whole, known))
                     if known is None or known.end is None:
@@ -305,7 +305,7 @@ class _Planner:
                 if partition.segments[number].error is not None:
                     continue
                 pieces = self._cut_segment(partition.segments[number], one, low, high)
-                # what a name says of the batches at both ends needs the batches beside them
+                # what a name says of the batches at both ends needs the batches next to them
                 named = [two.base_offset for two in partition.segments[number : number + 2]]
                 pieces = join_outside(pieces, *named)
                 after = ranges[number + 1] if number + 1 < len(ranges) else None
@@ -419,7 +419,7 @@ class _Planner:
         return cuts
 
     def _walk_to_cuts(self, segment: Segment, size: int, start: int | None, end: int | None) -> list[_Cut]:
-        """The same without an index, by headers, up to the first damage: its reader sees what is before and behind."""
+        """The same without an index, by headers, up to the first damage: its reader sees what is before and after."""
         cuts: list[_Cut] = []
         if size <= self.task_bytes:
             return cuts

@@ -105,9 +105,9 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         uuid (as Kafka's serializers write them), avro, protobuf or jsonschema (in Confluent's frames). Instead of the
         name a mapping may have ``format``, ``schema`` (text or path; then values need not name one), ``framed=False``
         (no schema id stands before values) and ``message`` (of Protobuf). The column then has typed values. `columns`
-        and `filters` may name fields, such as ``value.customer.id``. What does not decode is null, with a finding and
-        a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes. Where the
-        types depend on the values, records are read twice. `where` sees bytes.
+        and `filters` may name fields, such as ``value.customer.id``. A value that does not decode is null, with a
+        finding and a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes.
+        Where the types depend on the values, records are read twice. `where` sees bytes.
     schemas : path-like, str or mapping, optional
         Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id to
         schema. Default: the topic ``_schemas`` in the same log dir.

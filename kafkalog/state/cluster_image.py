@@ -90,7 +90,7 @@ class ClusterMetadata:
     voters : list of dict
         Controllers that vote, with the fields of Kafka's record; empty where `controller.quorum.voters` sets them.
     next_producer_id : int
-        -1 if no broker was given any yet.
+        -1 if no broker has any yet.
     end_offset, timestamp : int
         The offset behind the last record, and the time up to which this goes, in ms; -1 for none.
     findings : list of Finding

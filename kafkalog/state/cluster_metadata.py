@@ -210,7 +210,7 @@ class _End(NamedTuple):
 
 
 def _snapshot(path: Path, offset: int, end: _End, findings: list[Finding], limits: Limits) -> ClusterMetadata | None:
-    """Read a snapshot; None if it is damaged, or of a time behind the end."""
+    """Read a snapshot; None if it is damaged, or of a time after the end."""
     if end.offset is not None and offset > end.offset:
         return None
     metadata = ClusterMetadata()

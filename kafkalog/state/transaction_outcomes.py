@@ -356,7 +356,7 @@ class OutcomeLearner:
                 cause = batch_error(STATUS["CRC_MISMATCH"], batches, row, path).to_finding()
                 if row < last or not fills[row] or all_of_it:
                     causes[row] = cause
-                else:  # the next window tells whether there is a gap behind it
+                else:  # the next window tells whether there is a gap after it
                     at = replay.segment_start + int(batches.position[row])
                     self._damaged_end = _DamagedEnd(cause, int(batches.base_offset[row]), at)
         if damage and (all_of_it or batches.base_offset[0] != self._last_offset + 1):
@@ -457,13 +457,13 @@ class OutcomeLearner:
 
 
 def _passes_over(finding: Finding) -> bool:
-    """Whether damage caused records to be skipped; false for a batch read in spite of its offset, or read before."""
+    """Whether damage caused records to be skipped; false for a batch read despite its offset, or read before."""
     return finding.damage and finding.n_records != 0
 
 
 def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:
     """Return the finding about a transaction whose outcome is unknown: its records are left out, however many."""
-    # what was lost at that place is said there, once
+    # the loss at that place is reported there, once
     what, _, _ = cause.detail.partition("; ")
     why = cause.reason.value + (f": {what}" if what else "")
     return Finding(

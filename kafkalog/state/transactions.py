@@ -56,7 +56,7 @@ class OpenTransaction(NamedTuple):
 def rows_of_transactions(batches: BatchTable) -> npt.NDArray[np.int64]:
     """Row numbers that matter to a replay: transactional batches and markers of producers.
 
-    Control batches without records are left out: compaction emptied them, and no reader takes them for a marker.
+    Control batches without records are left out: compaction emptied them, and no reader treats them as markers.
     """
     attributes = batches.attributes
     if not len(batches) or not np.bitwise_or.reduce(attributes) & TRANSACTION_BITS:

@@ -10,7 +10,7 @@
     `partition_staging`   stages a partition and moves its files into place in a safe order
     `partitioner`         chooses the partition of a key
     `routing`             routes the rows of a table to partitions
-    `job_directories`     what jobs keep beside a log dir: their directories, a lock, the log of commits
+    `job_directories`     what jobs keep next to a log dir: their directories, a lock, the log of commits
     `job_commit`          moves partitions that tasks staged into a log dir: all or none
 
 This package does not scan logs.

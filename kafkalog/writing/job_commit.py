@@ -1,6 +1,6 @@
 """Commits the partitions that the tasks of a job staged into a log dir: all of them or none.
 
-Tasks write in the directory of their job, beside the log dir: a new partition as a whole, or segments that continue a
+Tasks write in the directory of their job, next to the log dir: a new partition as a whole, or segments that continue a
 partition of the log dir. They need only read access to the log dir. One process then commits: it holds the locks of the
 log dir, writes an intent file that lists which files go where, and renames them. If it dies after the intent is
 durable, the next job finishes the commit; if it dies before, the log dir is unchanged. This module does not run tasks.

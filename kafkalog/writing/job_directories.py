@@ -1,4 +1,4 @@
-"""What jobs keep beside a log dir: a directory for each job that runs, a lock, and the log of what was committed.
+"""What jobs keep next to a log dir: a directory for each job that runs, a lock, and the log of what was committed.
 
 The tasks of a job write in its directory; the owner file in it tells whether the job is still alive. Nothing here knows
 what the files hold, or moves them into the log dir: see `kafkalog.writing.job_commit`.

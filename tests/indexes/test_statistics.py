@@ -310,9 +310,9 @@ def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
     [
         ([(10, 3000), (9, 4000)], "its entry 2 has offset 9, not above the 10"),
         ([(10, 3000), (12, 2900)], "its entry 2 has position 2900, not above the 3000"),
-        ([(5, 261 * 6)], "points behind the batch with that offset"),
+        ([(5, 261 * 6)], "points past the batch with that offset"),
         ([(-5, 261)], "its first entry lies before the segment"),
-        ([(5, 261), (900, 1305)], "1 of its 2 entries lie behind the last batch"),
+        ([(5, 261), (900, 1305)], "1 of its 2 entries lie past the last batch"),
     ],
 )
 def test_an_index_that_misleads_is_a_finding(entries: list[tuple[int, int]], reason: str, tmp_path: Path) -> None:

@@ -322,11 +322,11 @@ def test_a_copy_of_a_segment_is_given_once_in_parts_too(tmp_path: Path, with_ind
             shutil.copy(path, path.with_name(f"{base_offset:020d}{path.suffix}"))
     scan = kafkalog.scan(log, on_corruption="skip", columns=["offset"])
     whole = scan.to_table()["offset"].to_pylist()
-    said = {one.base_offset for one in scan.findings if "given once" in one.detail}
+    said = {one.base_offset for one in scan.findings if "returned once" in one.detail}
     for target in (700, 3000, 2**20):
         parts = scan.plan(target_bytes=target)
         assert list(itertools.chain(*(part.to_table()["offset"].to_pylist() for part in parts))) == whole
-        assert {one.base_offset for part in parts for one in part.findings if "given once" in one.detail} == said
+        assert {one.base_offset for part in parts for one in part.findings if "returned once" in one.detail} == said
     assert said
     assert whole[:100] == [*range(100)]
 

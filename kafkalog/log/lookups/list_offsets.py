@@ -94,7 +94,7 @@ class _Walk:
         return len(self.position) > 1
 
     def add(self, window: Window) -> None:
-        """Add what a window has behind the ones before. Each search ends its windows where it needs to."""
+        """Add what a window has after the ones before. Each search ends its windows where it needs to."""
         batches = window.batches
         if not window.start <= self.position[-1] < batches.end_position:
             return
@@ -167,7 +167,7 @@ class ListOffsets:
         if name == MAX_TIMESTAMP:
             return self._max_timestamp(on_visit)
         offset = self._log_start_offset if name == EARLIEST else self._log_end_offset()
-        # behind the last offset that there can be is none
+        # no offset is past the highest possible one
         return _answers((kf.NO_TIMESTAMP, min(offset, _MAX_OFFSET), self._epoch(name)))
 
     def _epoch(self, name: int) -> int:

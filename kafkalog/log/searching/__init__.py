@@ -5,7 +5,7 @@
     `wrapper_offsets`  where the offsets of compressed v0 and v1 messages begin
     `choosing`         the largest set of batches that agree with each other
     `copies`           batches that are left only in a second copy of a piece of the log
-    `resume`           where reading goes on behind damage
+    `resume`           where reading continues after damage
     `odd_offsets`      which of two batches has a wrong offset, where the walk accepts both
     `neighbours`       what a batch that cannot be read held, as those around it tell
     `missing`          which offsets a log lacks, as its segments and other files tell

@@ -105,7 +105,7 @@ def agreeing(
     is_wrong = ~keep & (doubted > 0)
     if is_excused is not None:  # else it would be between its neighbours
         is_wrong[1:] &= ~((doubted[1:] == doubted[:-1]) & keep[:-1] & is_excused(runs)[1:])
-    # or is there twice
+    # or is duplicated
     rows = np.flatnonzero(is_wrong[:-1] & touching(runs))
     is_wrong[rows] = ~are_same(source, runs[rows], runs[rows + 1])
     keep &= ~np.isin(doubted, doubted[is_wrong])
@@ -113,7 +113,7 @@ def agreeing(
 
 
 def unproved(source: ByteSource, found: Found, start: int, base_offset: int, limits: Limits) -> Mask:
-    """Which batches behind damage nothing proves to be the log's own.
+    """Which batches after damage nothing proves to be the log's own.
 
     A plain message of v0 or v1 may have stood inside of a compressed one whose header is lost. Messages that follow
     each other there are as they were, but for the offset of the first: a compressor puts its own bytes before them. In
@@ -179,14 +179,14 @@ def _taken_apart(
 ) -> tuple[Found, npt.NDArray[np.int64]]:
     """The runs; those of which a part contradicts another run, or the bounds, as single batches.
 
-    Also, for each, the number of the run that it is of, if that run is doubted: found behind damage, with offsets that
+    Also, for each, the number of the run that it is of, if that run is doubted: found after damage, with offsets that
     reach beyond those of the batch that begins where it ends. That is how a value of a v0 or v1 message looks. Else 0.
     """
     number = np.zeros(len(runs), np.int64)
     drops = (
         touching(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & np.isin(runs.kind[:-1], (SEARCHED, PLAIN))
     )
-    # behind the last value of a v2 batch there is a byte more
+    # a v2 batch has one byte more after its last value
     drops &= (runs.n_batches[:-1] > 1) & (runs.leader_epoch[1:] < 0)
     number[:-1][drops] = np.flatnonzero(drops) + 1
     # another run begins or ends within its offsets; its own two ends are among those counted

@@ -79,7 +79,7 @@ def _fits(kept: Found, others: Found, row: int, hole: int, taken_to: int) -> boo
 def _place(
     kept: Found, others: Found, twin: npt.NDArray[np.int64], known: npt.NDArray[np.int64], row: int, hole: int
 ) -> int | None:
-    """Where a row would be in the copy that is kept: in the hole, by its neighbours; None if they do not say so."""
+    """Where a row would be in the copy that is kept: in the hole, by its neighbours; None if they do not show it."""
     start, end = int(kept.end[hole - 1]), int(kept.start[hole])
     at = int(np.searchsorted(known, row))
     before = int(known[at - 1]) if at else -1

@@ -51,7 +51,7 @@ def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, 
     after, epoch_after = _what_follows(found, is_link)
     after, epoch_after = after[rows + 1], epoch_after[rows + 1]
     first, last = found.first_offset[rows], found.last_offset[rows]
-    # no offset is missing behind a damaged batch whose header is right
+    # no offset is missing after a damaged batch whose header is right
     is_searched = (before + 1 != after) & ~((before < first) & (first <= last) & (last + 1 == after)) & (after >= 0)
     if not is_searched.any():
         return found
@@ -127,7 +127,7 @@ def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDA
 
 
 def _leading_to(inside: Found, lowest: int, end: int, epoch: int) -> npt.NDArray[np.int64]:
-    """Row numbers of the last batches whose offsets lie behind `lowest`, and lead to `end` without a gap.
+    """Row numbers of the last batches whose offsets lie past `lowest`, and lead to `end` without a gap.
 
     A compressed message of v0 or v1 does not say where its offsets begin: there the batches need only rise, and others
     may lie between them.

@@ -1,4 +1,4 @@
-"""Says which offsets are missing before, between and behind the segments of a partition."""
+"""Says which offsets are missing before, between and after the segments of a partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKP
 
 
 def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[Finding]:
-    """The finding about a checkpointed log start offset that lies before the first segment, or behind the last."""
+    """The finding about a checkpointed log start offset that lies before the first segment, or after the last."""
     if not segments or start < segments[0].base_offset:
         first = segments[0].base_offset if segments else 0
         return [start_finding(path, start, first, kf.LOG_START_OFFSET_CHECKPOINT)] if start < first else []
@@ -74,7 +74,7 @@ def offsets_finding(reason: Reason, detail: str, path: str, start: int, end: int
 
 
 def end_finding(path: str, end: int, known_ends: dict[str, int], *, damage: bool) -> Finding | None:
-    """The finding about offsets behind the log end that other files have; None if they have none."""
+    """The finding about offsets past the log end that other files have; None if they have none."""
     behind = {what: offset for what, offset in known_ends.items() if offset > end}
     if not behind:
         return None

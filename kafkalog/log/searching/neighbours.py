@@ -1,6 +1,6 @@
 """Says what a batch that cannot be read held, as its header and the batches around it tell.
 
-Of the first and the last batch of a window, the neighbours are looked up in the file: what is said of a batch depends
+Of the first and the last batch of a window, the neighbours are looked up in the file: the findings about a batch depend
 neither on the windows, nor on the threads or tasks, that a segment was read in.
 """
 

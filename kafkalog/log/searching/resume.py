@@ -47,7 +47,7 @@ class Resynchroniser:
         self._end = self._unproved = self._start
 
     def after(self, damaged: int) -> int | None:
-        """Position of the log's next intact batch behind a position, or None."""
+        """Position of the log's next intact batch after a position, or None."""
         row = self._run_behind(damaged)
         if row is None or self._start[row] > damaged:
             return None if row is None else int(self._start[row])
@@ -59,7 +59,7 @@ class Resynchroniser:
         return None if row is None else max(int(self._start[row]), behind)
 
     def _run_behind(self, position: int) -> int | None:
-        """Row of the first run that ends behind a position."""
+        """Row of the first run that ends after a position."""
         while (row := int(np.searchsorted(self._end, position, side="right"))) >= self._start.size:
             if not self._search():
                 return None
@@ -74,7 +74,7 @@ class Resynchroniser:
         return int(window.batches.next_position[0])
 
     def _batch_behind(self, start: int, end: int, position: int) -> int:
-        """Where the next batch of a run begins behind a position at which none of them does."""
+        """Where the next batch of a run begins past a position at which none of them does."""
         for window in walk(self._source, start=start, stop=end, limits=self._limits):
             ends = window.batches.next_position
             self._source.release(window.data, window.start)
@@ -128,7 +128,7 @@ class Resynchroniser:
         return window.batches.first_offset
 
     def _leads_nowhere(self, batches: BatchTable) -> bool:
-        """Whether the file goes on behind the last of some batches, but with no batch."""
+        """Whether the file continues after the last of some batches, but with no batch."""
         source, position, last = self._source, batches.end_position, int(batches.last_offset[-1])
         left = source.size - position
         if left < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:

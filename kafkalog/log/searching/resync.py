@@ -1,6 +1,6 @@
 """Find every intact batch of a file, however much of it is damaged: bytes to runs of batches.
 
-`header_walk` ends at the first byte that is no batch. Here the search goes on behind it, byte by byte, until a batch
+`header_walk` ends at the first byte that is no batch. Here the search continues after it, byte by byte, until a batch
 with a right checksum comes. The work is linear in the size of the file, whatever it holds: checksums of long candidates
 are combined from those of blocks, which are computed once.
 """
@@ -42,8 +42,8 @@ class Found:
     leader_epoch: npt.NDArray[np.int32]
     """-1 for v0 and v1."""
     kind: npt.NDArray[np.int8]
-    """`CHAINED`: begins where an intact batch ends, or at the start. `SEARCHED`: found behind damage. `PLAIN`: so, and
-    it may be one of the messages in a compressed one. `INSIDE`: found behind damage, in the value of a record or a
+    """`CHAINED`: begins where an intact batch ends, or at the start. `SEARCHED`: found after damage. `PLAIN`: so, and
+    it may be one of the messages in a compressed one. `INSIDE`: found after damage, in the value of a record or a
     message that is seen around it. `LINKED`: a damaged batch whose size field leads to an intact one, or to the end of
     the file."""
     n_batches: npt.NDArray[np.int64]

@@ -4,7 +4,7 @@
     `header_reader`  headers alone, from what the system has in memory of the file
     `range_reader`   records of a range of times, headers of what lies outside
     `record_windows`  good batches to record batches or columns, a window a kernel call; runs of windows
-    `record_reader`  the records of good batches, a window a call, ahead of who asks for them
+    `record_reader`  the records of good batches, reads ahead, one window per call
 
 A batch that is not plainly good is left to `header_walk` and `decode`, which say what is wrong with it.
 """

@@ -20,7 +20,7 @@ from kafkalog.storage.source import ByteSource
 class RangeReader(BatchReader):
     """Reads the records of batches in the range of times, and the headers alone of those before it.
 
-    Batches behind the range are left to `walk`: their headers do not rule them out, but few of their records will be
+    Batches after the range are left to `walk`: their headers do not rule them out, but few of their records will be
     selected, and only those are copied then.
 
     Parameters

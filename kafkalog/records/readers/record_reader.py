@@ -90,7 +90,7 @@ class RecordReader(BatchReader):
         return self._options.window(found, position)
 
     def restart(self) -> None:
-        """Begin with few bytes, as if nothing had been read: what follows may be little."""
+        """Begin with few bytes, as if nothing had been read: little may follow."""
         self.close()
         self._step, self._is_beginning = min(_FIRST_STEP, self._window_bytes), True
 

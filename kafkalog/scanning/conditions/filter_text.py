@@ -110,7 +110,7 @@ class _Parser:
         found = self._either(negated=False)
         rest = self._text[self._at :].strip()
         if rest:
-            raise ValueError(f"the filter goes on with {rest!r}, where 'and', 'or' or its end is expected")
+            raise ValueError(f"the filter continues with {rest!r}, where 'and', 'or' or its end is expected")
         return found
 
     def _either(self, *, negated: bool) -> Groups:

@@ -127,7 +127,7 @@ def test_a_batch_that_lies_there_twice_is_given_once(tmp_path: Path) -> None:
     assert offsets == list(range(N_BATCHES * N_RECORDS))
     assert [one.n_records for one in found] == [0] * 5
     assert "a copy of the batch at position" in found[0].detail
-    assert "given once" in found[0].detail
+    assert "returned once" in found[0].detail
 
 
 def test_a_log_that_goes_back_for_good_is_read_on(tmp_path: Path) -> None:

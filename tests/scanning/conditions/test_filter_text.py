@@ -73,7 +73,7 @@ def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[A
         ("key is null or key == a", "one condition is expected"),
         ("key ==", 'a value is expected; the empty one is ""'),
         ("key in ,", "a list of values is expected"),
-        ("key is null 5", "goes on with '5'"),
+        ("key is null 5", "continues with '5'"),
         ("key == null", "write 'key is null'"),
         ("key != null", "write 'key is not null'"),
         ("offset == five", "offset is a whole number, not 'five'"),
