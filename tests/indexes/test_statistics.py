@@ -322,7 +322,7 @@ def test_an_index_that_misleads_is_a_finding(entries: list[tuple[int, int]], rea
     statistics = kafkalog.Partition(directory).index_statistics(what_if=[512], report=found.append)
     assert [finding.reason for finding in found] == ["index_misleads"]
     assert reason in str(found[0])
-    assert (statistics.index is None) == ("behind the last batch" not in reason)
+    assert (statistics.index is None) == ("past the last batch" not in reason)
     assert statistics.what_if[0].n_entries == 9  # every second batch of 261 bytes but the first
     segment = kafkalog.Partition(directory).segments[0]
     assert segment.offset_index is not None
