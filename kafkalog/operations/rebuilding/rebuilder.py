@@ -72,11 +72,6 @@ class Work:
         return self.partition.path / kf.segment_file_name(base_offset, suffix)
 
 
-def is_replayed(kinds: Iterable[str]) -> bool:
-    """Whether any of the kinds needs a replay of the producers."""
-    return not _REPLAYED.isdisjoint(kinds)
-
-
 def _shortened(finding: Finding) -> Finding:
     """Add to a finding what happens if a broker starts without recovering the segment."""
     if not finding.damage:
@@ -100,9 +95,8 @@ class Rebuilder:
     damaged : {"keep", "cut"}
     progress, on_file : callable
         See `reindex`.
-    read : callable, optional
-        ``read(segment, index_interval_bytes, with_producers)`` returns the result of `recover` from a cache. Default:
-        the segment is read.
+    configs : dict, optional
+        What is known of clusters' metadata, by log dir. Others are read when they are needed.
     """
 
     def __init__(
@@ -115,27 +109,23 @@ class Rebuilder:
         limits: Limits,
         progress: Callable[[int], object] = lambda n_bytes: None,
         on_file: Callable[[RebuiltFile], object] = lambda file: None,
-        read: Callable[[Segment, int, bool], RecoveredSegment] | None = None,
+        configs: dict[Path, ClusterMetadata | None] | None = None,
     ) -> None:
         self._report, self._target, self._is_in_place, self._damaged = report, target, is_in_place, damaged
-        self._read = read
         self._limits, self._progress, self._on_file = limits, progress, on_file
         self._failed: list[KafkalogError] = []
-        self._configs: dict[Path, ClusterMetadata | None] = {}
+        self._configs = {} if configs is None else configs
 
     def plan(
         self,
         partition: Partition,
         only: frozenset[int] | None,
         kinds: frozenset[str],
-        given: int | IndexInterval | None,
+        given: int | None,
         now_ms: int | None,
     ) -> Work:
         """Plan the work on a partition: kinds, settings, segments to read, and the producer state before them."""
-        if isinstance(given, IndexInterval):
-            interval = given
-        else:
-            interval = IndexInterval(given, "given") if given is not None else self._interval(partition)
+        interval = IndexInterval(given, "given") if given is not None else self._interval(partition)
         self._report.intervals[partition.path.absolute().name] = interval
         segments, newest = partition.segments, None
         if only is not None:
@@ -205,9 +195,7 @@ class Rebuilder:
         self._take(work, found)
 
     def _recover(self, work: Work, segment: Segment) -> RecoveredSegment:
-        with_producers = work.needs_producers or is_replayed(work.kinds)
-        if self._read is not None:
-            return self._read(segment, work.interval.n_bytes, with_producers)
+        with_producers = work.needs_producers or not _REPLAYED.isdisjoint(work.kinds)
         return recover(segment, work.interval.n_bytes, with_producers=with_producers, progress=self._progress)
 
     def _take(self, work: Work, found: RecoveredSegment) -> None:

@@ -1,22 +1,20 @@
-"""`kafkalog.reindex` as a Spark job: executors read the segments, then make the files of each partition.
+"""`kafkalog.reindex` as a Spark job: a task makes the files of whole partitions, and the driver moves them into place.
 
-A task reads the batches of each segment, which is the expensive part, and keeps the result in the job's directory.
-Then a task does what needs the segments of a partition in order: producers, aborted transactions, leader epochs, and
-the point at which damage ends a recovery. The driver moves the files into place.
+The segments of a partition stay together: producers, aborted transactions, leader epochs and the point at which damage
+ends a recovery need them in order.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,11 +23,9 @@ from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, UnsafePathErr
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
-from kafkalog.log.recovery import RecoveredSegment, recover
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
-from kafkalog.operations.rebuilding.index_interval import IndexInterval, index_interval, max_index_bytes
-from kafkalog.operations.rebuilding.rebuilder import Rebuilder, is_replayed
+from kafkalog.operations.rebuilding.rebuilder import Rebuilder
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
 from kafkalog.operations.rebuilding.report import Damaged, RebuildReport
 from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, Target
@@ -76,16 +72,6 @@ SCHEMA: Final = pa.schema(
 )
 
 
-class _Whole(NamedTuple):
-    """A partition, and what its task needs."""
-
-    partition: Partition
-    interval: IndexInterval
-    max_index_bytes: int
-    read: list[str | None]
-    """Files with what was read of each segment, None if that failed; empty if the task itself reads the segments."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Writing:
     """Which files to write, and where."""
@@ -94,8 +80,11 @@ class _Writing:
     job: Path | None
     in_place: bool
     damaged: Damaged
+    interval: int | None
     now_ms: int | None
     limits: Limits
+    configs: dict[Path, ClusterMetadata | None]
+    """The settings of topics, by log dir: read once, and only to find index intervals."""
 
 
 def reindex(
@@ -121,10 +110,9 @@ def reindex(
     ----------
     spark : pyspark.sql.SparkSession
     path, kinds, output, in_place, backup, damaged, index_interval_bytes, topics, partitions, dry_run, now, limits
-        See `kafkalog.reindex`. The driver holds the locks of log dirs and partitions. A dry run reads each partition in
-        one task.
+        See `kafkalog.reindex`. The driver holds the locks of log dirs and partitions.
     task_bytes : int
-        About how many bytes of `.log` files a task reads; at least one segment.
+        About how many bytes of `.log` files a task reads; at least one partition.
 
     Returns
     -------
@@ -151,11 +139,9 @@ def reindex(
             stack.enter_context(hold_locks(roots))
             stack.enter_context(hold_partitions(one.path for one in chosen))
         job = stack.enter_context(_job_directory(output, roots)) if writes else None
-        wholes = _plan(spark, chosen, index_interval_bytes, task_bytes, limits)
-        if job is not None:
-            wholes = _read_segments(spark, wholes, job, task_bytes, with_producers=is_replayed(wanted))
-        writing = _Writing(wanted, job, output is None, damaged, now_ms, limits)
-        pieces = [Piece(one, one.partition.size_in_bytes, files_of(one.partition)) for one in wholes]
+        configs = {} if index_interval_bytes is not None else _configs(chosen, limits)
+        writing = _Writing(wanted, job, output is None, damaged, index_interval_bytes, now_ms, limits, configs)
+        pieces = [Piece(one, one.size_in_bytes, files_of(one)) for one in chosen]
         rebuilt = results(spark, pieces, partial(_rebuild, writing), task_bytes=task_bytes)
         if output is not None and writes:
             staged = stack.enter_context(staged_directory(output))
@@ -183,81 +169,30 @@ def _job_directory(output: Any, roots: Sequence[Path]) -> contextlib.AbstractCon
     return job_directory(target.parent, target.name)
 
 
-def _plan(
-    spark: SparkSession, chosen: Sequence[Partition], given: int | None, task_bytes: int, limits: Limits
-) -> list[_Whole]:
-    """Find the settings of each partition; executors do, as that may need reading segments."""
-    known: dict[Path, ClusterMetadata | None] = {}
-    pieces = []
-    for partition in chosen:
-        root = partition.path.parent
-        if given is None and root not in known:
-            known[root] = read_cluster_metadata(root, limits=limits)
-        # as without Spark, the cluster's metadata are not read if the interval is known
-        pieces.append(Piece((partition, known.get(root), given), partition.size_in_bytes, files_of(partition)))
-    if given is None:
-        return results(spark, pieces, _find_settings, task_bytes=task_bytes)
-    return [_find_settings(piece.value) for piece in pieces]
+def _configs(chosen: Sequence[Partition], limits: Limits) -> dict[Path, ClusterMetadata | None]:
+    return {root: read_cluster_metadata(root, limits=limits) for root in {one.path.parent for one in chosen}}
 
 
-def _find_settings(about: tuple[Partition, ClusterMetadata | None, int | None]) -> _Whole:
-    partition, known, given = about
-    interval = index_interval(partition, known) if given is None else IndexInterval(given, "given")
-    return _Whole(partition, interval, max_index_bytes(partition, known), [])
-
-
-def _read_segments(
-    spark: SparkSession, wholes: Sequence[_Whole], job: Path, task_bytes: int, *, with_producers: bool
-) -> list[_Whole]:
-    pieces = [
-        Piece((segment, whole.interval.n_bytes), segment.size_in_bytes, files_of(segment))
-        for whole in wholes
-        for segment in whole.partition.segments
-    ]
-    function = partial(_read, job, with_producers=with_producers)
-    found = iter(results(spark, pieces, function, task_bytes=task_bytes))
-    return [whole._replace(read=[next(found) for _ in whole.partition.segments]) for whole in wholes]
-
-
-def _read(job: Path, about: tuple[Segment, int], *, with_producers: bool) -> str | None:
-    segment, interval = about
-    try:
-        found = recover(segment, interval, with_producers=with_producers)
-    except KafkalogError:
-        # the task of the partition reads the segment again, and decides what the error means
-        return None
-    with task_directory(job) as directory, directory.create("read") as file:
-        file.write(pickle.dumps(found))
-    return str(directory.path / "read")
-
-
-def _rebuild(writing: _Writing, whole: _Whole) -> tuple[Path | None, dict[str, Any]]:
+def _rebuild(writing: _Writing, partition: Partition) -> tuple[Path | None, dict[str, Any]]:
     """Make the files of a partition; return their directory, and the result row."""
     report = RebuildReport()
     start = time.monotonic()
     path = None
-    read = {segment.base_offset: one for segment, one in zip(whole.partition.segments, whole.read, strict=False)}
-
-    def cached(segment: Segment, interval: int, with_producers: bool) -> RecoveredSegment:
-        one = read.get(segment.base_offset)
-        if one is None:
-            return recover(segment, interval, with_producers=with_producers)
-        found: RecoveredSegment = pickle.loads(Path(one).read_bytes())
-        found.segment = segment
-        return found
-
     with contextlib.ExitStack() as stack:
         target: Target = DryRun()
         if writing.job is not None:
             directory = stack.enter_context(task_directory(writing.job))
             path, target = directory.path, OutputDirectory(directory)
         rebuilder = Rebuilder(
-            report, target, is_in_place=writing.in_place, damaged=writing.damaged, limits=writing.limits, read=cached
+            report,
+            target,
+            is_in_place=writing.in_place,
+            damaged=writing.damaged,
+            limits=writing.limits,
+            configs=writing.configs,
         )
-        work = rebuilder.plan(whole.partition, None, writing.kinds, whole.interval, writing.now_ms)
-        work.max_index_bytes = whole.max_index_bytes
-        rebuilder.run([work], 1)
-    return path, _row(whole, report, time.monotonic() - start)
+        rebuilder.run([rebuilder.plan(partition, None, writing.kinds, writing.interval, writing.now_ms)], 1)
+    return path, _row(partition, report, time.monotonic() - start)
 
 
 def _files_in(directory: Path) -> Iterator[tuple[str, str]]:
@@ -291,15 +226,16 @@ def _replace(rebuilt: Sequence[tuple[Path, dict[str, Any]]], target: InPlace) ->
         raise failed[0]
 
 
-def _row(whole: _Whole, report: RebuildReport, seconds: float) -> dict[str, Any]:
-    key = whole.partition.topic_partition
+def _row(partition: Partition, report: RebuildReport, seconds: float) -> dict[str, Any]:
+    key = partition.topic_partition
+    (interval,) = report.intervals.values()
     return {
-        "path": str(whole.partition.path),
+        "path": str(partition.path),
         "topic": None if key is None else key.topic,
         "partition": None if key is None else key.partition,
-        "size_in_bytes": whole.partition.size_in_bytes,
-        "index_interval_bytes": whole.interval.n_bytes,
-        "interval_origin": whole.interval.origin,
+        "size_in_bytes": partition.size_in_bytes,
+        "index_interval_bytes": interval.n_bytes,
+        "interval_origin": interval.origin,
         "files": [file.as_dict() for file in report.files],
         "skipped": [asdict(one) for one in report.skipped],
         "findings": finding_rows(report.findings.rows),
