@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
@@ -25,17 +24,6 @@ class DataLossError(RuntimeError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(DATA_LOSS + reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Ranges:
-    """Offset ranges of partitions; `end` is exclusive.
-
-    A partition that is not in `start` begins at its log start offset; one that is not in `end` ends where its files do.
-    """
-
-    start: Mapping[kf.TopicPartition, int]
-    end: Mapping[kf.TopicPartition, int]
 
 
 def open_paths(paths: tuple[str, ...]) -> LogDir:
@@ -67,8 +55,13 @@ def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicP
     return found
 
 
-def resolve(log_dir: LogDir, keys: Iterable[kf.TopicPartition], options: SourceOptions) -> Ranges:
-    """Resolve the offset ranges of a batch query.
+Offsets = dict[kf.TopicPartition, int]
+
+
+def resolve(log_dir: LogDir, keys: Sequence[kf.TopicPartition], options: SourceOptions) -> tuple[Offsets, Offsets]:
+    """Return the first offsets of a batch query, and those after its last.
+
+    A partition without a first one begins at its log start offset, one without a last one ends where its files do.
 
     Raises
     ------
@@ -77,7 +70,6 @@ def resolve(log_dir: LogDir, keys: Iterable[kf.TopicPartition], options: SourceO
     DataLossError
         A start is below the log start offset, or an end is past the log end offset.
     """
-    keys = list(keys)
     start = starting_offsets(log_dir, keys, options)
     end: dict[kf.TopicPartition, int] = {}
     for key, asked in _asked(options.ending, keys, "ending").items():
@@ -88,11 +80,11 @@ def resolve(log_dir: LogDir, keys: Iterable[kf.TopicPartition], options: SourceO
             end[key] = offset
     for key in keys:
         _check(log_dir[key], key, start, end, options)
-    return Ranges(start, end)
+    return start, end
 
 
 def starting_offsets(
-    log_dir: LogDir, keys: list[kf.TopicPartition], options: SourceOptions
+    log_dir: LogDir, keys: Sequence[kf.TopicPartition], options: SourceOptions
 ) -> dict[kf.TopicPartition, int]:
     """Return the start offsets of the partitions that do not begin at the log start offset."""
     start: dict[kf.TopicPartition, int] = {}
@@ -117,7 +109,7 @@ def _first_since(partition: Partition, timestamp: int, options: SourceOptions) -
     return int(partition.list_offsets.answer(timestamp, use_time_index=options.use_time_index)["offset"])
 
 
-def _asked(bound: Bound, keys: list[kf.TopicPartition], position: str) -> dict[kf.TopicPartition, int]:
+def _asked(bound: Bound, keys: Sequence[kf.TopicPartition], position: str) -> dict[kf.TopicPartition, int]:
     """Return the offsets or timestamps of the partitions for which there are any."""
     values = bound.offsets if bound.timestamps is None else bound.timestamps
     if isinstance(values, int):
@@ -147,11 +139,6 @@ def _check(
         log_end = None  # the end is damaged: a task that reads it reports that
     last = end.get(key, log_end)
     if last is not None and first > last:
-        if key in start and key in end and options.starting.timestamps is None and options.ending.timestamps is None:
-            raise ValueError(
-                f"The specified start offset {first} is greater than the end offset {last} for topic {key.topic}"
-                f" partition {key.partition}."
-            )
         raise ValueError(
             f"The resolved start offset {first} is greater than the resolved end offset {last} for topic {key.topic}"
             f" partition {key.partition}."

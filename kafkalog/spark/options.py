@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkalog.text import near
 
+_OF_BROKERS: Final = ("groupidprefix", "bootstrap.servers", "acks", "transactional.id", "linger.ms")
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -23,28 +24,15 @@ class Options(dict[str, str]):
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__({name.lower(): value for name, value in given.items()})
 
-    def check_names(
-        self, known: Iterable[str], refused: Mapping[str, str], other_names: Mapping[str, str] | None = None
-    ) -> None:
-        """Raise ValueError for an option that is refused or unknown.
-
-        Parameters
-        ----------
-        refused : mapping of str to str
-            By name in lower case, the reason.
-        other_names : mapping of str to str, optional
-            By name in lower case, what the option is called here.
-        """
-        known = list(known)
+    def check_names(self, known: Sequence[str]) -> None:
+        """Raise ValueError for an option that is unknown, or that only a Kafka client has."""
         lower = {name.lower() for name in known}
         for name in self:
-            if name in refused:
-                raise ValueError(f"option {name!r} is refused: {refused[name]}")
             if name in lower:
                 continue
-            if name.startswith("kafka."):
+            if name.startswith("kafka.") or name in _OF_BROKERS:
                 raise ValueError(f"option {name!r} is refused: it is for a Kafka client, and kafkalog asks no broker")
-            meant = (other_names or {}).get(name) or near(name, known)
+            meant = near(name, known)
             hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
             raise ValueError(f"no option {name!r}; {hint}")
 

@@ -112,8 +112,7 @@ class KafkaLogReader(TaskReader, DataSourceReader):
 def _planned(options: SourceOptions) -> Plan:
     log_dir = open_paths(options.paths)
     keys = wanted_partitions(log_dir, options)
-    ranges = resolve(log_dir, keys, options)
-    return plan_tasks(log_dir, options, keys, ranges.start, ranges.end)
+    return plan_tasks(log_dir, options, keys, *resolve(log_dir, keys, options))
 
 
 def plan_tasks(

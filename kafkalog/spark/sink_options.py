@@ -23,15 +23,6 @@ _SUPPORTED: Final = (
     *("stageIn", "compression", "batch.size"),
 )
 _CONFIG: Final = (*(item.name.replace("_", ".") for item in fields(LogConfig)), "internal.segment.bytes")
-_NO_BROKER: Final = "this sink writes files and asks no broker"
-_REFUSED: Final = {
-    "bootstrap.servers": f"it names brokers, and {_NO_BROKER}: name the log dir in save(path)",
-    "acks": f"acknowledgements are a broker's, and {_NO_BROKER}",
-    "transactional.id": f"transactions are coordinated by a broker, and {_NO_BROKER}",
-    "linger.ms": "batches are filled to batch.size: nothing lingers",
-    "key.serializer": "keys are bytes or strings: serialize them in the query",
-    "value.serializer": "values are bytes or strings: serialize them in the query",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +67,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         An option is invalid.
     """
     options = Options({name.lower().removeprefix("kafka."): value for name, value in given.items()})
-    options.check_names((*_SUPPORTED, *_CONFIG), _REFUSED)
+    options.check_names((*_SUPPORTED, *_CONFIG))
     if not options.get("path"):
         raise ValueError("no log dir: name one in save(path)")
     if options.get("jobid") == "":

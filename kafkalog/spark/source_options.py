@@ -36,29 +36,6 @@ _SUPPORTED: Final = (
     *("failOnDataLoss", "kafka.isolation.level", "isolationLevel", "onCorruption", "checkCrcs", "highWatermark"),
     *DECODE_OPTIONS,
 )
-_NO_BROKER: Final = "this source reads files and asks no broker"
-_REFUSED: Final = {
-    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest",
-    "kafka.key.deserializer": "keys are bytes: set keyFormat, or decode them in the query",
-    "kafka.value.deserializer": "values are bytes: set valueFormat, or decode them in the query",
-    "kafka.bootstrap.servers": f"it names brokers, and {_NO_BROKER}: name the log dir in load(path)",
-    **dict.fromkeys(("kafka.group.id", "groupidprefix"), f"consumer groups are a broker's, and {_NO_BROKER}"),
-    **dict.fromkeys(
-        ("kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms"),
-        f"nothing is fetched: {_NO_BROKER}",
-    ),
-    "where": "a Python function does not fit into an option: use filters, or kafkalog.spark.scan",
-}
-# other names that users try, and the names here
-_OTHER_NAMES: Final = {
-    "topic": "topics",
-    **dict.fromkeys(("startoffset", "start_offset"), "startingOffsets"),
-    **dict.fromkeys(("endoffset", "end_offset"), "endingOffsets"),
-    "start_timestamp": "startingTimestamp",
-    "end_timestamp": "endingTimestamp",
-    "limit": "load(path).limit(n)",
-    "filter": "filters",
-}
 _EXAMPLE_PARTITIONS: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 _EXAMPLE_OFFSETS: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _EXAMPLE_TIMESTAMPS: Final = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789}}'
@@ -163,7 +140,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         An option is invalid.
     """
     options = Options(given)
-    options.check_names(_SUPPORTED, _REFUSED, _OTHER_NAMES)
+    options.check_names(_SUPPORTED)
     if "kafka.isolation.level" in options:
         options["isolationlevel"] = options["kafka.isolation.level"]
     paths = _paths(options)

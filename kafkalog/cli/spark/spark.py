@@ -64,7 +64,6 @@ Count the records of each partition, with their first and last offset and time, 
 """
     + MASTERS,
     examples="""\
-  kafkalog spark scan /backup/kafka
   kafkalog spark scan /backup/kafka -t orders --start-timestamp 2026-11-21T08:00Z --json
   kafkalog spark scan /backup/kafka --sql "select key, count(*) from records group by key" """,
 )
@@ -76,7 +75,6 @@ With --sql any query: the table is 'batches', with the columns of 'kafkalog batc
 """
     + MASTERS,
     examples="""\
-  kafkalog spark batches /backup/kafka
   kafkalog spark batches /backup/kafka --sql "select producer_id, avg(size_in_bytes) from batches group by 1" """,
 )
 _VERIFY: Final = HelpText(
@@ -86,17 +84,15 @@ Check what 'kafkalog verify' checks, with the same findings and exit codes, many
 with damage (with -v also where anything else was found), and a total. With --json every segment and partition."""
     + MASTERS,
     examples="""\
-  kafkalog spark verify /backup/kafka
   kafkalog spark verify --deep /backup/kafka --json | jq -r 'select(.ok == false) | .path'""",
 )
 _REBUILD: Final = HelpText(
     summary="rebuild indexes from .log files",
     description="""\
-Write what 'kafkalog reindex' writes, byte for byte, many segments at a time. One of -o DIR, --in-place and --dry-run is
-required. Executors keep what they have read in a hidden directory next to DIR or the log dir, until the job is done."""
+Write what 'kafkalog reindex' writes, byte for byte, many partitions at a time. One of -o DIR, --in-place and --dry-run
+is required. Executors write into a hidden directory next to DIR or the log dir, until the job is done."""
     + MASTERS,
     examples="""\
-  kafkalog spark reindex /backup/kafka --dry-run
   kafkalog spark reindex /backup/kafka --in-place --kinds offset,time,txn,snapshot,epochs""",
 )
 _EXPORT: Final = HelpText(
@@ -106,7 +102,6 @@ Write records into a directory that appears when everything is written. Each tas
 --partition-by they are in topic=.../partition=.../date=... directories."""
     + MASTERS,
     examples="""\
-  kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
   kafkalog spark export /backup/kafka -t orders -o orders --format csv --compression gzip""",
 )
 
@@ -140,7 +135,7 @@ def add_parser(commands: Any) -> None:
 
 def _add_scan(jobs: Any) -> None:
     parser = add_job(jobs, "scan", _SCAN, _run_scan)
-    parser.add_argument("--sql", metavar="QUERY", help="a query on the table 'records'")
+    parser.add_argument("--sql", metavar="QUERY", help="a query on the table 'records'", default=_RECORDS_SQL)
     add_columns(parser, "of the table")
     add_scan_selection(parser)
     add_scan_reading(parser, threads=False)
@@ -148,7 +143,7 @@ def _add_scan(jobs: Any) -> None:
 
 def _add_batches(jobs: Any) -> None:
     parser = add_job(jobs, "batches", _BATCHES, _run_batches)
-    parser.add_argument("--sql", metavar="QUERY", help="a query on the table 'batches'")
+    parser.add_argument("--sql", metavar="QUERY", help="a query on the table 'batches'", default=_BATCHES_SQL)
     add_selection(parser)
     add_on_corruption(parser, default="skip")
     add_limits(parser)
@@ -189,34 +184,31 @@ def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
     del options["threads"], options["limit"]
     if args.limit is not None:
         raise UsageError("-n is for one reader; give --sql 'select ... limit N', or offsets")
-    return {**options, **task_bytes(args)}
+    return options
 
 
 def _run_scan(args: argparse.Namespace, console: Console) -> None:
-    options = _scan_options(args)
-    needed = ["key", "value", "topic", "partition", "offset", "timestamp"]
-    columns = args.columns or (needed if args.sql is None else None)
-    with running(args, console) as spark:
-        from kafkalog.spark.jobs.findings import TaskFindings
-        from kafkalog.spark.jobs.scan import scan
-
-        found = TaskFindings(spark)
-        frame = scan(spark, open_records(args, console), columns=columns, found=found, **options)
-        frame.createOrReplaceTempView("records")
-        _show(spark.sql(args.sql or _RECORDS_SQL), args, console)
-    console.findings(found.rows)
+    columns = args.columns
+    if columns is None and args.sql == _RECORDS_SQL:
+        columns = ["key", "value", "topic", "partition", "offset", "timestamp"]
+    _query("scan", "records", {**_scan_options(args), "columns": columns}, args, console)
 
 
 def _run_batches(args: argparse.Namespace, console: Console) -> None:
-    options = chosen(args, "topics", "partitions", "on_corruption", "limits") | task_bytes(args)
+    _query("batches", "batches", chosen(args, "topics", "partitions", "on_corruption", "limits"), args, console)
+
+
+def _query(job: str, table: str, options: dict[str, Any], args: argparse.Namespace, console: Console) -> None:
+    """Print what a query finds in the table that a job makes."""
     with running(args, console) as spark:
+        from kafkalog.spark.jobs import scan
         from kafkalog.spark.jobs.findings import TaskFindings
-        from kafkalog.spark.jobs.scan import batches
 
         found = TaskFindings(spark)
-        frame = batches(spark, path_of(args), found=found, **options)
-        frame.createOrReplaceTempView("batches")
-        _show(spark.sql(args.sql or _BATCHES_SQL), args, console)
+        path = open_records(args, console) if job == "scan" else path_of(args)
+        frame = getattr(scan, job)(spark, path, found=found, **options, **task_bytes(args))
+        frame.createOrReplaceTempView(table)
+        _show(spark.sql(args.sql), args, console)
     console.findings(found.rows)
 
 
@@ -254,16 +246,15 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
         names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "limits")
         frame = verify(spark, opened, **chosen(args, *names), **task_bytes(args))
         totals = Totals()
-        for row in _rows(frame):
-            findings = _counted_findings(row, console)
+        for row, findings in _rows(frame, args, console):
+            console.count_findings(findings)
+            console.unkept_findings(row["n_damage"] - sum(finding.damage for finding in findings))
             totals.n_damage += row["n_damage"]
             totals.n_partitions += row["kind"] == "partition"
             totals.n_segments += row["kind"] == "segment"
             totals.n_bytes += row["size_in_bytes"] or 0
             totals.n_batches += row["n_batches"] or 0
-            if args.json:
-                console.json(row)
-            elif row["n_damage"] or (findings and console.verbose):
+            if not args.json and (row["n_damage"] or (findings and console.verbose)):
                 console.line(f"{row['path'] or 'log dir'}  {state_of(row['n_damage'])}")
                 told = [one for one in findings if one.damage or console.verbose]
                 console.lines(finding_lines(told, verbose=True))
@@ -271,61 +262,46 @@ def _run_verify(args: argparse.Namespace, console: Console) -> None:
         console.line(totals.as_text(what_was_not_checked(args)))
 
 
-def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
-    for row in frame.toLocalIterator():
-        yield row.asDict(recursive=True)
-
-
-def _counted_findings(row: dict[str, Any], console: Console) -> list[Finding]:
-    """Return the findings of a row, and count them for the exit code."""
+def _rows(
+    frame: DataFrame, args: argparse.Namespace, console: Console
+) -> Iterator[tuple[dict[str, Any], list[Finding]]]:
+    """Yield rows with their findings; print the rows as JSON if asked to."""
     from kafkalog.spark.jobs.findings import findings_of
 
-    findings = findings_of(row["findings"])
-    console.count_findings(findings)
-    kept = sum(finding.damage for finding in findings)
-    console.unkept_findings(max(row.get("n_damage", kept) - kept, 0))
-    return findings
+    for one in frame.toLocalIterator():
+        row = one.asDict(recursive=True)
+        if args.json:
+            console.json(row)
+        yield row, findings_of(row["findings"])
 
 
 def _run_rebuild(args: argparse.Namespace, console: Console) -> None:
     options = reindex.options_of(args)
-    changes: dict[str, int] = {}
-    n_backups = 0
     with running(args, console) as spark:
+        from kafkalog.operations.rebuilding.index_interval import IndexInterval
+        from kafkalog.operations.rebuilding.report import RebuildReport, Skipped
         from kafkalog.spark.jobs.reindex import reindex as run_job
+        from kafkalog.survey.startup import RebuiltFile
 
+        report = RebuildReport(is_written=not args.dry_run)
         frame = run_job(spark, path_of(args), **options, **task_bytes(args))
-        for row in _rows(frame):
-            _report(row, console, is_json=args.json, changes=changes, with_same=args.output is not None)
-            n_backups += sum(file["backup"] is not None for file in row["files"])
-    counts = ", ".join(f"{n:,} {change}" for change, n in sorted(changes.items()))
-    verb = "would be" if args.dry_run else "compared with what is there:" if args.output is not None else "are"
-    console.note(f"{sum(changes.values()):,} files {verb} {counts}" if counts else "no files")
-    reindex.note_backups(n_backups, console)
-
-
-def _report(row: dict[str, Any], console: Console, *, is_json: bool, changes: dict[str, int], with_same: bool) -> None:
-    from kafkalog.spark.jobs.findings import findings_of
-
-    console.findings(findings_of(row["findings"]))
-    for one in row["skipped"]:
-        console.note(f"{one['path']}: {reindex.not_rebuilt([one['kind']], one['why'])}")
-    if is_json:
-        console.json(row)
-    for file in row["files"]:
-        changes[file["change"]] = changes.get(file["change"], 0) + 1
-        if not is_json and (with_same or file["change"] != "same"):
-            text = f"{file['change']:<8} {file['kind']:<8} {file['n_entries']:>9,} entries  {file['path']}"
-            console.line(text)
+        for row, findings in _rows(frame, args, console):
+            console.findings(findings)
+            report.intervals[row["path"]] = IndexInterval(row["index_interval_bytes"], row["interval_origin"])
+            report.files += [RebuiltFile(**file) for file in row["files"]]
+            report.skipped += [Skipped(**one) for one in row["skipped"]]
+    if not args.json:
+        for file in report.files:
+            reindex.show_file(file, args, console)
+    reindex.show(report, args, console)
 
 
 def _run_export(args: argparse.Namespace, console: Console) -> None:
-    options = _scan_options(args)
+    options = {**_scan_options(args), **task_bytes(args)}
     n_records = n_bytes = 0
     with running(args, console) as spark:
         from kafkalog.errors import OutputExistsError
         from kafkalog.spark.jobs.export import export
-        from kafkalog.spark.jobs.findings import findings_of
 
         try:
             options |= chosen(args, "format", "partition_by", "columns", "compression", "overwrite")
@@ -335,10 +311,8 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
             if not args.overwrite:
                 error.advise("--overwrite replaces it")
             raise
-        for row in _rows(frame):
-            console.findings(findings_of(row["findings"]))
+        for row, findings in _rows(frame, args, console):
+            console.findings(findings)
             n_records += row["n_records"]
             n_bytes += row["size_in_bytes"]
-            if args.json:
-                console.json(row)
     console.note(f"{n_records:,} records out of {human_bytes(n_bytes)}: {args.output}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console, UntilBroken
@@ -121,21 +120,6 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
     return chosen(args, *names, "topics", "partitions", "limits")
 
 
-def note_backups(n_backups: int, console: Console) -> None:
-    """Print a note with the names of the old files."""
-    if n_backups:
-        console.note(
-            f"{counted(n_backups, 'old file')} kept beside the new ones as NAME.kafkalog-backup: delete them once all"
-            " is well"
-        )
-
-
-def not_rebuilt(kinds: Sequence[str], why: str) -> str:
-    """The sentence for files that were skipped."""
-    *others, last = dict.fromkeys(kinds)
-    return f"{', '.join(others)} and {last} are not rebuilt: {why}" if others else f"{last} is not rebuilt: {why}"
-
-
 def _kinds(text: str) -> list[str]:
     found = names(text)
     for name in found:
@@ -157,22 +141,24 @@ def run(args: argparse.Namespace, console: Console) -> None:
     opened = open_path(path_of(args), limits=args.limits)
     console.start_progress(selected_bytes(opened, args), "indexes")
 
-    def show(file: RebuiltFile) -> None:
-        if args.json:
-            console.json(file.as_dict())
-        # in place only what changes is news
-        elif args.output is not None or file.change != "same":
-            console.line(f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}")
-
-    on_file = UntilBroken(show)
+    on_file: UntilBroken[RebuiltFile] = UntilBroken(lambda file: show_file(file, args, console))
     report = reindex(opened, **options, threads=args.threads, progress=console.progress.advance, on_file=on_file)
     console.progress.close()
     on_file.finish()
     console.all_findings(report.findings)
-    _show(report, args, console)
+    show(report, args, console)
 
 
-def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
+def show_file(file: RebuiltFile, args: argparse.Namespace, console: Console) -> None:
+    """Print a file; in place only if it changes."""
+    if args.json:
+        console.json(file.as_dict())
+    elif args.output is not None or file.change != "same":
+        console.line(f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}")
+
+
+def show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
+    """Print what the report has besides its files and findings."""
     if not report.intervals and not report.findings.rows:
         console.note("no partition matches")
     for name, interval in report.intervals.items():
@@ -182,10 +168,16 @@ def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> 
         every = list(same)
         paths = list(dict.fromkeys(skipped.path for skipped in every))
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-        console.note(f"{paths[0]}{more}: {not_rebuilt([skipped.kind for skipped in every], why)}")
+        *others, last = dict.fromkeys(skipped.kind for skipped in every)
+        kinds = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+        console.note(f"{paths[0]}{more}: {kinds} not rebuilt: {why}")
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )
     how = ", if it were done" if args.dry_run else ", compared with what is there" if args.output is not None else ""
     console.note(f"{counted(len(report.files), 'file')}{how}: {counts}" if counts else "no files")
-    note_backups(sum(file.backup is not None for file in report.files), console)
+    if n_backups := sum(file.backup is not None for file in report.files):
+        console.note(
+            f"{counted(n_backups, 'old file')} kept beside the new ones as NAME.kafkalog-backup: delete them once all"
+            " is well"
+        )

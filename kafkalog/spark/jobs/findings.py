@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,21 +14,16 @@ from pyspark.sql import SparkSession
 from kafkalog.errors import CorruptionWarning, Finding, Reason
 from kafkalog.scanning.planning import Plan
 
-FINDING: Final = pa.struct(
-    [
-        pa.field("reason", pa.string()),
-        pa.field("detail", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("position", pa.int64()),
-        pa.field("length", pa.int64()),
-        pa.field("base_offset", pa.int64()),
-        pa.field("last_offset", pa.int64()),
-        pa.field("damage", pa.bool_()),
-        pa.field("n_records", pa.int64()),
-        pa.field("certainty", pa.string()),
-    ]
-)
-"""The Arrow type of a `Finding`."""
+_ARROW: Final = {"int": pa.int64(), "bool": pa.bool_()}
+
+
+def row_type(kind: Any) -> pa.StructType:
+    """Return the Arrow type of a dataclass's fields: numbers, booleans and text."""
+    names = ((one.name, str(one.type).removesuffix(" | None")) for one in fields(kind))
+    return pa.struct([(name, _ARROW.get(annotation, pa.string())) for name, annotation in names])
+
+
+FINDING: Final = row_type(Finding)
 
 PLACE_FIELDS: Final = (
     pa.field("path", pa.string()),

@@ -27,11 +27,11 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.choosing import Chosen, check_paths, choose
 from kafkalog.operations.rebuilding.rebuilder import Rebuilder
 from kafkalog.operations.rebuilding.reindex import DEFAULT_KINDS, check_options
-from kafkalog.operations.rebuilding.report import Damaged, RebuildReport
+from kafkalog.operations.rebuilding.report import Damaged, RebuildReport, Skipped
 from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, Target
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.findings import FOUND_FIELDS, PLACE_FIELDS, finding_rows
+from kafkalog.spark.jobs.findings import FOUND_FIELDS, PLACE_FIELDS, finding_rows, row_type
 from kafkalog.spark.runner import (
     Piece,
     absolute,
@@ -47,26 +47,16 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.output_paths import staging_directory
 from kafkalog.storage.staging import staged_directory
-from kafkalog.survey.startup import Kind
+from kafkalog.survey.startup import Kind, RebuiltFile
 
-_FILE: Final = pa.struct(
-    [
-        ("path", pa.string()),
-        ("kind", pa.string()),
-        ("n_entries", pa.int64()),
-        ("n_bytes", pa.int64()),
-        ("change", pa.string()),
-        ("backup", pa.string()),
-    ]
-)
 SCHEMA: Final = pa.schema(
     [
         *PLACE_FIELDS,
         pa.field("size_in_bytes", pa.int64()),
         pa.field("index_interval_bytes", pa.int64()),
         pa.field("interval_origin", pa.string()),
-        pa.field("files", pa.list_(_FILE)),
-        pa.field("skipped", pa.list_(pa.struct([(name, pa.string()) for name in ("path", "kind", "why")]))),
+        pa.field("files", pa.list_(row_type(RebuiltFile))),
+        pa.field("skipped", pa.list_(row_type(Skipped))),
         *FOUND_FIELDS,
     ]
 )

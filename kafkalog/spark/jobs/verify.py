@@ -12,39 +12,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Limits
+from kafkalog.errors import Finding, Limits, Loss
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.report import VerifiedPartition, VerifiedSegment
 from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.verify import partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.findings import FOUND_FIELDS, MAX_FINDINGS, PLACE_FIELDS, finding_rows
+from kafkalog.spark.jobs.findings import FOUND_FIELDS, MAX_FINDINGS, PLACE_FIELDS, finding_rows, row_type
 from kafkalog.spark.runner import Piece, absolute, files_of, frame_of, results
 from kafkalog.survey.evidence import LogDirState
+from kafkalog.survey.losses import Lost, OffsetGap
 
-_GAP: Final = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("is_compacted", pa.bool_())])
-_LOST: Final = pa.struct(
-    [
-        ("n_findings", pa.int64()),
-        ("n_records", pa.int64()),
-        ("certainty", pa.string()),
-        ("n_unknown", pa.int64()),
-        ("first_offset", pa.int64()),
-        ("last_offset", pa.int64()),
-    ]
-)
-_LOSS: Final = pa.struct(
-    [
-        ("path", pa.string()),
-        ("first_offset", pa.int64()),
-        ("end_offset", pa.int64()),
-        ("n_records", pa.int64()),
-        ("certainty", pa.string()),
-        ("n_bytes", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
 _NUMBERS: Final = ("base_offset", "last_offset", "size_in_bytes", "n_batches")
 SCHEMA: Final = pa.schema(
     [
@@ -53,9 +32,9 @@ SCHEMA: Final = pa.schema(
         *(pa.field(name, pa.int64()) for name in _NUMBERS),
         pa.field("ok", pa.bool_()),
         pa.field("n_damage", pa.int64()),
-        pa.field("lost", _LOST),
-        pa.field("losses", pa.list_(_LOSS)),
-        pa.field("gaps", pa.list_(_GAP)),
+        pa.field("lost", row_type(Loss)),
+        pa.field("losses", pa.list_(row_type(Lost))),
+        pa.field("gaps", pa.list_(row_type(OffsetGap))),
         *FOUND_FIELDS,
     ]
 )
