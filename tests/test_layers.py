@@ -60,7 +60,6 @@ ARROW_IN = {
 }
 LAZY_ARROW = {
     ("records.batch_table", "BatchTable.to_arrow"),
-    ("indexes.statistics", "IndexStatistics.to_arrow"),
     ("indexes.view", "IndexEntries.to_arrow"),
 }
 

@@ -40,19 +40,13 @@ class IndexMeasures:
     n_time_entries: int | None
     """Entries of the time index of the same segment; None if there is none."""
     gap_bytes: Spread
-    gap_offsets: Spread
-    gap_ms: Spread
-    """Gaps between entries in three units, including those from the start of the segment to the first entry and from
-    the last entry to the end. A lookup scans at most one gap; with indexes from before Kafka 4, which have one entry
-    per append, a little more. Milliseconds are the differences of the largest timestamps up to each entry, where
-    batches have any; a gap over which the largest timestamp does not rise counts as 0."""
+    """Gaps between entries in bytes, including those from the start of the segment to the first entry and from the last
+    entry to the end. A lookup scans at most one gap; with indexes from before Kafka 4, which have one entry per append,
+    a little more."""
     expected_scan_by_offset: float | None
     """Bytes that a lookup scans: from the position that the index gives to the start of the batch that holds the
     offset. The mean over all offsets of all batches, equally weighted. A batch has the offsets from its base to its
     last offset, even if compaction emptied it; offsets between batches do not count. None without offsets."""
-    expected_scan_by_byte: float | None
-    """The mean over all bytes of the log, equally weighted. The batch around a byte is looked up by its base offset,
-    like for a consumer that continues where it stopped."""
     worst_scan: int
     """Maximum number of bytes that a lookup of an offset scans."""
     gaps: Distribution | None = field(default=None, repr=False, compare=False)
@@ -154,10 +148,10 @@ class Rows:
     position : int64[n]
     timestamp : int64[n]
         The largest timestamp up to and including each batch, -1 for none.
-    n_offsets, n_bytes : int64[n + 1]
+    n_offsets : int64[n + 1]
         Cumulative counts: those of the batches before each batch, then the total.
-    offset_places, byte_places : float
-        Positions of the batches relative to the first one, summed over all offsets and over all bytes.
+    offset_places : float
+        Positions of the batches relative to the first one, summed over all offsets.
     """
 
     def __init__(self, batches: BatchTable, previous_offset: int, timestamp: int) -> None:
@@ -171,11 +165,11 @@ class Rows:
             np.where(batches.base_offset >= 0, batches.base_offset, lowest), lowest, self.last_offset + 1
         )
         self.timestamp = np.maximum.accumulate(np.maximum(batches.max_timestamp, timestamp))
-        counts, sizes = self.last_offset - self.first_offset + 1, batches.size_in_bytes.astype(np.int64)
-        self.n_offsets, self.n_bytes = _sums(counts), _sums(sizes)
+        counts = self.last_offset - self.first_offset + 1
+        self.n_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         # so that the places of all offsets can be summed up in floats without losing the small ones
         places = (self.position - self.position[0]).astype(np.float64)
-        self.offset_places, self.byte_places = _product(counts, places), _product(sizes, places)
+        self.offset_places = _product(counts, places)
         self.end_position = batches.end_position
 
 
@@ -203,31 +197,29 @@ class IndexMeter:
         self.n_time_entries: int | None = 0
         self.misleading: tuple[int, int] | None = None
         self._size = 0
-        self._gaps = {name: Distribution() for name in ("bytes", "offsets", "ms")}
+        self._gaps = Distribution()
         self._n_offsets = 0
-        self._n_bytes = 0
-        self._passed_by_offset = 0.0
-        self._passed_by_byte = 0.0
+        self._passed = 0.0
         self._worst = 0
-        # the last entry seen: position, offset, largest timestamp
+        self._is_fed = False
+        # the last entry seen: position, largest timestamp
         self._position = 0
-        self._offset: int | None = None
         self._timestamp = -1
-        self._indexed_timestamp = -1
 
     def feed(self, rows: Rows, offset: Numbers, position: Numbers) -> None:
         """Count a window, and the entries up to its last offset that were not fed before. They rise strictly."""
-        if self._offset is None:
-            self._offset = int(rows.first_offset[0])
-        if self._timestamp < 0:
-            self._timestamp = _first_known(rows.timestamp)
+        self._is_fed = True
         row = np.searchsorted(rows.last_offset, offset, side="left")
         if self.misleading is None and (behind := rows.position[row] < position).any():
             wrong = int(np.argmax(behind))
             self.misleading = int(offset[wrong]), int(position[wrong])
         self._feed_lookups(rows, offset, position, row)
         if offset.size:
-            self._feed_gaps(rows.timestamp[row], offset, position)
+            timestamp = rows.timestamp[row]
+            self._gaps.add(np.maximum(_steps(self._position, position), 0))
+            if self.n_time_entries is not None:
+                self.n_time_entries += int(np.count_nonzero(_steps(self._timestamp, timestamp) > 0))
+            self._position, self._timestamp = int(position[-1]), int(timestamp[-1])
         self.n_entries += offset.size
 
     def _feed_lookups(self, rows: Rows, offset: Numbers, position: Numbers, row: Numbers) -> None:
@@ -238,44 +230,22 @@ class IndexMeter:
         start = np.concatenate([np.array([self._position], np.int64), position])
         place = (start - rows.position[0]).astype(np.float64)
         n_before = rows.n_offsets[row] + np.clip(offset - rows.first_offset[row], 0, np.diff(rows.n_offsets)[row])
-        bounds = _between(n_before, int(rows.n_offsets[-1]))
+        bounds = np.concatenate([np.zeros(1, np.int64), n_before, rows.n_offsets[-1:]])
         n_offsets = np.diff(bounds)
-        self._passed_by_offset += rows.offset_places - _product(n_offsets, place)
+        self._passed += rows.offset_places - _product(n_offsets, place)
         self._n_offsets += int(rows.n_offsets[-1])
-        asked = np.searchsorted(rows.first_offset, offset, side="left")
-        n_bytes = np.diff(_between(rows.n_bytes[asked], int(rows.n_bytes[-1])))
-        self._passed_by_byte += rows.byte_places - _product(n_bytes, place)
-        self._n_bytes += int(rows.n_bytes[-1])
         used = n_offsets > 0
         farthest = np.searchsorted(rows.n_offsets, bounds[1:][used] - 1, side="right") - 1
         self._worst = max(self._worst, int((rows.position[farthest] - start[used]).max(initial=0)))
 
-    def _feed_gaps(self, timestamp: Numbers, offset: Numbers, position: Numbers) -> None:
-        self._gap("bytes", _steps(self._position, position))
-        self._gap("offsets", _steps(self._offset or 0, offset))
-        known = timestamp[timestamp >= 0]
-        if known.size:
-            self._gap("ms", _steps(self._timestamp, known))
-            self._timestamp = int(known[-1])
-        if self.n_time_entries is not None:
-            self.n_time_entries += int(np.count_nonzero(_steps(self._indexed_timestamp, timestamp) > 0))
-        self._indexed_timestamp = int(timestamp[-1])
-        self._position, self._offset = int(position[-1]), int(offset[-1])
-
-    def _gap(self, name: str, gaps: Numbers) -> None:
-        self._gaps[name].add(np.maximum(gaps, 0))
-
-    def finish(self, position: int, offset: int, timestamp: int) -> None:
-        """End the segment, given its end position, last offset and largest timestamp (-1 for none)."""
+    def finish(self, position: int, timestamp: int) -> None:
+        """End the segment, given its end position and largest timestamp (-1 for none)."""
         self._size = position
-        if self._offset is None:
+        if not self._is_fed:
             return
-        self._gap("bytes", np.array([position - self._position]))
-        self._gap("offsets", np.array([offset + 1 - self._offset]))
-        if timestamp >= 0:
-            self._gap("ms", np.array([timestamp - self._timestamp]))
+        self._gaps.add(np.maximum(np.array([position - self._position]), 0))
         if self.n_time_entries is not None:
-            self.n_time_entries += timestamp > self._indexed_timestamp
+            self.n_time_entries += timestamp > self._timestamp
 
     def merge(self, other: IndexMeter) -> None:
         """Add the measures of another segment; `finish` has been called on it."""
@@ -283,12 +253,9 @@ class IndexMeter:
         self.n_entries += other.n_entries
         if other.n_time_entries is not None:
             self.n_time_entries = (self.n_time_entries or 0) + other.n_time_entries
-        for name, gaps in self._gaps.items():
-            gaps.merge(other._gaps[name])
+        self._gaps.merge(other._gaps)
         self._n_offsets += other._n_offsets
-        self._n_bytes += other._n_bytes
-        self._passed_by_offset += other._passed_by_offset
-        self._passed_by_byte += other._passed_by_byte
+        self._passed += other._passed
         self._worst = max(self._worst, other._worst)
 
     def measures(self, *, keep_gaps: bool = False) -> IndexMeasures:
@@ -298,13 +265,10 @@ class IndexMeter:
             self._size,
             self.n_entries,
             self.n_time_entries,
-            self._gaps["bytes"].spread(),
-            self._gaps["offsets"].spread(),
-            self._gaps["ms"].spread(),
-            self._passed_by_offset / self._n_offsets if self._n_offsets else None,
-            self._passed_by_byte / self._n_bytes if self._n_bytes else None,
+            self._gaps.spread(),
+            self._passed / self._n_offsets if self._n_offsets else None,
             self._worst,
-            self._gaps["bytes"] if keep_gaps else None,
+            self._gaps if keep_gaps else None,
         )
 
 
@@ -313,20 +277,6 @@ def _product(counts: Numbers, places: npt.NDArray[np.float64]) -> float:
     return float((counts * places).sum())
 
 
-def _sums(values: Numbers) -> Numbers:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
-
-
 def _steps(before: int, values: Numbers) -> Numbers:
     steps: Numbers = values - np.concatenate([np.array([before], np.int64), values[:-1]])
     return steps
-
-
-def _between(inner: Numbers, end: int) -> Numbers:
-    return np.concatenate([np.zeros(1, np.int64), inner, np.array([end], np.int64)])
-
-
-def _first_known(timestamp: Numbers) -> int:
-    """The first timestamp that is not negative, -1 for none."""
-    row = int(np.argmax(timestamp >= 0))
-    return max(int(timestamp[row]), -1)

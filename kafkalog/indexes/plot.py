@@ -83,8 +83,6 @@ def import_matplotlib() -> Any:
 
 def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
     """Draw a histogram on a logarithmic axis. A bin is one bucket of the distribution, or a power of two of them."""
-    from matplotlib.ticker import MaxNLocator
-
     if measures.gaps is None:
         return
     sizes, counts = measures.gaps.histogram()
@@ -112,31 +110,10 @@ def _draw_gaps(axes: Any, measures: IndexMeasures) -> None:
     axes.set_title(f"Gaps between entries, {which}\n{measures.gaps.n:,} gaps")
     axes.set_xlabel("Gap in the log")
     axes.set_ylabel("Share of gaps (%)")
-    middle = max(spread.p50 or 1, 1)
-    _log_bytes(axes, min(float(edges[0]) / 1.1, middle / 1.7), max(float(edges[-1]) * 1.1, middle * 1.7))
-    # room for the legend, without shares above 100
-    axes.set_ylim(0, float(shares.max()) * 1.38)
-    ticks = MaxNLocator(7, steps=[1, 2, 5, 10]).tick_values(0, float(shares.max()) * 1.3)
-    axes.set_yticks([tick for tick in ticks if tick <= 100])
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: _bytes(value))
     axes.grid(visible=False, axis="x")
     axes.legend(loc="upper left", frameon=True, framealpha=0.9, edgecolor="none")
-
-
-def _log_bytes(axes: Any, low: float, high: float) -> None:
-    """Set up a logarithmic axis of bytes, with as many ticks at powers of two as are legible."""
-    from matplotlib.ticker import FixedLocator
-
-    axis = axes.xaxis
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(low, high)
-    powers = 2.0 ** np.arange(np.floor(np.log2(low)), np.ceil(np.log2(high)) + 1)
-    parts = (1.0, 1.25, 1.5, 1.75) if high < 6 * low else (1.0, 1.5) if high < 20 * low else (1.0,)
-    ticks = np.sort(np.outer(powers, parts).ravel())
-    ticks = ticks[(ticks >= low) & (ticks <= high)]
-    ticks = ticks[:: -(-ticks.size // 9)]
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_major_formatter(lambda value, _: _bytes(value))
-    axis.set_minor_locator(FixedLocator([]))
 
 
 def _bytes(value: float) -> str:

@@ -32,7 +32,6 @@ from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
-from kafkalog.state.log_config import LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.text import counted
 
@@ -462,7 +461,6 @@ class Partition(ReadMethods):
         self,
         *,
         what_if: Sequence[int] = (),
-        config: LogConfig | None = None,
         on_corruption: OnCorruption = "raise",
         report: Callable[[Finding], None] = lambda finding: None,
         progress: Callable[[int], object] = lambda n_bytes: None,
@@ -474,8 +472,6 @@ class Partition(ReadMethods):
         ----------
         what_if : sequence of int
             Values of `index.interval.bytes`. The indexes that they would give are measured too, and not written.
-        config : LogConfig, optional
-            The topic's settings, which decide when a segment is rolled; default: Kafka's defaults.
         on_corruption : {"raise", "stop", "skip"}
             What to do where headers cannot be walked.
         report : callable
@@ -504,7 +500,7 @@ class Partition(ReadMethods):
             report(finding)
 
         walk = self.iter_batches(on_corruption=on_corruption, report=report_and_note, progress=progress)
-        meters = one_ahead(segment.index_meter(what_if, config) for segment in self.segments)
+        meters = one_ahead(segment.index_meter(what_if) for segment in self.segments)
         row = next(walk, None)
         for segment, meter in zip(self.segments, meters, strict=True):
             while row is not None and row.segment is segment:

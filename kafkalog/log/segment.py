@@ -37,7 +37,6 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
-from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.removals import DirectoryIdentity
 from kafkalog.storage.source import ByteSource, open_source, size_of
 from kafkalog.text import counted
@@ -292,7 +291,7 @@ class Segment(ReadMethods):
         except KafkalogError:
             return None
 
-    def index_statistics(self, *, what_if: Sequence[int] = (), config: LogConfig | None = None) -> IndexStatistics:
+    def index_statistics(self, *, what_if: Sequence[int] = ()) -> IndexStatistics:
         """How well the indexes serve lookups; see `Partition.index_statistics`.
 
         Raises
@@ -300,14 +299,14 @@ class Segment(ReadMethods):
         KafkalogError
             The segment is damaged. A damaged index does not raise: it is not measured, and `findings` has the reason.
         """
-        meter = self.index_meter(what_if, config)
+        meter = self.index_meter(what_if)
         for batches in self.iter_batches():
             meter.feed(batches)
         meter.finish()
         self.findings += meter.findings
         return meter.statistics()
 
-    def index_meter(self, what_if: Sequence[int] = (), config: LogConfig | None = None) -> SegmentMeter:
+    def index_meter(self, what_if: Sequence[int] = ()) -> SegmentMeter:
         """A meter of the indexes. An index that cannot be read is among its findings."""
         findings: list[Finding] = []
         # Not cached: those of all segments may not fit into memory. Without a base offset, entries mean nothing.
@@ -319,7 +318,6 @@ class Segment(ReadMethods):
             self.index_or_none(TimeIndex, findings.append) if is_named else None,
             topic_partition=self.topic_partition,
             intervals=what_if,
-            config=config,
         )
         meter.findings[:0] = findings
         return meter

@@ -22,7 +22,6 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.listing import PartitionSummary, clusters_beside, summarise
 from kafkalog.operations.trace_lookup import Lookup, Trace, trace_offset, trace_timestamp
 from kafkalog.parsing import Time, parse_milliseconds
-from kafkalog.state.log_config import LogConfig
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
 
 Topics = str | Sequence[str]
@@ -137,13 +136,12 @@ def index_stats(
     path: Paths | Opened,
     *,
     what_if: Sequence[int] = (),
-    config: LogConfig | None = None,
     topics: Topics | None = None,
     partitions: Numbers | None = None,
     on_corruption: OnCorruption = "raise",
     limits: Limits | None = None,
 ) -> list[IndexStatistics]:
-    """Measure the indexes of partitions: gaps, bytes scanned in a lookup, size, what other settings would give.
+    """Measure the indexes of partitions: gaps, size, bytes that a lookup scans, and what other intervals would give.
 
     Parameters
     ----------
@@ -151,8 +149,6 @@ def index_stats(
         See `ls`.
     what_if : sequence of int
         Values of `index.interval.bytes` whose indexes are measured too, and not written.
-    config : LogConfig, optional
-        The topic's settings, which decide when a segment is rolled; default: Kafka's defaults.
     on_corruption : {"raise", "stop", "skip"}
 
     Returns
@@ -160,7 +156,7 @@ def index_stats(
     list of IndexStatistics
         One for each partition.
     """
-    measure = methodcaller("index_statistics", what_if=what_if, config=config, on_corruption=on_corruption)
+    measure = methodcaller("index_statistics", what_if=what_if, on_corruption=on_corruption)
     return list(_each(measure, path, topics, partitions, limits))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from effort import thinned
-from index_rules import a_log, rebuild
 
 import kafkalog
 
@@ -59,22 +58,6 @@ def test_a_picture_says_what_it_shows(log_dir: Path) -> None:
         assert words in text
     with pytest.raises(ValueError, match="pictures are"):
         draw(statistics, "x", format="bmp")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("timestamps", [[7], [7] * 100, list(range(3000))])
-def test_a_picture_of_few_or_equal_gaps_is_drawn(timestamps: list[int], tmp_path: Path) -> None:
-    needs_matplotlib()
-    from kafkalog.indexes.plot import draw
-
-    directory = a_log(tmp_path, timestamps)
-    partition = kafkalog.Partition(directory)
-    assert draw(partition.index_statistics(what_if=[4096]), "x").startswith(b"<?xml")
-    rebuild(directory, 0)
-    partition = kafkalog.Partition(directory)
-    assert draw(partition.index_statistics(), "x").startswith(b"<?xml")
-    with pytest.raises(ValueError, match="no batches"):
-        draw(kafkalog.Partition(a_log(tmp_path, [])).index_statistics(), "x")
 
 
 def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run_lines: Any) -> None:

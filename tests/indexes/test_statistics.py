@@ -61,40 +61,19 @@ def counted(batches: list[Batch], entries: list[tuple[int, int]]) -> dict[str, A
     scans = [
         batch.position - look_up(entries, offset) for batch in batches for offset in range(batch.first, batch.last + 1)
     ]
-    by_byte = sum(batch.size * (batch.position - look_up(entries, batch.first)) for batch in batches)
     end = batches[-1].position + batches[-1].size
     bounds = [0, *(position for _, position in entries), end]
-    offsets = [batches[0].first, *(offset for offset, _ in entries), batches[-1].last + 1]
-    known = [batch.timestamp for batch in batches if batch.timestamp >= 0]
-    times = known[:1]
-    for offset, _ in entries:
-        upto = [batch.timestamp for batch in batches if batch.first <= offset and batch.timestamp >= 0]
-        times += [max(upto)] if upto else []
-    times += [max(known)] if known else []
-    return {
-        "gaps": np.diff(bounds).tolist(),
-        "offset_gaps": np.diff(offsets).tolist(),
-        "ms_gaps": np.diff(times).tolist(),
-        "by_offset": sum(scans) / len(scans),
-        "by_byte": by_byte / sum(batch.size for batch in batches),
-        "worst": max(scans),
-    }
+    return {"gaps": np.diff(bounds).tolist(), "by_offset": sum(scans) / len(scans), "worst": max(scans)}
 
 
 def check(measures: IndexMeasures, batches: list[Batch], entries: list[tuple[int, int]]) -> None:
     want = counted(batches, entries)
     assert measures.n_entries == len(entries)
     assert measures.expected_scan_by_offset == pytest.approx(want["by_offset"])
-    assert measures.expected_scan_by_byte == pytest.approx(want["by_byte"])
     assert measures.worst_scan == want["worst"]
-    for spread, gaps in (
-        (measures.gap_bytes, want["gaps"]),
-        (measures.gap_offsets, want["offset_gaps"]),
-        (measures.gap_ms, want["ms_gaps"]),
-    ):
-        assert (spread.n, spread.max) == (len(gaps), max(gaps, default=None))
-        if gaps:
-            assert spread.mean == pytest.approx(sum(gaps) / len(gaps))
+    gaps = want["gaps"]
+    assert (measures.gap_bytes.n, measures.gap_bytes.max) == (len(gaps), max(gaps))
+    assert measures.gap_bytes.mean == pytest.approx(sum(gaps) / len(gaps))
     assert measures.entries_per_mib == pytest.approx(len(entries) * 2**20 / measures.size_in_bytes)
 
 
@@ -114,7 +93,7 @@ def measured(batches: list[Batch], entries: list[tuple[int, int]] | None, interv
             meter.feed(rows, part[:, 0], part[:, 1])
             n_fed = upto
         previous, timestamp = int(rows.last_offset[-1]), int(rows.timestamp[-1])
-    meter.finish(batches[-1].position + batches[-1].size, previous, timestamp)
+    meter.finish(batches[-1].position + batches[-1].size, timestamp)
     return meter
 
 
@@ -232,8 +211,7 @@ def test_figures_of_a_golden_segment_worked_out_by_hand(log_dir: Path) -> None:
     assert index is not None
     positions, size = index.position.tolist(), segment.size_in_bytes
     assert len(positions) == 2
-    statistics = segment.index_statistics()
-    measures = statistics.index
+    measures = segment.index_statistics().index
     assert measures is not None
     gaps = [positions[0], positions[1] - positions[0], size - positions[1]]
     assert measures.gap_bytes.mean == pytest.approx(12964 / 3)
@@ -242,13 +220,6 @@ def test_figures_of_a_golden_segment_worked_out_by_hand(log_dir: Path) -> None:
     assert measures.index_bytes == 2 * 8 + 3 * 12
     assert measures.index_bytes_per_log_byte == pytest.approx(52 / 12964)
     assert measures.entries_per_mib == pytest.approx(2 * 2**20 / 12964)
-    assert measures.gap_offsets.mean == 33  # 99 offsets in three stretches
-    assert statistics.lag.n == 0
-    assert statistics.roll["segment.bytes"] == pytest.approx(12964 / 2**30)
-    assert statistics.roll["relative offset"] == pytest.approx(98 / (2**31 - 1))
-    assert statistics.roll["offset index"] == pytest.approx(2 / 1310720)
-    assert statistics.roll["time index"] == pytest.approx(3 / 873812)
-    assert statistics.nearest_roll == "segment.ms"
 
 
 def test_an_offset_index_measures_itself(log_dir: Path) -> None:
@@ -261,38 +232,6 @@ def test_an_offset_index_measures_itself(log_dir: Path) -> None:
     assert measures == replace(of_segment, n_time_entries=None)
 
 
-def test_timestamps_out_of_order_are_counted_by_how_far_they_lag(tmp_path: Path) -> None:
-    directory = a_log(tmp_path, [1000, 900, 1000, 1500, 1400, -1, 1490])
-    statistics = kafkalog.Partition(directory).index_statistics()
-    assert (statistics.lag.n, statistics.lag.max) == (3, 100)
-    assert statistics.lag.mean == pytest.approx((100 + 100 + 10) / 3)
-    assert (statistics.index, statistics.n_unindexed) == (None, 1)
-
-
-def test_the_nearest_roll_goes_by_the_settings(tmp_path: Path) -> None:
-    directory = a_log(tmp_path, [5000 + 1000 * i for i in range(11)])
-    rebuild(directory, 0)
-    size = 11 * 261
-    cases = {
-        "segment.bytes": (kafkalog.LogConfig(segment_bytes=2 * size), 0.5),
-        "segment.ms": (kafkalog.LogConfig(segment_ms=20_000), 0.5),
-        "offset index": (kafkalog.LogConfig(segment_index_bytes=10 * 8 * 3), 10 / 30),
-        "time index": (kafkalog.LogConfig(segment_index_bytes=12 * 13), 10 / 12),
-    }
-    for name, (config, fraction) in cases.items():
-        statistics = kafkalog.Partition(directory).index_statistics(config=config)
-        assert statistics.roll[name] == pytest.approx(fraction), name
-        if name != "offset index":
-            assert statistics.nearest_roll == name
-    with pytest.raises(ValueError, match="it must be 12 to"):
-        kafkalog.LogConfig(segment_index_bytes=8)
-
-
-def test_a_segment_whose_first_batch_has_no_timestamp_has_no_time_to_roll_at(tmp_path: Path) -> None:
-    statistics = kafkalog.Partition(a_log(tmp_path, [-1, 5000])).index_statistics()
-    assert statistics.roll["segment.ms"] is None
-
-
 def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
     directory = a_log(tmp_path, [])
     (directory / f"{0:020}.index").touch()
@@ -301,8 +240,6 @@ def test_an_empty_log_has_no_figures(tmp_path: Path) -> None:
     for measures in (statistics.index, *statistics.what_if):
         assert (measures.n_entries, measures.gap_bytes.n, measures.expected_scan_by_offset) == (0, 0, None)
         assert (measures.entries_per_mib, measures.index_bytes_per_log_byte) == (None, None)
-    assert statistics.nearest_roll is None
-    assert statistics.to_arrow().num_rows == 4
 
 
 @pytest.mark.parametrize(
@@ -385,7 +322,7 @@ def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Pat
         shutil.copy(log_dir / "p-txn-0" / f"00000000000000000164.{suffix}", tmp_path / f"copy.{suffix}")
     segment = kafkalog.Segment(tmp_path / "copy.log")
     statistics = segment.index_statistics(what_if=[1024])
-    assert (statistics.index, segment.findings, statistics.roll["relative offset"]) == (None, [], None)
+    assert (statistics.index, segment.findings) == (None, [])
     named = kafkalog.Segment(log_dir / "p-txn-0" / "00000000000000000164.log").index_statistics(what_if=[1024])
     assert statistics.what_if == named.what_if
 
@@ -401,7 +338,6 @@ def test_any_index_bytes_give_figures_or_findings(offsets: bytes, times: bytes) 
         statistics = kafkalog.Partition(directory).index_statistics(report=found.append)
         assert (statistics.index is None) <= bool(found)
         json.dumps(statistics.as_dict())
-        statistics.to_arrow()
 
 
 def measure_bytes(data: bytes, base_offset: int, on_corruption: Any) -> tuple[Any, list[kafkalog.Finding]]:
@@ -414,7 +350,6 @@ def measure_bytes(data: bytes, base_offset: int, on_corruption: Any) -> tuple[An
             what_if=(0, 100), on_corruption=on_corruption, report=found.append
         )
         json.dumps(statistics.as_dict(), allow_nan=False)
-        statistics.to_arrow()
         return statistics, found
 
 
@@ -486,17 +421,3 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
         tracemalloc.stop()
         assert statistics.what_if[0].n_entries == n - 1
     assert peaks[1] < 1.1 * peaks[0]
-
-
-def test_statistics_are_a_dict_and_an_arrow_table(log_dir: Path) -> None:
-    statistics = kafkalog.Partition(log_dir / "p-multi-0").index_statistics(what_if=[512, 4096])
-    fields = json.loads(json.dumps(statistics.as_dict()))
-    assert (fields["topic"], fields["partition"], fields["segment"], fields["n_segments"]) == ("p-multi", 0, None, 2)
-    assert fields["what_if"][0]["index_interval_bytes"] == 512
-    assert set(fields["index"]["gap_ms"]) == {"n", "mean", "p50", "p99", "max"}
-    table = statistics.to_arrow()
-    assert table.num_rows == 9  # partition and two segments, three indexes each
-    assert table["index_interval_bytes"].to_pylist() == [None, 512, 4096] * 3
-    assert table["segment"].null_count == 3
-    assert table["gap_bytes_p99"][0].as_py() == fields["index"]["gap_bytes"]["p99"]
-    assert not any(str(column.type) == "null" for column in table.columns)

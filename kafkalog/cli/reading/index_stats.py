@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.indexes.measures import IndexMeasures
     from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter
     from kafkalog.scanning.batch_scan import BatchScan
-    from kafkalog.state.log_config import LogConfig
 
 _HELP: Final = HelpText(
     description="""\
@@ -35,16 +34,10 @@ disk and page cache.
 
   ENTRIES, TIME    entries of the offset and the time index
   /MIB             offset entries to a MiB of log
-  MEAN P50 P99 MAX of the gaps between entries (segment start and end included): in bytes, or what --gaps says;
-                   percentiles are right to 1.6 %
+  MEAN P50 P99 MAX of the gaps between entries in bytes (segment start and end included); percentiles are right to 1.6 %
   SCAN             bytes that a lookup of an offset skips until its batch: the mean over all offsets of batches
-  SCAN/BYTE        the same for the first offset of the batch around a byte of the log, the mean over all bytes
   WORST            the most bytes that a lookup of an offset skips
   INDEX/LOG        bytes of both indexes by bytes of log; preallocated zeros do not count
-  LATE, MAX LAG    batches whose largest timestamp lies below an earlier one's in the segment, and by how much at most:
-                   the time index goes by the largest timestamp so far, and never leads to these
-  NEAREST ROLL     the limit that the (last) segment is nearest to, and how near: segment.bytes, segment.ms (by record
-                   time), a full offset or time index, an offset that is no int32 beyond the segment's base
 
 --what-if measures the indexes that a rebuild with other values of index.interval.bytes would give, without writing
 anything.
@@ -53,14 +46,13 @@ Only headers of batches are read, and no checksum is checked. An index that lead
 and is not measured; 'kafkalog lookup' shows where it leads.""",
     examples="""\
   kafkalog index-stats /var/lib/kafka -t orders
-  kafkalog index-stats -s orders-0 --gaps ms
+  kafkalog index-stats -s orders-0
   kafkalog index-stats orders-0 --what-if 512,4096,65536
   kafkalog index-stats orders-0 --plot orders.svg
   kafkalog index-stats --json /var/lib/kafka | jq -c '[.topic, .partition, .index.worst_scan]'""",
 )
 
-_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "SCAN", "SCAN/BYTE", "WORST"]
-_TAIL: Final = ["INDEX/LOG", "LATE", "MAX LAG", "NEAREST ROLL"]
+_HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX", "SCAN", "WORST", "INDEX/LOG"]
 
 
 def add_parser(commands: Any) -> None:
@@ -70,16 +62,8 @@ def add_parser(commands: Any) -> None:
     what.add_argument(
         "--what-if", metavar="N,...", type=_intervals, help="also indexes made with these index.interval.bytes"
     )
-    what.add_argument(
-        "--segment-bytes", metavar="N", type=n_bytes, help="the topic's segment.bytes, for NEAREST ROLL (default: 1G)"
-    )
-    what.add_argument("--segment-ms", metavar="N", type=n_bytes, help="its segment.ms (default: 604800000, a week)")
-    what.add_argument("--segment-index-bytes", metavar="N", type=n_bytes, help="its segment.index.bytes (default: 10M)")
     how = parser.add_argument_group("how it is shown")
     how.add_argument("-s", "--segments", action="store_true", help="a line per segment")
-    how.add_argument(
-        "--gaps", choices=("bytes", "offsets", "ms"), default="bytes", help="what gaps are shown in (default: bytes)"
-    )
     how.add_argument("--json", action="store_true", help="an object per line, with all figures")
     how.add_argument(
         "--plot",
@@ -105,7 +89,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
         from kafkalog.indexes.statistics import PartitionMeter
         from kafkalog.scanning.batch_scan import BatchScan
 
-        config = _config(args)
         scan = BatchScan(path_of(args), **chosen(args, "topics", "partitions", "on_corruption", "limits"))
     picture = None if args.plot is None else _Picture(args)
     intervals: Sequence[int] = args.what_if or ()
@@ -114,7 +97,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     shown: list[IndexStatistics] = []
     try:
         with hint_at_skip():
-            for statistics in _measure(scan, total, intervals, config, args, console):
+            for statistics in _measure(scan, total, intervals, args, console):
                 if args.json:
                     rows = statistics.segments if args.segments else (statistics,)
                     console.json(*(_fields(row, args) for row in rows))
@@ -128,18 +111,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
         picture.write(total.statistics(keep_gaps=True), name, len(shown))
 
 
-def _config(args: argparse.Namespace) -> LogConfig:
-    from kafkalog.state.log_config import LogConfig
-
-    names = ("segment_bytes", "segment_ms", "segment_index_bytes")
-    return LogConfig(**{name: getattr(args, name) for name in names if getattr(args, name) is not None})
-
-
 def _measure(
     scan: BatchScan,
     total: PartitionMeter,
     intervals: Sequence[int],
-    config: LogConfig,
     args: argparse.Namespace,
     console: Console,
 ) -> Iterator[IndexStatistics]:
@@ -154,7 +129,6 @@ def _measure(
         try:
             yield partition.index_statistics(
                 what_if=intervals,
-                config=config,
                 on_corruption=args.on_corruption,
                 report=lambda finding: console.findings([finding]),
                 progress=console.progress.advance,
@@ -213,9 +187,8 @@ def _text(shown: list[IndexStatistics], total: IndexStatistics, args: argparse.N
     if not rows:
         return
     names = ["PARTITION", "SEGMENT"] if args.segments else ["PARTITION"]
-    lines = [[*_names(row, args), *_cells(row, row.index, args), *_tail(row)] for row in rows]
-    is_right = [*[False] * len(names), *[True] * (len(_HEADER) + len(_TAIL) - 1), False]
-    yield from table([[*names, *_HEADER, *_TAIL], *lines], is_right)
+    lines = [[*_names(row, args), *_cells(row, row.index)] for row in rows]
+    yield from table([[*names, *_HEADER], *lines], [*[False] * len(names), *[True] * len(_HEADER)])
     yield _sentence(total, len(shown))
     if args.what_if:
         yield ""
@@ -229,10 +202,10 @@ def _names(row: IndexStatistics, args: argparse.Namespace) -> list[str]:
     return [name, escape_line(row.segment or "")] if args.segments else [name]
 
 
-def _cells(row: IndexStatistics, measures: IndexMeasures | None, args: argparse.Namespace) -> list[str]:
+def _cells(row: IndexStatistics, measures: IndexMeasures | None) -> list[str]:
     if measures is None:
-        return [f"{row.size_in_bytes:,}", *["-"] * (len(_HEADER) - 1), "-"]
-    gaps = getattr(measures, f"gap_{args.gaps}")
+        return [f"{row.size_in_bytes:,}", *["-"] * (len(_HEADER) - 1)]
+    gaps = measures.gap_bytes
     return [
         f"{measures.size_in_bytes:,}",
         f"{measures.n_entries:,}",
@@ -240,29 +213,22 @@ def _cells(row: IndexStatistics, measures: IndexMeasures | None, args: argparse.
         _number(measures.entries_per_mib, 1),
         *(_number(value) for value in (gaps.mean, gaps.p50, gaps.p99, gaps.max)),
         _number(measures.expected_scan_by_offset),
-        _number(measures.expected_scan_by_byte),
         f"{measures.worst_scan:,}",
         "-" if measures.index_bytes_per_log_byte is None else f"{measures.index_bytes_per_log_byte:.3%}",
     ]
-
-
-def _tail(row: IndexStatistics) -> list[str]:
-    nearest = row.nearest_roll
-    near = "-" if nearest is None else f"{nearest} {_share(row.roll[nearest] or 0.0)}"
-    return [f"{row.lag.n:,}", "-" if row.lag.max is None else _duration(row.lag.max), near]
 
 
 def _what_if(rows: list[IndexStatistics], args: argparse.Namespace, names: list[str]) -> Iterator[str]:
     lines = []
     for row in rows:
         if row.index is not None:
-            lines.append([*_names(row, args), "as it is", *_cells(row, row.index, args)])
+            lines.append([*_names(row, args), "as it is", *_cells(row, row.index)])
         lines += [
-            [*_names(row, args), f"{measures.index_interval_bytes:,}", *_cells(row, measures, args)]
+            [*_names(row, args), f"{measures.index_interval_bytes:,}", *_cells(row, measures)]
             for measures in row.what_if
         ]
-    header = [*names, "INTERVAL", *_HEADER, "INDEX/LOG"]
-    yield from table([header, *lines], [*[False] * len(names), *[True] * (len(_HEADER) + 2)])
+    header = [*names, "INTERVAL", *_HEADER]
+    yield from table([header, *lines], [*[False] * len(names), *[True] * (len(_HEADER) + 1)])
 
 
 def _sentence(total: IndexStatistics, n: int) -> str:
@@ -285,14 +251,3 @@ def _sentence(total: IndexStatistics, n: int) -> str:
 
 def _number(value: float | None, places: int = 0) -> str:
     return "-" if value is None else f"{value:,.{places}f}"
-
-
-def _share(value: float) -> str:
-    return f"{value:.0%}" if value >= 0.1 or not value else f"{value:.2%}" if value >= 0.0001 else "<0.01%"
-
-
-def _duration(ms: int) -> str:
-    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
-        if ms >= size:
-            return f"{ms / size:,.1f} {unit}"
-    return f"{ms} ms"

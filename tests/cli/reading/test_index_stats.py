@@ -16,7 +16,7 @@ def test_a_line_a_partition_or_a_segment(log_dir: Path, run_lines: Any) -> None:
     assert out[0].split()[:4] == ["PARTITION", "BYTES", "ENTRIES", "TIME"]
     assert out[7].split()[:4] == ["p-txn-0", "49,519", "36", "34"]
     assert out[-1].startswith("total: 10 partitions, 27 segments, 426.4 KiB of log; a lookup passes over ")
-    code, out, _ = run_lines("index-stats", log_dir, "-s", "-t", "p-txn", "--gaps", "ms")
+    code, out, _ = run_lines("index-stats", log_dir, "-s", "-t", "p-txn")
     assert len(out) == 1 + 6 + 1
     assert out[1].split()[:2] == ["p-txn-0", "00000000000000000000.log"]
     code, out, _ = run_lines("index-stats", log_dir / "p-txn-0" / "00000000000000000014.log")
@@ -45,7 +45,6 @@ def test_what_if_is_shown(log_dir: Path, run_lines: Any) -> None:
     [
         (["--what-if", "x"], "not a number"),
         (["--what-if", "2G"], "below 2G"),
-        (["--segment-ms", "0"], "segment.ms=0: it must be 1 to"),
         (["-t", "nope"], "no topic"),
         (["--plot", "x.bmp"], "ends in .svg"),
     ],
