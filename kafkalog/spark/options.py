@@ -31,7 +31,10 @@ class Options(dict[str, str]):
             if name in lower:
                 continue
             if name.startswith("kafka.") or name in _OF_BROKERS:
-                raise ValueError(f"option {name!r} is refused: it is for a Kafka client, and kafkalog asks no broker")
+                raise ValueError(
+                    f"option {name!r} is for a Kafka client, and kafkalog asks no broker: name a log dir in load(path)"
+                    " or save(path)"
+                )
             meant = near(name, known)
             hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
             raise ValueError(f"no option {name!r}; {hint}")
