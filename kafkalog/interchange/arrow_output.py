@@ -58,6 +58,8 @@ EXTRA_COLUMNS: Final = (
     "segment",
 )
 ALL_COLUMNS: Final = (*DEFAULT_COLUMNS, *EXTRA_COLUMNS)
+HEADER_FIELD: Final = "headers."
+"""How the name of a column with the values of one header begins, such as ``headers.trace-id``."""
 
 _INT32_MAX = 2**31 - 1
 _BOOL, _VIEW, _LARGE = pa.bool_(), pa.binary_view(), pa.large_binary()
@@ -297,6 +299,26 @@ def headers_array(column: HeadersColumn, kind: pa.DataType) -> tuple[pa.Array, i
         raise ValueError("too many headers for one Arrow array; ask for smaller batches")
     offsets = pa.py_buffer(column.offsets.astype(np.int32, copy=False))
     return pa.Array.from_buffers(kind, len(column), [None, offsets], 0, children=[items]), n_bad
+
+
+def header_values(headers: pa.Array, name: str) -> pa.Array:
+    """The value of the last header of a name, for each record; null for a record without one."""
+    import pyarrow.compute as pc  # slow to import
+
+    n, items = len(headers), headers.values
+    if not n or not len(items):
+        return pa.nulls(n, headers.type.value_type.field("value").type)
+    offsets = headers.offsets.to_numpy()
+    places = np.flatnonzero(pc.equal(items.field(0), name).to_numpy(zero_copy_only=False))
+    rows = np.searchsorted(offsets, places, side="right") - 1
+    mine = (rows >= 0) & (rows < n)
+    last = np.zeros(n, np.int64)
+    last[rows[mine]] = places[mine]  # of several places of a row the last one counts
+    found = np.zeros(n, np.bool_)
+    found[rows[mine]] = True
+    values, taken = items.field(1), _fixed(last, pa.int64(), found)
+    # Arrow takes nothing of views
+    return values.cast(_LARGE).take(taken).cast(_VIEW) if values.type.id == _VIEW.id else values.take(taken)
 
 
 def _empty_lists(kind: pa.DataType, n: int) -> pa.Array:

@@ -105,7 +105,7 @@ class JsonLines(LineFormat):
 
     @property
     def _template(self) -> str:
-        return "{" + ", ".join(f"{json.dumps(name)}: %s" for name in self.columns) + "}\n"
+        return "{" + ", ".join(f"{json.dumps(name).replace('%', '%%')}: %s" for name in self.columns) + "}\n"
 
     def _texts(self, name: str, column: pa.Array, batch: pa.RecordBatch) -> list[str]:
         if column.type in BYTES_TYPES:
@@ -157,7 +157,7 @@ class CsvRows(LineFormat):
     @property
     def header(self) -> str:
         """The first line: the names of the columns."""
-        return ",".join(self.columns) + "\n"
+        return ",".join(map(self._quote, self.columns)) + "\n"
 
     @property
     def _template(self) -> str:

@@ -277,7 +277,7 @@ def fill_spans(
         elif name == "value":
             filled[name] = _fill_binary(spans.data, spans.value_start, spans.value_size, rows)
         elif name == HEADERS:
-            filled[name] = _headers(spans.data, spans.headers_start, spans.headers_count, rows, n, spans.n_headers)
+            filled[name] = headers_of(spans.data, spans.headers_start, spans.headers_count, rows, n, spans.n_headers)
         elif (column := own.get(name)) is not None:
             filled[name] = column if rows is None else column[rows]
 
@@ -302,7 +302,7 @@ def _fill_binary(
     return BinaryColumn(offsets, out, validity)
 
 
-def _headers(
+def headers_of(
     data: Bytes,
     headers_start: npt.NDArray[np.int32] | None,
     headers_count: npt.NDArray[np.int32] | None,
@@ -310,7 +310,7 @@ def _headers(
     n: int,
     n_headers: int,
 ) -> HeadersColumn:
-    """Headers column of `n` records: the first ones, or those in `rows`."""
+    """The headers of `n` records: the first ones, or those in `rows`."""
     if headers_start is None or headers_count is None or not n_headers:
         return HeadersColumn.none(n)
     start, counts = (headers_start[:n], headers_count[:n]) if rows is None else (headers_start, headers_count)

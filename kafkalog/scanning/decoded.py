@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from kafkalog.format import SCHEMAS_TOPIC
+from kafkalog.interchange.arrow_output import HEADER_FIELD
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open_log_dir
 from kafkalog.log.ranges import PartitionRanges
@@ -24,9 +25,10 @@ from kafkalog.values.schemas import SchemaSource
 
 
 def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanOptions, Conditions | None]:
-    """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is decoded."""
+    """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is made of these."""
     formats, filters = parse_decode(options.get("decode")), options.get("filters")
-    if not formats:
+    read = fields_read(filters) if is_expression(filters) else None
+    if not formats and not any(name.startswith(HEADER_FIELD) for name in read or ()):
         for name in ("schemas", "schema_context"):
             if options.get(name) is not None:
                 raise ValueError(f"{name} is for decode=, such as decode={{'value': 'avro'}}")
@@ -34,7 +36,6 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
     if filters is None:
         return formats, options, None
     if is_expression(filters):
-        read = fields_read(filters)
         if read is None:
             raise ValueError(f"which columns {filters} reads is not known; with decode, filter by text or tuples")
         return formats, {**options, "filters": None}, ArrowCondition(filters, sorted(read))

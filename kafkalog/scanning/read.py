@@ -27,7 +27,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     columns : sequence of str, optional
         Default: topic, partition, offset, timestamp, timestamp_type, key, value, headers. On request also
         leader_epoch, producer_id, producer_epoch, sequence, is_transactional, is_control, compression,
-        batch_base_offset, batch_position, segment. Other columns are not decoded.
+        batch_base_offset, batch_position, segment, and ``headers.NAME``: the value of the last header of that name.
+        Other columns are not decoded.
     topics : str or sequence of str, optional
         Names, globs (``orders.*``), and either of these after ``!`` to leave topics out.
     partitions : int or sequence of int, optional
@@ -43,7 +44,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         ``(column, operation, value)``, or text as in the command line (``"key == abc"``): all conditions of a list have
         to hold, or all of one list out of several.
         Operations are ``==, !=, <, <=, >, >=, in, not in, is null, is not null`` and, for key, value and headers,
-        ``starts_with`` and ``contains``. Any column may be used, in `columns` or not, as well as those of `extract`,
+        ``starts_with``, ``contains``, ``like`` (SQL) and ``matches`` (RE2). Any column may be used, in
+        `columns` or not, as well as those of `extract`,
         ``headers.NAME`` (true if any header of that name matches) and ``("headers", "has", NAME)``. Comparisons with
         null are false. Filters are applied before any record is copied, and rule out whole batches by their headers.
         An expression rules out what it can in the same way, and is applied to decoded columns where that is not all it

@@ -22,6 +22,7 @@ from kafkalog.interchange.arrow_output import (
     ALL_COLUMNS,
     CONTEXT_COLUMNS,
     DEFAULT_COLUMNS,
+    HEADER_FIELD,
     ArrowWriter,
     check_binary_type,
     columns_needed,
@@ -87,7 +88,8 @@ class Scan(ArrowStream):
         self._decoding: Decoding | None = None
         self._limit: int | None = None  # with conditions on decoded columns, the limit that counts after them
         derived = {} if query.extract is None else query.extract.dtypes
-        if formats:
+        has_headers = not isinstance(columns, str) and any(str(name).startswith(HEADER_FIELD) for name in columns or ())
+        if formats or after is not None or has_headers:
             source = schema_source(options.get("schemas")) or schemas_beside(query.target, formats)
             source = in_context(source, options.get("schema_context"))
             self._decoding = Decoding(formats, source, columns, after, derived)
@@ -238,7 +240,7 @@ class Scan(ArrowStream):
         is -1.
         """
         if self._decoding is not None:
-            raise ValueError("decoded columns are Arrow's: use to_table(), or read without decode=")
+            raise ValueError("decoded columns and headers.NAME are Arrow's: use to_table(), or read without them")
         names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
         contexts: list[tuple[kf.TopicPartition | None, str, int]] = []
         n_parts: list[float] = []

@@ -206,10 +206,15 @@ def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt
 
 
 def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
-    used = {name: columns[name] for name in dict.fromkeys(one.partition(".")[0] for one in condition.columns)}
+    used: dict[str, pa.Array] = {}
     for column in condition.columns:
         name, *path = column.split(".")
-        used[name] = with_field(used[name], path)
+        if column in columns:
+            used[column] = columns[column]
+            continue
+        used[name] = with_field(used.get(name, columns[name]), path)
+        if path:  # an expression may name it as a path or as a column
+            used[column] = field_at(used[name], path)
     # Arrow filters tables, and returns rows, not a mask: so they carry their numbers
     table = pa.table({**used, _ROW: np.arange(n)})
     try:

@@ -15,7 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.errors import Finding, LimitExceededError, Reason
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, DEFAULT_COLUMNS, extend_schema, record_schema
+from kafkalog.interchange.arrow_output import (
+    ALL_COLUMNS,
+    DEFAULT_COLUMNS,
+    HEADER_FIELD,
+    extend_schema,
+    header_values,
+    record_schema,
+)
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
 from kafkalog.text import near
 from kafkalog.values.columns import column_decoder
@@ -42,17 +49,18 @@ class _Failures:
 
 
 class Decoding:
-    """The decoded columns of a scan.
+    """The columns of a scan that are made of others: decoded ones, and those of single headers.
 
     Parameters
     ----------
     formats : mapping of str to ColumnFormat
-        By column: key, value or both.
+        By column: key, value, both or none.
     source : SchemaSource or None
         Where schemas are looked up.
     columns : sequence of str or None
         The columns of the result: those of a scan; ``value.a.b`` for a field alone; `value_error` for the reason why a
-        value did not decode; `value_bytes` for the bytes as they are. The same for `key`.
+        value did not decode; `value_bytes` for the bytes as they are. The same for `key`. ``headers.NAME`` is the value
+        of the last header of that name.
     conditions : list of list of tuple, ArrowCondition or None
         Filters on decoded columns.
     derived : mapping of str to dtype
@@ -105,12 +113,15 @@ class Decoding:
                 if column.endswith("_error"):
                     wanted.setdefault(name, [])
                 needed.append(name)
+            elif column.startswith(HEADER_FIELD):
+                needed.append("headers")
             elif column in ALL_COLUMNS:
                 needed.append(column)
             elif column not in self._derived:
-                close = near(column, (*ALL_COLUMNS, *extra))
+                known = (*ALL_COLUMNS, *extra, f"{HEADER_FIELD}NAME")
+                close = near(column, known)
                 there = f"did you mean {close!r}? There are" if close else "there are"
-                raise ValueError(f"no column {column!r}; {there} {', '.join((*ALL_COLUMNS, *extra))}")
+                raise ValueError(f"no column {column!r}; {there} {', '.join(known)}")
         # Confluent's newer clients write the schema's id to a header
         if any(formats[name].has_frames for name in wanted):
             needed.append("headers")
@@ -212,7 +223,9 @@ class Decoding:
         fields = []
         for column in self.columns:
             name, *path = column.split(".")
-            if column.endswith("_error"):
+            if column.startswith(HEADER_FIELD):
+                fields.append(record_schema(["value"], binary_type).field(0).with_name(column))
+            elif column.endswith("_error"):
                 fields.append(pa.field(column, pa.string()))
             elif column.endswith("_bytes"):
                 fields.append(record_schema([column.rpartition("_")[0]], binary_type).field(0).with_name(column))
@@ -248,6 +261,9 @@ class Decoding:
                 columns[f"{name}_error"] = text_array(_reasons(decoded, n))
         for name in self._formats:
             columns.setdefault(f"{name}_bytes", columns.get(name, pa.nulls(0)))
+        for name in (*self.columns, *columns_of(self.conditions)):
+            if name.startswith(HEADER_FIELD):
+                columns[name] = header_values(batch.column("headers"), name.removeprefix(HEADER_FIELD))
         arrays = []
         for item in schema:
             if item.name in columns:

@@ -164,3 +164,38 @@ def test_a_query_reads_no_more_of_the_log_than_a_scan(tmp_path: Path) -> None:
     moment = pa.scalar(1_700_000_000_000 + 60_000 * 590, pa.timestamp("ms", "UTC"))
     narrowed = dataset._scan.without_ruled_out((pc.field("timestamp") >= moment) & (pc.field("value.n") > 0))
     assert narrowed.explain(analyze=True).statistics.n_records < 60
+
+
+@pytest.mark.parametrize("binary_type", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_a_header_is_a_column_the_last_of_its_name(binary_type: pa.DataType) -> None:
+    path = "tests/golden/log_dir/p-headers-0"
+    records = kafkalog.read_table(path, columns=["offset", "headers"]).to_pylist()
+    names = {header["key"] for record in records for header in record["headers"]}
+    assert len(names) > 3
+    columns = [f"headers.{name}" for name in sorted(names)]
+    table = kafkalog.read_table(path, columns=["offset", *columns], binary_type=binary_type)
+    assert table.schema.types[1:] == [binary_type] * len(names)
+    for record, row in zip(records, table.to_pylist(), strict=True):
+        last = {header["key"]: header["value"] for header in record["headers"]}
+        assert row == {"offset": record["offset"], **{f"headers.{name}": last.get(name) for name in names}}
+
+
+def test_a_header_column_is_filtered_by_engines_and_expressions() -> None:
+    path = "tests/golden/log_dir/p-headers-0"
+    records = kafkalog.read_table(path, columns=["offset", "headers"]).to_pylist()
+    wanted = [one["offset"] for one in records if "trace-id" in {header["key"] for header in one["headers"]}]
+    log = kafkalog.dataset(path, columns=["offset", "headers.trace-id"])
+    has_trace = pc.field("headers.trace-id").is_valid()
+    assert log.to_table(columns=["offset"], filter=has_trace).column(0).to_pylist() == wanted
+    query = """select "offset" from log where "headers.trace-id" is not null order by 1"""
+    assert [one for (one,) in duckdb.sql(query).fetchall()] == wanted
+    assert kafkalog.read_table(path, columns=["offset"], filters=has_trace).column(0).to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("condition", "n"),
+    [("like '_'", 98), ("not like '1'", 98), ("matches ^3", 0), ("contains 1", 98), ("in 2,x", 98), ("in x", 0)],
+)
+def test_patterns_and_lists_hold_if_any_header_of_the_name_matches(condition: str, n: int) -> None:
+    path = "tests/golden/log_dir/p-headers-0"
+    assert kafkalog.scan(path, filters=f"headers.dup {condition}").count_rows() == n

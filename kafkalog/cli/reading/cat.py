@@ -46,8 +46,8 @@ a record has none), headers as a list of [name, value]; key and value in base64,
 
 Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers (the default); leader_epoch,
 producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
-segment. With --value-format, --key-format also fields such as value.customer.id, and value_error, value_bytes: the
-reason why a value did not decode, and its bytes.
+segment; headers.NAME is the value of the last header of that name. With --value-format, --key-format also fields such
+as value.customer.id, and value_error, value_bytes: the reason why a value did not decode, and its bytes.
 
 {FILTER_HELP}
 

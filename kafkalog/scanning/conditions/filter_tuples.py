@@ -84,7 +84,7 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
     is_binary = column in BINARY_COLUMNS or is_header
     refused: tuple[str, ...] = (*BINARY_ONLY, *PATTERNS)
     if is_binary or column in ("topic", "segment"):
-        refused = PATTERNS if is_header else () if is_binary else BINARY_ONLY
+        refused = () if is_binary else BINARY_ONLY
     if operation not in OPERATIONS or operation in refused:
         allowed = [name for name in OPERATIONS if name not in refused]
         raise ValueError(f"no operation {operation!r} for column {column!r}; there are {', '.join(allowed)}")
@@ -96,8 +96,6 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
     elif column == "compression" and operation not in ("==", "!=", *MEMBERSHIP):
         raise ValueError(f"{operation!r} is not for 'compression', whose values have no order")
     elif operation in MEMBERSHIP:
-        if is_header:
-            raise ValueError(f"{operation!r} is not for headers; write a group for each value")
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise TypeError(f"{operation!r} needs a list of values, not {value!r}")
         ones = list(value)

@@ -19,6 +19,7 @@ from kafkalog import format as kf
 from kafkalog._kernels import filters as kernels
 from kafkalog.records.batch_table import BatchTable, batch_column, sequences
 from kafkalog.records.columns import BINARY_COLUMNS
+from kafkalog.records.decode import headers_of
 from kafkalog.records.selection import FunctionFailure, Mask, hides_last_offset, no_timestamp
 from kafkalog.records.spans import Spans
 from kafkalog.values.conditions import matches_pattern
@@ -182,12 +183,29 @@ class Term:
             if not has_not:
                 mask[:] = 0
             return
+        if self.operation in (*PATTERNS, *MEMBERSHIP):
+            self._narrow_header_values(spans, mask)
+            return
         any_value = self.operation in ("has", "has not")
         operation = kernels.OPERATIONS["==" if any_value else self.operation]
         name, value = self.texts
         kernels.match_header(
             spans.data, spans.headers_start, spans.headers_count, name, operation, value, any_value, has_not, mask
         )
+
+    def _narrow_header_values(self, spans: Spans, mask: Mask) -> None:
+        rows = np.flatnonzero(mask)
+        headers = headers_of(spans.data, spans.headers_start, spans.headers_count, rows, rows.size, spans.n_headers)
+        name = self.column.removeprefix("headers.").encode()
+        places = np.flatnonzero(np.array([key == name for key in headers.key.to_pylist()], np.bool_))
+        values = headers.value.take(places).to_pylist()
+        if self.operation in PATTERNS:
+            matches = matches_pattern(pa.array(values, pa.binary()), self.operation, self.value)
+        else:
+            matches = np.array([(value in self.value) == (self.operation == "in") for value in values], np.bool_)
+        found = np.zeros(rows.size, np.bool_)
+        found[np.searchsorted(headers.offsets, places[matches], side="right") - 1] = True
+        mask[rows] &= found
 
 
 def _codec_name(number: int | None) -> str | None:
@@ -373,7 +391,8 @@ def _texts(column: str, operation: str, value: Any) -> tuple[Any, ...]:
         return np.frombuffer(value, np.uint8), np.empty(0, np.uint8)
     if column.startswith("headers."):
         name = column.removeprefix("headers.").encode()
-        return np.frombuffer(name, np.uint8), np.frombuffer(value or b"", np.uint8)
+        text = b"" if value is None or operation in MEMBERSHIP else value
+        return np.frombuffer(name, np.uint8), np.frombuffer(text, np.uint8)
     if column not in BINARY_COLUMNS:
         return ()
     if operation not in MEMBERSHIP:

@@ -102,11 +102,12 @@ def terms(draw: st.DrawFn, rows: list[Row], derived: Sequence[str] = ()) -> tupl
             column += name.decode()
         except UnicodeDecodeError:
             column += "n"
-        operation = draw(st.sampled_from([*COMPARISONS, "is null", "is not null"]))
+        operation = draw(st.sampled_from([*COMPARISONS, "is null", "is not null", "in", "not in"]))
         if operation.startswith("is"):
             return column, operation
         there = [value for row in rows for key, value in row["headers"] if key == name and value is not None]
-        return column, operation, _values(draw, "value", [{"value": value} for value in there])
+        values = [_values(draw, "value", [{"value": value} for value in there]) for _ in range(2)]
+        return column, operation, [*values, None] if operation in ("in", "not in") else values[0]
     allowed = [name for name in OPERATIONS if column in BINARY or name not in ("starts_with", "contains")]
     allowed = [name for name in allowed if name not in PATTERNS]
     if column == "compression":
@@ -418,7 +419,7 @@ def test_a_v0_wrapper_may_hold_messages_with_timestamps_that_its_header_does_not
         ([("timestamp", "in", [datetime(2023, 11, 14)])], ValueError, "naive datetime"),
         ([("headers", "==", "n")], ValueError, "\\('headers', 'has', name\\)"),
         ([("headers", "has", 3)], TypeError, "headers is bytes"),
-        ([("headers.n", "in", [b"a"])], ValueError, "write a group for each value"),
+        ([("headers.n", "in", b"a")], TypeError, "needs a list of values"),
         ([("headers.n", "==", None)], ValueError, "nothing compares with None"),
     ],
 )
@@ -878,8 +879,7 @@ def test_patterns_of_keys_values_and_topics(tmp_path: Path) -> None:
     assert offsets([["key like u%"], [("offset", "==", 4)]]) == [0, 4]
     found = kafkalog.read_table(tmp_path, filters="topic like 'b%' and segment matches '[.]log$'", columns=["topic"])
     assert found["topic"].unique().to_pylist() == ["bills"]
-    for text, message in (("offset like 1", "no operation 'like'"), ("headers.a like b", "no operation 'like'")):
-        with pytest.raises(ValueError, match=message):
-            offsets(text)
+    with pytest.raises(ValueError, match="no operation 'like'"):
+        offsets("offset like 1")
     with pytest.raises(ValueError, match="no pattern"):
         offsets("key matches (")
