@@ -58,7 +58,9 @@ def some(words: Sequence[object]) -> str:
     return ", ".join(map(str, words[:_SHOWN])) + (", ..." if len(words) > _SHOWN else "") or "none"
 
 
-def parse_time(name: str, value: object, now_ms: int | None = None) -> int | datetime:
+def parse_time(
+    name: str, value: object, now_ms: int | None = None, *, end_ms: Callable[[], int] | None = None
+) -> int | datetime:
     """A point in time as whole milliseconds since 1970, or as an aware datetime, which may be finer.
 
     Parameters
@@ -69,6 +71,8 @@ def parse_time(name: str, value: object, now_ms: int | None = None) -> int | dat
         Milliseconds; ISO 8601 with a zone; ``now``; or a time before now, such as ``-1h``, ``-30m`` or ``-7d``.
     now_ms : int, optional
         What ``now`` is; default: the system clock.
+    end_ms : callable, optional
+        Returns the latest timestamp of a log; then ``end`` and times before it, such as ``end-1h``, are accepted too.
 
     Raises
     ------
@@ -87,6 +91,8 @@ def parse_time(name: str, value: object, now_ms: int | None = None) -> int | dat
             value, f"{name} is a naive datetime; say which zone, such as datetime(..., tzinfo=timezone.utc)"
         )
     if isinstance(value, str):
+        if end_ms is not None and is_to_end(value):
+            return _parse_text(name, value.strip()[3:] or "now", end_ms())
         return _parse_text(name, value.strip(), now_ms)
     try:
         # True is an int in Python, but no time
@@ -104,9 +110,11 @@ def is_to_end(value: object) -> bool:
     return isinstance(value, str) and _TO_END.fullmatch(value.strip()) is not None
 
 
-def parse_milliseconds(name: str, value: object, now_ms: int | None = None) -> int:
+def parse_milliseconds(
+    name: str, value: object, now_ms: int | None = None, *, end_ms: Callable[[], int] | None = None
+) -> int:
     """Like `parse_time`, as milliseconds since 1970, rounded up to a whole one."""
-    found = parse_time(name, value, now_ms)
+    found = parse_time(name, value, now_ms, end_ms=end_ms)
     return milliseconds(found) if isinstance(found, datetime) else found
 
 

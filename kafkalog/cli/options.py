@@ -35,7 +35,7 @@ FILTER_HELP: Final = """\
   offset between 5 and 9           both included
   key in abc,def,null              in, not in: a list; null in it is no value
   value is null                    is null, is not null
-  timestamp >= 2026-11-21T08:00Z   times in ISO 8601 with a zone, or in milliseconds
+  timestamp >= 2026-11-21T08:00Z   ISO 8601 with a zone, milliseconds, -1h, or end-1h
   headers has trace-id             has, has not: a header of that name
   headers.trace-id == 0x0aff       any header of that name
   value.customer.id == 7           a field, with --value-format or --key-format
@@ -208,7 +208,10 @@ def add_limit(parser: Any, what: str = "records") -> None:
 def add_transaction_ages(group: Any) -> None:
     """Add ``--now`` and ``--transaction-max-timeout-ms``."""
     group.add_argument(
-        "--now", metavar="TIME", type=timestamp, help="the clock that ages are told by: ms, or ISO 8601 with a zone"
+        "--now",
+        metavar="TIME",
+        type=log_time,
+        help="the clock that ages are told by: ms, ISO 8601 with a zone, or end for the latest timestamp",
     )
     group.add_argument(
         "--transaction-max-timeout-ms",
@@ -330,7 +333,7 @@ def timestamp(text: str) -> int | datetime:
         raise argparse.ArgumentTypeError(str(error).removeprefix("a time: ")) from None
 
 
-def scan_time(text: str) -> Any:
+def log_time(text: str) -> Any:
     """Parse a time as `timestamp` does, or one before the log's latest timestamp, such as ``end-1h``."""
     from kafkalog.parsing import is_to_end
 

@@ -16,8 +16,8 @@ from kafkalog.cli.options import (
     add_limits,
     add_selection,
     chosen,
+    log_time,
     offset,
-    scan_time,
     selected_keys,
 )
 from kafkalog.errors import CorruptionError, KafkalogError
@@ -47,7 +47,7 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--start-timestamp",
         metavar="TIME",
-        type=scan_time,
+        type=log_time,
         help="not before this: ms, ISO 8601 with Z or an offset, a time before now such as -1h, or before the latest"
         " timestamp such as end-1h",
     )
@@ -56,7 +56,7 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --start-timestamp, begin where the time indexes say, instead of reading the headers of all batches",
     )
-    what.add_argument("--end-timestamp", metavar="TIME", type=scan_time, help="before this, which is not included")
+    what.add_argument("--end-timestamp", metavar="TIME", type=log_time, help="before this, which is not included")
     add_filters(
         what, help="only records for which this holds, such as 'key == abc'; may be repeated: then all must hold"
     )

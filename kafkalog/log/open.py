@@ -11,6 +11,7 @@ from typing import Any, Never, NoReturn
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory, list_directory, missing_path
+from kafkalog.log.lookups.timestamp_search import latest_timestamp
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.odd_offsets import Witnesses
 from kafkalog.log.segment import AnyIndex, Segment
@@ -254,6 +255,11 @@ def partitions_of(
             yield open_partition()
         except KafkalogError as error:
             yield error
+
+
+def latest_of(partitions: Iterable[Partition | KafkalogError]) -> int:
+    """The latest timestamp of records in some partitions, in milliseconds: what ``end`` is in times of these."""
+    return latest_timestamp(segment for one in partitions if isinstance(one, Partition) for segment in one.segments)
 
 
 def removed_from(opened: object, error: KafkalogError) -> Finding | None:

@@ -263,8 +263,9 @@ class Partition(ReadMethods):
         ----------
         timestamp : int (ms), str, aware datetime, or array-like of these
             Milliseconds since 1970, a datetime with a time zone, `"earliest"` (the log start offset), `"latest"` (the
-            log end offset) or `"max-timestamp"` (the first record with the largest timestamp). Many timestamps in one
-            call cost little more than one, because headers are walked once.
+            log end offset) or `"max-timestamp"` (the first record with the largest timestamp). Text may also be a time
+            before now (``-1h``) or before the partition's latest timestamp (``end-1h``). Many timestamps in one call
+            cost little more than one, because headers are walked once.
 
         Returns
         -------

@@ -15,19 +15,32 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, KafkalogError, Limits, OnCorruption, ReadError, warn
 from kafkalog.indexes.statistics import IndexStatistics
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import Paths, partitions_of, removed_from
+from kafkalog.log.open import Paths, latest_of, partitions_of, removed_from
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.listing import PartitionSummary, clusters_beside, summarise
 from kafkalog.operations.trace_lookup import Lookup, Trace, trace_offset, trace_timestamp
-from kafkalog.parsing import Time, parse_milliseconds
+from kafkalog.parsing import Time, is_to_end, parse_milliseconds
 from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS, PartitionProducers, list_producers
 
 Topics = str | Sequence[str]
 Numbers = int | Sequence[int]
 Opened = LogDir | Partition | Segment
 Result = TypeVar("Result")
+
+
+def _opened(path: Paths | Opened, limits: Limits | None) -> Opened:
+    if not isinstance(path, (LogDir, Partition, Segment)):
+        return open_path(path, limits=DEFAULT_LIMITS if limits is None else limits)
+    if limits is not None:
+        raise ValueError("limits cannot change for what is open already: give them to kafkalog.open")
+    return path
+
+
+def _milliseconds(name: str, value: Time, partitions: Iterable[Partition | KafkalogError]) -> int:
+    """A time that may be relative to the latest timestamp of partitions."""
+    return parse_milliseconds(name, value, end_ms=lambda: latest_of(partitions))
 
 
 def _each(
@@ -38,11 +51,7 @@ def _each(
     limits: Limits | None,
 ) -> Iterator[Result]:
     """Call a function with each partition. One that a broker removes from a log dir meanwhile is warned of."""
-    opened = path
-    if not isinstance(opened, (LogDir, Partition, Segment)):
-        opened = open_path(opened, limits=DEFAULT_LIMITS if limits is None else limits)
-    elif limits is not None:
-        raise ValueError("limits cannot change for what is open already: give them to kafkalog.open")
+    opened = _opened(path, limits)
     for partition in partitions_of(opened, topics, partitions):
         try:
             if isinstance(partition, KafkalogError):
@@ -106,7 +115,8 @@ def lookup(
         See `ls`.
     offset : int or iterable of int, optional
     timestamp : int (ms), str, aware datetime, or iterable of these, optional
-        The first record at or after it. Also ``"earliest"``, ``"latest"`` and ``"max-timestamp"``.
+        The first record at or after it. Also ``"earliest"``, ``"latest"`` and ``"max-timestamp"``, or a time before the
+        latest timestamp of the partitions, such as ``"end-1h"``.
 
     Returns
     -------
@@ -124,12 +134,16 @@ def lookup(
     times: list[Any] = [] if timestamp is None else [timestamp] if is_one else list(timestamp)  # type: ignore[arg-type]
     if not offsets and not times:
         raise ValueError("nothing to look up: give offset= or timestamp=")
+    opened = _opened(path, limits)
+    for i, time in enumerate(times):
+        if is_to_end(time):
+            times[i] = _milliseconds("timestamp", time, partitions_of(opened, topics, partitions))
 
     def trace(partition: Partition) -> list[Trace]:
         found = [trace_offset(partition, one) for one in offsets]
         return found + [trace_timestamp(partition, one) for one in times]
 
-    return Lookup(one for found in _each(trace, path, topics, partitions, limits) for one in found)
+    return Lookup(one for found in _each(trace, opened, topics, partitions, None) for one in found)
 
 
 def index_stats(
@@ -177,7 +191,7 @@ def producers(
     path, topics, partitions, limits
         See `ls`.
     now : int (ms), str or aware datetime, optional
-        The time from which ages are counted; default: the system clock.
+        The time from which ages are counted, such as ``"end"``, the latest timestamp; default: the system clock.
     transaction_max_timeout_ms : int
         The broker's `transaction.max.timeout.ms`; a transaction that is idle for longer is hanging.
     on_corruption : {"raise", "stop", "skip"}
@@ -187,14 +201,15 @@ def producers(
     list of PartitionProducers
         One for each partition; `open` and `hanging` select.
     """
-    now_ms = None if now is None else parse_milliseconds("now", now)
+    opened = _opened(path, limits)
+    now_ms = None if now is None else _milliseconds("now", now, partitions_of(opened, topics, partitions))
     list_them = partial(
         list_producers,
         now_ms=now_ms,
         transaction_max_timeout_ms=transaction_max_timeout_ms,
         on_corruption=on_corruption,
     )
-    return list(_each(list_them, path, topics, partitions, limits))
+    return list(_each(list_them, opened, topics, partitions, None))
 
 
 @dataclass(frozen=True, slots=True)

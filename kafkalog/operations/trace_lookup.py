@@ -18,7 +18,14 @@ from kafkalog.errors import FileChangedError, Finding, ReadError, Reason
 from kafkalog.html import HtmlReport, ReportList
 from kafkalog.indexes.index_files import TimeIndex
 from kafkalog.log.lookups.list_offsets import Visit
-from kafkalog.log.lookups.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, NAMED_TIMESTAMPS, parse_timestamps
+from kafkalog.log.lookups.timestamp_search import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    NAMED_TIMESTAMPS,
+    latest_timestamp,
+    parse_timestamps,
+)
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.segment import Segment
@@ -168,7 +175,7 @@ def _listed_again(partition: Partition, trace: Callable[[Partition], Trace]) -> 
 
 
 def _trace_timestamp(partition: Partition, timestamp: Any, on_segment: Callable[[Segment], None]) -> Trace:
-    asked = int(parse_timestamps(timestamp))
+    asked = int(parse_timestamps(timestamp, lambda: latest_timestamp(partition.segments)))
     names = {number: name for name, number in NAMED_TIMESTAMPS.items()}
     trace = Trace(partition.topic_partition, {"timestamp": names.get(asked, asked)})
     visits: list[Visit] = []

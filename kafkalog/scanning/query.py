@@ -5,10 +5,10 @@ It opens the path and chooses partitions, segments and offsets. It reads no reco
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final, Self, TypedDict, Unpack, cast, get_args
 
 import numpy as np
@@ -18,7 +18,7 @@ from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
 from kafkalog.indexes.time_hints import position_of_younger
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import Paths, partitions_of
+from kafkalog.log.open import Paths, latest_of, partitions_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
@@ -121,38 +121,25 @@ class Query:
         for name in derived:
             if name in ALL_COLUMNS:
                 raise ValueError(f"extract[{name!r}]: records have a column of that name; choose another")
-        condition, residual = conditions_of(options.get("filters"), derived)
         query = cls(
             target,
-            filter=condition,
             where=_check_where(options.get("where")),
             extract=extract,
-            residual=residual,
             limits=limits,
             **{"internal": False, "threads": os.cpu_count() or 1, **checked},
         )
         if query.latest is not None and query.include_control:
             raise ValueError("latest='key' is about records of users: it does not go with include_control")
-        query._check_names()
-        if to_end:
-            end = query._latest_timestamp()
-            times: dict[str, Any] = {
-                name: parse_milliseconds(name, str(text).strip()[3:] or "now", end) for name, text in to_end.items()
-            }
-            query = replace(query, **times)
-        return query
 
-    def _latest_timestamp(self) -> int:
-        """The latest timestamp of records in the chosen partitions, in milliseconds; 0 if there is none."""
-        found = 0
-        for partition in self.iter_partitions():
-            for segment in partition.segments if isinstance(partition, Partition) else ():
-                # at damage the scan itself does what is asked for
-                with contextlib.suppress(KafkalogError):
-                    for batches in segment.iter_batches():
-                        # markers of transactions are no records, and have the time of a broker
-                        found = max(found, int(batches.max_timestamp[~batches.is_control].max(initial=0)))
-        return found
+        @cache
+        def end_ms() -> int:
+            query._check_names()
+            return latest_of(query.iter_partitions())
+
+        condition, residual = conditions_of(options.get("filters"), derived, end_ms)
+        query._check_names()
+        times: dict[str, Any] = {name: parse_milliseconds(name, one, end_ms=end_ms) for name, one in to_end.items()}
+        return replace(query, filter=condition, residual=residual, **times)
 
     def _check_names(self) -> None:
         """Raise for unknown topics, partitions and keys of offsets: a typo must not silently read nothing."""

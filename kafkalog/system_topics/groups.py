@@ -278,7 +278,7 @@ def groups(
     Groups(0 groups)
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
-    as_of = AsOf.of(end_offset, end_timestamp)
+    as_of = AsOf.of(log_dir, [CONSUMER_OFFSETS], end_offset, end_timestamp)
     loader = _Loader(log_dir)
     for record, last in load_topic(log_dir, CONSUMER_OFFSETS, as_of, loader.findings.append, loader.take):
         loader.apply(record.type, record.key or {}, record.value or {}, is_pending=last.is_pending)

@@ -133,7 +133,7 @@ def history(
             known = ", ".join(sorted({*INTERNAL_TOPICS, registry_topic}))
             raise ValueError(f"what records of {topic} say is not known; there are {known}")
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
-    return History(log_dir, wanted, AsOf.of(end_offset, end_timestamp), registry_topic)
+    return History(log_dir, wanted, AsOf.of(log_dir, wanted, end_offset, end_timestamp), registry_topic)
 
 
 class _Content(NamedTuple):

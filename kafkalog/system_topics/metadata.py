@@ -354,7 +354,7 @@ def metadata(
     in no metadata log.
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
-    as_of = AsOf.of(end_offset, end_timestamp)
+    as_of = AsOf.of(log_dir, [METADATA_TOPIC], end_offset, end_timestamp)
     found: tuple[Path, ClusterMetadata] | None = None
     key = TopicPartition(METADATA_TOPIC, 0)
     roots = [*log_dir.paths, *([log_dir.path_of(key).path.absolute().parent] if key in log_dir else [])]

@@ -17,6 +17,7 @@ import numpy as np
 from kafkalog.errors import Finding, KafkalogError, ReadError
 from kafkalog.html import Item, ReportList
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import latest_of, partitions_of
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.parsing import Time, check_names, parse_milliseconds
@@ -60,11 +61,16 @@ class AsOf:
     """Records before this time, in ms."""
 
     @classmethod
-    def of(cls, end_offset: int | None, end_timestamp: Time | None) -> AsOf:
-        """Check what a caller gave."""
+    def of(cls, log_dir: LogDir, topics: Sequence[str], end_offset: int | None, end_timestamp: Time | None) -> AsOf:
+        """Check what a caller gave. A time may be relative to the end of some topics."""
         if end_offset is not None and end_offset < 0:
             raise ValueError(f"end_offset is at least 0, not {end_offset}")
-        time = None if end_timestamp is None else parse_milliseconds("end_timestamp", end_timestamp)
+        time = None
+        if end_timestamp is not None:
+            there = sorted({key.topic for key in log_dir} & set(topics))
+            time = parse_milliseconds(
+                "end_timestamp", end_timestamp, end_ms=lambda: latest_of(partitions_of(log_dir, there)) if there else 0
+            )
         return cls(end_offset, time)
 
 

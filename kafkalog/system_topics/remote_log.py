@@ -127,7 +127,7 @@ def remote_log(
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     result = RemoteLog()
     segments: dict[str, RemoteSegment] = {}
-    as_of = AsOf.of(end_offset, end_timestamp)
+    as_of = AsOf.of(log_dir, [REMOTE_LOG_METADATA], end_offset, end_timestamp)
     for record in decoded_records(log_dir, REMOTE_LOG_METADATA, as_of, result.findings.append):
         _apply(record.type, record.value or {}, segments, result.deleting)
     is_wanted = name_matcher(topics)

@@ -294,7 +294,7 @@ def schemas(
     Schemas(0 versions)
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
-    as_of = AsOf.of(end_offset, end_timestamp)
+    as_of = AsOf.of(log_dir, [topic], end_offset, end_timestamp)
     if topic != SCHEMAS_TOPIC:
         check_names("topic", topic, log_dir.topics)
     found = read_schemas(log_dir, topic=topic, as_of=as_of)

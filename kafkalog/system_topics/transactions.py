@@ -17,7 +17,7 @@ import pyarrow as pa
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import Paths, open_log_dir
+from kafkalog.log.open import Paths, latest_of, open_log_dir, partitions_of
 from kafkalog.parsing import Time, name_matcher, parse_milliseconds
 from kafkalog.protocol.framing import InternalRecord
 from kafkalog.protocol.printed import TRANSACTION_STATES
@@ -218,14 +218,15 @@ def transactions(
     ['kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic p-txn --partition 0 --start-offset 426']
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
-    as_of = AsOf.of(end_offset, end_timestamp)
+    as_of = AsOf.of(log_dir, [TRANSACTION_STATE], end_offset, end_timestamp)
     result = Transactions()
     report = result.findings.append
     result += [_known(*pair) for pair in load_topic(log_dir, TRANSACTION_STATE, as_of, report)]
     result.sort(key=lambda one: one.transactional_id or "")
     # partitions are read up to now, and would contradict coordinators of the past
     if read_partitions and as_of == AsOf():
-        now_ms = parse_milliseconds("now", "now" if now is None else now)
+        given = "now" if now is None else now
+        now_ms = parse_milliseconds("now", given, end_ms=lambda: latest_of(partitions_of(log_dir)))
         _join(result, _producers(log_dir, now_ms, transaction_max_timeout_ms, report, progress))
     if transactional_ids is not None:
         known = [one.transactional_id for one in result if one.transactional_id is not None]

@@ -65,10 +65,13 @@ def test_as_of_a_time_is_as_of_its_offset(tmp_path: Path) -> None:
     path = unpacked("k44")
     created = [one for one in kafkalog.history(path, "__cluster_metadata") if one.type == "Topic"]
     assert len(created) > 20
+    log = kafkalog.read_table(path, topics="__cluster_metadata", columns=["timestamp"])
+    latest = max(log[0].cast("int64").to_pylist())
     for one in (created[3], created[20]):
         assert one.value is not None
         before = kafkalog.metadata(path, end_timestamp=one.timestamp)
         assert one.value["name"] not in {row["topic"] for row in before.topics}
+        assert kafkalog.metadata(path, end_timestamp=f"end-{latest - one.timestamp}ms").topics == before.topics
         after = kafkalog.metadata(path, end_offset=one.offset + 1)
         assert one.value["name"] in {row["topic"] for row in after.topics}
 

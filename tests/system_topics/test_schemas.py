@@ -193,6 +193,9 @@ def test_as_of_an_offset_and_a_time(tmp_path: Path) -> None:
     assert [one.subject for one in kafkalog.schemas(tmp_path, end_offset=4)] == ["orders-value"] * 2
     before = kafkalog.schemas(tmp_path, end_timestamp=1007)
     assert [(one.subject, one.version) for one in before if one.subject == "old"] == [("old", 1), ("old", 2)]
+    latest = max(kafkalog.read_table(tmp_path / "_schemas-0", columns=["timestamp"])[0].cast("int64").to_pylist())
+    ahead = latest - 1007
+    assert kafkalog.schemas(tmp_path, end_timestamp=f"end-{ahead}ms") == before
     with pytest.raises(ValueError, match="end_offset"):
         kafkalog.schemas(tmp_path, end_offset=-1)
 

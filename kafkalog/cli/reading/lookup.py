@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
-from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, offset, timestamp
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, log_time, offset
 from kafkalog.cli.scan_options import open_selected, report_error
 from kafkalog.cli.text import counted, iso_milliseconds
 from kafkalog.errors import KafkalogError
@@ -69,7 +69,8 @@ def add_parser(commands: Any) -> None:
         dest="questions",
         action="append",
         type=_time,
-        help="the first record at or after this: ms, ISO 8601 with Z or an offset; or earliest, latest (the offsets"
+        help="the first record at or after this: ms, ISO 8601 with Z or an offset, -1h, or end-1h (before the latest"
+        " timestamp of the partitions); or earliest, latest (the offsets"
         " where the log begins and ends) or max-timestamp (the first record with the largest timestamp)",
     )
     add_selection(parser.add_argument_group("in which partitions"))
@@ -85,9 +86,9 @@ def _offset(text: str) -> _Question:
 
 
 def _time(text: str) -> _Question:
-    if text in ("earliest", "latest", "max-timestamp"):
-        return "timestamp", text
-    time = timestamp(text)
+    time = text if text in ("earliest", "latest", "max-timestamp") else log_time(text)
+    if isinstance(time, str):
+        return "timestamp", time
     is_late_enough = 0 <= time < 2**63 if isinstance(time, int) else time.timestamp() >= 0
     if not is_late_enough:
         raise argparse.ArgumentTypeError(f"a time from 1970 on is expected, not {text}")
@@ -110,8 +111,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
     total = sum(partition.size_in_bytes for partition in partitions)
     console.start_progress(len(args.questions) * total, "headers")
     before = 0
+    questions = [(kind, _to_end(value, partitions)) for kind, value in args.questions]
     for partition in partitions:
-        for question in args.questions:
+        for question in questions:
             reach = _Reach(console, before)
             try:
                 trace = _trace(partition, question, reach)
@@ -124,6 +126,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 console.rows(fields, _text(partition, trace, record), as_json=args.json)
             before += partition.size_in_bytes
             console.progress.reach(before)
+
+
+def _to_end(value: Any, partitions: list[Partition]) -> Any:
+    """Return a time relative to the latest timestamp of the partitions in milliseconds, and others as they are."""
+    from kafkalog.log.open import latest_of
+    from kafkalog.parsing import is_to_end, parse_milliseconds
+
+    return parse_milliseconds("a time", value, end_ms=lambda: latest_of(partitions)) if is_to_end(value) else value
 
 
 class _Reach:

@@ -49,12 +49,14 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """List the producers of each partition."""
+    from kafkalog.log.open import latest_of
     from kafkalog.parsing import parse_milliseconds
     from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS, list_producers
 
-    now = parse_milliseconds("now", "now" if args.now is None else args.now)
     timeout = args.transaction_max_timeout_ms
     partitions, n_unread, log_dir = open_selected(args, console)
+    given = "now" if args.now is None else args.now
+    now = parse_milliseconds("now", given, end_ms=lambda: latest_of(partitions))
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
     n_open = n_hanging = 0
     for partition in partitions:

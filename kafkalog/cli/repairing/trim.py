@@ -6,7 +6,7 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, offset, timestamp
+from kafkalog.cli.options import HelpText, add_command, log_time, offset
 from kafkalog.cli.repairing.cutting import add_shared, run_cut
 from kafkalog.cli.repairing.output_options import PATH
 
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     place = parser.add_argument_group("up to where (one of these)").add_mutually_exclusive_group(required=True)
     place.add_argument("--before-offset", metavar="N", type=offset, help="remove records before this offset")
     place.add_argument(
-        "--before-timestamp", metavar="TIME", type=timestamp, help="remove records before the first one at this time"
+        "--before-timestamp", metavar="TIME", type=log_time, help="remove records before the first one at this time"
     )
     add_shared(parser)
 

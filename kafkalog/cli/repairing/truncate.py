@@ -6,7 +6,7 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, epoch, offset, timestamp
+from kafkalog.cli.options import HelpText, add_command, epoch, log_time, offset
 from kafkalog.cli.repairing.cutting import add_shared, run_cut
 from kafkalog.cli.repairing.output_options import PATH
 
@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
     place.add_argument("--to-offset", metavar="N", type=offset, help="remove records from this offset on")
     place.add_argument("--to-epoch", metavar="N", type=epoch, help="remove records of later leader epochs")
     place.add_argument(
-        "--to-timestamp", metavar="TIME", type=timestamp, help="remove everything from the first record at this time on"
+        "--to-timestamp", metavar="TIME", type=log_time, help="remove everything from the first record at this time on"
     )
     add_shared(parser)
 

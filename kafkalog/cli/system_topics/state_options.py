@@ -6,7 +6,7 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.console import Console, prepare_stdout
-from kafkalog.cli.options import chosen, offset, timestamp
+from kafkalog.cli.options import chosen, log_time, offset
 from kafkalog.format import SCHEMAS_TOPIC
 
 AS_OF: Final = ("end_offset", "end_timestamp", "limits")
@@ -19,7 +19,10 @@ def add_as_of(group: Any) -> None:
         "--end-offset", metavar="N", type=offset, help="the state right before this offset of the topic's partition"
     )
     group.add_argument(
-        "--end-timestamp", metavar="T", type=timestamp, help="the state right before this time: ms, ISO 8601 or -1h"
+        "--end-timestamp",
+        metavar="T",
+        type=log_time,
+        help="the state right before this time: ms, ISO 8601, -1h, or end-1h: before the latest timestamp of the topic",
     )
     group.add_argument(
         "--history",

@@ -29,7 +29,14 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import SidecarError
 from kafkalog.indexes.time_hints import position_of_younger
-from kafkalog.log.lookups.timestamp_search import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampSearch, parse_timestamps
+from kafkalog.log.lookups.timestamp_search import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    TimestampSearch,
+    latest_timestamp,
+    parse_timestamps,
+)
 from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import Window
 from kafkalog.records.decode import decode
@@ -143,7 +150,7 @@ class ListOffsets:
 
     def answer(self, timestamps: Any, *, use_time_index: bool = False) -> npt.NDArray[np.void]:
         """See `Partition.find_timestamps`; with `use_time_index` from where the time indexes say."""
-        questions = parse_timestamps(timestamps)
+        questions = parse_timestamps(timestamps, lambda: latest_timestamp(self._given))
         flat = questions.ravel()
         found = np.full(flat.size, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
         for name in (EARLIEST, LATEST, MAX_TIMESTAMP):

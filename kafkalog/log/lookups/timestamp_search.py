@@ -6,14 +6,16 @@ Only batches whose headers allow a match are decoded. Mirrors `FileRecords.searc
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Limits
+from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.columns import RecordColumns
@@ -32,13 +34,33 @@ _MOST_ROWS_AHEAD: Final = 256
 _NEVER: Final = np.iinfo(np.int64).min
 
 
-def parse_timestamps(timestamps: Any) -> npt.NDArray[np.int64]:
+class Batches(Protocol):
+    """A segment, as far as `latest_timestamp` needs it."""
+
+    def iter_batches(self) -> Iterator[BatchTable]:
+        """See `Segment.iter_batches`."""
+
+
+def latest_timestamp(segments: Iterable[Batches]) -> int:
+    """The latest timestamp of records, in milliseconds; 0 if there is none. What is damaged is passed over."""
+    found = 0
+    for segment in segments:
+        with contextlib.suppress(KafkalogError):
+            for batches in segment.iter_batches():
+                # markers of transactions are no records, and have the time of a broker
+                found = max(found, int(batches.max_timestamp[~batches.is_control].max(initial=0)))
+    return found
+
+
+def parse_timestamps(timestamps: Any, end_ms: Callable[[], int] | None = None) -> npt.NDArray[np.int64]:
     """Convert timestamps to numbers: milliseconds, or one of the values of `NAMED_TIMESTAMPS`.
 
     Parameters
     ----------
     timestamps : int, str, aware datetime, or array-like of these
         Milliseconds since 1970, a name, or a datetime. A datetime between two milliseconds is rounded up.
+    end_ms : callable, optional
+        See `kafkalog.parsing.parse_time`.
 
     Returns
     -------
@@ -59,7 +81,7 @@ def parse_timestamps(timestamps: Any) -> npt.NDArray[np.int64]:
     [-2, 1700000000000, 1700000000001]
     """
     if isinstance(timestamps, (str, datetime)):
-        return np.array(_parse(timestamps), np.int64)
+        return np.array(_parse(timestamps, end_ms), np.int64)
     values = np.asarray(timestamps)
     if values.dtype.kind in "iu":
         if values.size and (values.min() < 0 or values.max() > _MOST):
@@ -67,18 +89,19 @@ def parse_timestamps(timestamps: Any) -> npt.NDArray[np.int64]:
         return values.astype(np.int64)
     if not isinstance(timestamps, np.ndarray) and not hasattr(timestamps, "__array__"):
         values = np.array(timestamps, object)  # in a mixed list NumPy would convert the numbers to strings
-    numbers = [_parse(value) for value in values.ravel().tolist()] if values.dtype.kind != "M" else [_parse(values)]
+    given = [values] if values.dtype.kind == "M" else values.ravel().tolist()
+    numbers = [_parse(value, end_ms) for value in given]
     return np.array(numbers, np.int64).reshape(values.shape)
 
 
-def _parse(value: Any) -> int:
+def _parse(value: Any, end_ms: Callable[[], int] | None = None) -> int:
     if isinstance(value, str) and value in NAMED_TIMESTAMPS:
         return NAMED_TIMESTAMPS[value]
     if isinstance(value, (np.ndarray, np.datetime64)):
         raise ValueError("a numpy datetime64 has no zone; give milliseconds since 1970 in UTC, or aware datetimes")
     names = ", ".join(NAMED_TIMESTAMPS)
     try:
-        number = parse_milliseconds("timestamp", value)
+        number = parse_milliseconds("timestamp", value, end_ms=end_ms)
     except ValueError as error:
         raise ValueError(f"{error}; or one of {names}") from None
     if not 0 <= number <= _MOST:

@@ -10,6 +10,8 @@ from pathlib import Path
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.log.open import latest_of
+from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
@@ -61,6 +63,12 @@ class CutPartitions:
             if parsed is not None and parsed.kind is None and parsed.topic_partition.topic != kf.METADATA_TOPIC:
                 found.append(one)
         return found
+
+    def milliseconds(self, name: str, time: Time | None) -> int | None:
+        """A time that may be relative to the latest timestamp of the partitions."""
+        if time is None:
+            return None
+        return parse_milliseconds(name, time, end_ms=lambda: latest_of(plan.partition for plan in self.plans))
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Callable[[LoadPlan], PartitionOutput]]:

@@ -11,7 +11,6 @@ from datetime import datetime
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.log.segment_files import INDEX_SUFFIXES
-from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveryReport
@@ -26,7 +25,7 @@ def trim(
     path: str | os.PathLike[str],
     *,
     before_offset: int | None = None,
-    before_timestamp: int | datetime | None = None,
+    before_timestamp: int | str | datetime | None = None,
     output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,
@@ -42,7 +41,7 @@ def trim(
         A log dir, or a partition directory.
     before_offset : int, optional
         Remove the records before this offset.
-    before_timestamp : int (ms) or aware datetime, optional
+    before_timestamp : int (ms), str or aware datetime, optional
         Remove the records before the first one whose timestamp is at or after this; all, if there is none.
     output, in_place, backup, dry_run, stage_in
         See `recover`.
@@ -77,9 +76,9 @@ def trim(
     """
     if (before_offset is not None) + (before_timestamp is not None) != 1:
         raise ValueError("say where: one of before_offset= and before_timestamp=")
-    stamp = None if before_timestamp is None else parse_milliseconds("before_timestamp", before_timestamp)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
     cut = CutPartitions(path, placement, removes_last_first=False, limits=limits)
+    stamp = cut.milliseconds("before_timestamp", before_timestamp)
     starts = {plan: _start(plan, before_offset, stamp) for plan in cut.plans}
     with cut.open() as make:
 

@@ -14,7 +14,6 @@ from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
-from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
 from kafkalog.repair.placement import PartitionOutput, Placement
@@ -29,7 +28,7 @@ def truncate(
     *,
     to_offset: int | None = None,
     to_epoch: int | None = None,
-    to_timestamp: int | datetime | None = None,
+    to_timestamp: int | str | datetime | None = None,
     output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,
@@ -48,7 +47,7 @@ def truncate(
         Remove the records from this offset on.
     to_epoch : int, optional
         Remove the records of later leader epochs, as a follower does whose leader knows no later one.
-    to_timestamp : int (ms) or aware datetime, optional
+    to_timestamp : int (ms), str or aware datetime, optional
         Remove everything from the first record on whose timestamp is at or after this.
     output, in_place, backup, dry_run, stage_in
         See `recover`.
@@ -88,9 +87,9 @@ def truncate(
     """
     if (to_offset is not None) + (to_epoch is not None) + (to_timestamp is not None) != 1:
         raise ValueError("say where: one of to_offset=, to_epoch= and to_timestamp=")
-    stamp = None if to_timestamp is None else parse_milliseconds("to_timestamp", to_timestamp)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
     cut = CutPartitions(path, placement, removes_last_first=True, limits=limits)
+    stamp = cut.milliseconds("to_timestamp", to_timestamp)
     ends: dict[LoadPlan, int | None] = {plan: _end(plan, to_offset, to_epoch, stamp) for plan in cut.plans}
     with cut.open() as make:
         for plan in cut.plans:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 import numpy as np
@@ -34,7 +34,9 @@ def is_expression(value: Any) -> TypeGuard[pc.Expression]:
 
 
 def conditions_of(
-    filters: Filters | pc.Expression | None, derived: Mapping[str, np.dtype[Any]]
+    filters: Filters | pc.Expression | None,
+    derived: Mapping[str, np.dtype[Any]],
+    end_ms: Callable[[], int] | None = None,
 ) -> tuple[Filter | None, Residual | None]:
     """What `filters=` says: a filter, and the expression that has to be applied as well.
 
@@ -43,12 +45,14 @@ def conditions_of(
     filters : see `kafkalog.scan`
     derived : mapping of str to dtype
         Columns that are computed from records.
+    end_ms : callable, optional
+        Returns the latest timestamp, for times relative to it.
     """
     if filters is None:
         return None, None
     if is_expression(filters):
         return narrowed(None, None, filters, derived)
-    return parse_filters(cast(Filters, filters), derived), None
+    return parse_filters(cast(Filters, filters), derived, end_ms), None
 
 
 def narrowed(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kafkalog.parsing import parse_time
+from kafkalog.parsing import is_to_end, parse_time
 from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.values.conditions import Groups, all_of, any_of
 
@@ -236,7 +236,7 @@ def _value(column: str, text: str, derived: np.dtype[Any] | None) -> Any:
     if column in BINARY_COLUMNS or column.startswith("headers."):
         return _bytes(text)
     if column == "timestamp":
-        return parse_time(column, text)
+        return text if is_to_end(text) else parse_time(column, text)
     if derived is None and (column == "compression" or column not in (*FIXED_COLUMNS, "partition")):
         return text
     if column == "timestamp_type" and text[:1].isalpha():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -37,7 +37,9 @@ _SAME: Final = {
 Filters = str | Sequence[tuple[Any, ...] | str] | Sequence[Sequence[tuple[Any, ...] | str]]
 
 
-def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None = None) -> Filter:
+def parse_filters(
+    filters: Filters, derived: Mapping[str, np.dtype[Any]] | None = None, end_ms: Callable[[], int] | None = None
+) -> Filter:
     """Check and convert the conditions that the caller gave.
 
     Parameters
@@ -49,6 +51,8 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
         any header of that name matches.
     derived : mapping of str to dtype
         Names of derived columns.
+    end_ms : callable, optional
+        Returns the latest timestamp, for times relative to it.
     """
     derived = derived or {}
     if isinstance(filters, str):
@@ -59,15 +63,17 @@ def parse_filters(filters: Filters, derived: Mapping[str, np.dtype[Any]] | None 
     if isinstance(filters, tuple) and len(items) in (2, 3) and items[0] in (*ALL_COLUMNS, *PLACE_COLUMNS, *derived):
         raise TypeError(f"filters must be a list of tuples; did you mean filters=[{tuple(filters)!r}]?")
     whole = groups_of(items, lambda text: parse_filter(text, derived))
-    return Filter(tuple(tuple(_parse_term(term, derived) for term in group) for group in whole), frozenset(derived))
+    return Filter(
+        tuple(tuple(_parse_term(term, derived, end_ms) for term in group) for group in whole), frozenset(derived)
+    )
 
 
 def check_term(item: tuple[Any, ...]) -> None:
     """Raise what `parse_filters` would raise for one condition, without derived columns."""
-    _parse_term(item, {})
+    _parse_term(item, {}, lambda: 0)
 
 
-def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
+def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]], end_ms: Callable[[], int] | None) -> Term:
     if not isinstance(item, tuple) or not 2 <= len(item) <= 3 or not all(isinstance(part, str) for part in item[:2]):
         raise TypeError(f"a filter must be a (column, operation, value) tuple, not {item!r}")
     column, operation = item[0], " ".join(item[1].split())
@@ -100,14 +106,14 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]]) -> Term:
             raise TypeError(f"{operation!r} needs a list of values, not {value!r}")
         ones = list(value)
         if column == "timestamp":
-            times = [None if one is None else parse_time(column, one) for one in ones]
+            times = [None if one is None else parse_time(column, one, end_ms=end_ms) for one in ones]
             ones = [one for one in times if not _is_between_milliseconds(one)]
         value = tuple(None if one is None else _value(column, one, derived) for one in ones)
     elif value is None:
         raise ValueError(f"nothing compares with None; write ({column!r}, 'is null') or ({column!r}, 'is not null')")
     else:
         if column == "timestamp":
-            value = parse_time(column, value)
+            value = parse_time(column, value, end_ms=end_ms)
         if column == "timestamp" and _is_between_milliseconds(value):
             if operation in ("==", "!="):
                 return Term.of(column, "in", ()) if operation == "==" else Term.of(column, "is not null")
