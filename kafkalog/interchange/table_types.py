@@ -166,7 +166,7 @@ def evolved(known: pa.DataType, seen: pa.DataType) -> pa.DataType:
 
 
 def evolved_schema(known: pa.Schema, seen: pa.Schema) -> pa.Schema:
-    """The columns that exist, and behind them new ones; see `evolved`."""
+    """The columns that exist, and after them new ones; see `evolved`."""
     at = {field.name: field for field in seen}
     fields = [one.with_type(evolved(one.type, at[one.name].type)) if one.name in at else one for one in known]
     return pa.schema([*fields, *(field.with_nullable(True) for field in seen if field.name not in set(known.names))])

@@ -161,7 +161,7 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
     roles: dict[str, str] = {}
     for first_line, data in _blocks(stream):
         columns: list[pa.Array] | None = None
-        # Arrow is told all types: those that it guesses depend on where a block ends
+        # all types are explicit: guessed ones depend on where a block ends
         if not types:
             types = json_types([json_object(text, line) for line, text in islice(_lines(first_line, data), 1)], usual)
         # a whole block at once where it is regular, and line by line where it is not
@@ -297,7 +297,7 @@ def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> N
     for row, each in enumerate(objects):
         if column.name not in each:
             name = json.dumps(column.name, ensure_ascii=False)
-            what = f"is not there, as it is in other lines (a tombstone has to say so: {name}: null)"
+            what = f"is not there, as it is in other lines (a tombstone needs {name}: null)"
             raise column.refused(row, what, reason=Reason.COLUMN_MISSING)
 
 

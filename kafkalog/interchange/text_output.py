@@ -191,7 +191,7 @@ class CsvRows(LineFormat):
             return texts
         texts = _plain_texts(column, self._encoding, template="%s", null=self._null)
         if self._null == "" and not self._escape_formulas:
-            # base64 and hex need no quotes: only an empty value has to be told from null
+            # base64 and hex need no quotes: only an empty value must differ from null
             if column.null_count == 0:
                 return [text or '""' for text in texts]
             return ['""' if not text and valid else text for text, valid in zip(texts, _is_valid(column), strict=True)]

@@ -31,7 +31,7 @@ _COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", 
 def cat(path: Paths | Opened, *, tail: int | None = None, **options: Unpack[ScanOptions]) -> Iterator[Record]:
     """Yield records one by one, in the order of topic, partition and offset.
 
-    This is convenient, and slow beside `scan`, which reads into columns.
+    This is convenient, and slow compared to `scan`, which reads into columns.
 
     Parameters
     ----------

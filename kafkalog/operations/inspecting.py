@@ -1,6 +1,6 @@
 """Facts about partitions, a result for each: `ls`, `lookup`, `index_stats`, `producers` and `epochs`.
 
-These are the functions of the commands' names. The work on one partition is done by the modules beside this one.
+These are the functions of the commands' names. The work on one partition is done by the modules next to this one.
 """
 
 from __future__ import annotations

@@ -254,11 +254,11 @@ def _trace_offset(partition: Partition, offset: int) -> Trace:
         trace.segments[-1] = SegmentStep(str(segment.path), segment.base_offset, False)
     if trace.batch is None:
         end = partition.log_end_offset
-        behind = "is the next to be written" if offset == end else "lies behind the end; a broker refuses it"
+        behind = "is the next to be written" if offset == end else "lies past the end; a broker refuses it"
         nothing = _EMPTY if _is_empty(partition, []) else "no record from there on"
         trace.reason = f"the log end offset is {end}: {offset} {behind}" if offset >= end else nothing
     elif trace.offset != offset and not trace.reason:
-        trace.reason = f"no record has offset {offset}; the next one is given"
+        trace.reason = f"no record has offset {offset}; this is the next one"
     return trace
 
 
@@ -353,7 +353,7 @@ def _trace_end(partition: Partition, trace: Trace) -> None:
         for window in scan.windows():
             last = window.batches
         if last is not None:
-            trace.reason = "the offset behind the last batch"
+            trace.reason = "the offset after the last batch"
             scan.ended_at(trace, last, len(last) - 1)
 
 
@@ -464,7 +464,7 @@ def _why_nothing(partition: Partition, visits: Sequence[Visit]) -> str:
         return "there are no segments"
     if _is_empty(partition, visits):
         return _EMPTY
-    return f"the log start offset {partition.log_start_offset} lies behind the last batch: nothing is left"
+    return f"the log start offset {partition.log_start_offset} lies past the last batch: nothing is left"
 
 
 def _why_none(partition: Partition, visit: Visit, asked: int) -> str:

@@ -1,7 +1,7 @@
 """Runs a function for pieces of a log on executors, and publishes the files that its tasks write.
 
 The driver plans pieces by bytes, and neighbours share a task. A task first opens each file that the driver has listed:
-what it cannot see fails the job, since a function would take it for damage.
+what it cannot see fails the job, since a function would report it as damage.
 
 A task writes into a directory of its own, in the hidden directory of the job. The driver moves the files of the
 attempts that it has heard of; those of killed and repeated attempts are removed with the directory.

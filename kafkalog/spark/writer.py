@@ -1,6 +1,6 @@
 """``df.write.format("kafkalog")``: writes a DataFrame to the partitions of a log dir, all of it or nothing.
 
-Each task writes its partitions into a directory of the job, beside the log dir. When all tasks have finished, the
+Each task writes its partitions into a directory of the job, next to the log dir. When all tasks have finished, the
 driver renames them into place (`kafkalog.writing.job_commit`). A killed task only sees its rows end and returns
 normally, but then Spark does not call `commit`. Driver and executors share the file system.
 

@@ -49,14 +49,14 @@ def named_partition(output: StrPath, *, is_one: bool) -> kf.TopicPartition | Non
     Parameters
     ----------
     is_one : bool
-        Whether a single partition was given, not a log dir.
+        Whether the input is a single partition, not a log dir.
     """
     name = kf.parse_partition_directory(Path(output).absolute().name)
     return name.topic_partition if is_one and name is not None and name.kind is None else None
 
 
 def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
-    """Directory to stage output for a log dir in: the log dir's parent, where no broker takes it for a partition.
+    """Directory to stage output for a log dir in: the log dir's parent, where no broker loads it as a partition.
 
     If the parent cannot be used, it is the log dir itself, unless it looks like a broker's. `stage_in` is another
     directory, which `check_stage_in` checks.

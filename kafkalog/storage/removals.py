@@ -61,7 +61,7 @@ def _topic_id(directory: str | os.PathLike[str]) -> bytes | None:
 def was_replaced(directory: str | os.PathLike[str], identity: DirectoryIdentity | None) -> bool:
     """Whether a broker has removed a directory with this identity, and made one of the same name.
 
-    Another topic id proves it. Another inode, or the same topic id written anew, counts where a broker runs.
+    Another topic id proves it. Another inode, or the same topic id written again, counts where a broker runs.
     """
     status = None if identity is None else _status(directory)
     if identity is None or status is None:

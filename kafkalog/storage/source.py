@@ -88,7 +88,7 @@ class ByteSource(ABC):
         return None
 
     def next_data(self, position: int) -> int:
-        """Where bytes begin, at or behind a position, that are not in a hole of a sparse file, which reads as zeros."""
+        """Where bytes begin, at or after a position, that are not in a hole of a sparse file, which reads as zeros."""
         return position
 
     def data_end(self) -> int:
@@ -209,7 +209,7 @@ class _FileSource(ByteSource):
     def check_unchanged(self) -> None:
         if self._closed:
             raise ValueError(f"{self.path} is closed")
-        # the name of a file may lead elsewhere by now: what was opened is what is checked
+        # the name of a file may lead elsewhere by now: so the open file is checked
         now = os.fstat(self._descriptor)
         # a file that has grown is no problem: nothing is read beyond the size it had
         if now.st_size < self.size:
@@ -277,7 +277,7 @@ class _FileSource(ByteSource):
     def is_being_written(self) -> bool:
         if not self.is_preallocated:
             return False
-        # a clock that is behind gives times in the future: those count as recent, too
+        # a clock that runs late gives times in the future: those count as recent, too
         modified_ns = os.fstat(self._descriptor).st_mtime_ns
         return modified_ns != self.identity.modified_ns or abs(time.time() - modified_ns / 1e9) < _RECENT_SECONDS
 
@@ -374,7 +374,7 @@ class MappedSource(_FileSource):
         if stop > start and self._map is not None:
             first = start // _PAGE * _PAGE
             try:
-                # touching a page behind the end of a file that shrank is a SIGBUS; asking the kernel for it here is an
+                # touching a page after the end of a file that shrank is a SIGBUS; asking the kernel for it here is an
                 # error
                 self._map.madvise(_MADV_POPULATE_READ, first, stop - first)
             except OSError as error:

@@ -146,7 +146,7 @@ class Evidence:
 
 
 def is_tiered(partition: Partition) -> bool:
-    """Whether segments may be in remote storage: the topic's settings say so, or its broker has metadata of such."""
+    """Whether segments may be remote: by the topic's settings, or by metadata of such on its broker."""
     root = partition.path.absolute().parent
     try:
         names = os.listdir(root)

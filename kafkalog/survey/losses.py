@@ -127,7 +127,7 @@ class Survey:
     gaps: list[OffsetGap] = field(default_factory=list)
     """All gaps between segments; those that the cleaner explains give no finding."""
     findings: list[Finding] = field(default_factory=list)
-    """Missing segments and offsets. What is damaged inside a segment is in its contents."""
+    """Missing segments and offsets. Damage inside a segment is in its contents."""
     proofs: list[str] = field(default_factory=list)
     """Names of the files that prove losses, of the partition or of its log dir."""
 

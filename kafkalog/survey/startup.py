@@ -60,7 +60,7 @@ class SegmentPlan:
     expires: Retention | None = None
     """The setting by which the broker deletes the segment soon after its start, if its settings are known."""
     is_expired_early: bool = False
-    """Whether it does so although the records are not old: zeros at the end of the time index say so."""
+    """Whether it does so although the records are not old: because of zeros at the end of the time index."""
 
     @property
     def n_bytes_lost(self) -> int:

@@ -215,7 +215,7 @@ class LoadPlan:
     def cut_before(self) -> frozenset[int]:
         """Base offsets of the segments that a broker cuts before the recovery begins, which then finds them intact.
 
-        So those behind are not deleted, and a gap is in front of them.
+        So those after are not deleted, and a gap is in front of them.
         Source: LogLoader.loadSegmentFiles, LogLoader.recoverLog, Kafka 4.3.
         """
         found = (one for one in self.partition.segments if self.is_unflushed(one.base_offset))
@@ -262,7 +262,7 @@ def transaction_index_problem(segment: Segment) -> str:
         if entry["version"] > _LAST_VERSION:
             return f"an entry of the transaction index has version {entry['version']}"
         if entry["last_offset"] < segment.base_offset:
-            break  # it is built anew
+            break  # it is built again
     return ""
 
 

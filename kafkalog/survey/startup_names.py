@@ -115,7 +115,7 @@ def partition_directories(root: Path) -> Iterator[Path | Finding]:
 def _take_leftovers(found: FileNames) -> list[str]:
     """Note the files that are deleted at once; returns the `.swap` files that stay."""
     cleaned = [name for name in found.names if name.endswith(kf.CLEANED_SUFFIX)]
-    # `.cleaned` files are renamed last segment first: a `.swap` behind one belongs to the same unfinished work, and its
+    # `.cleaned` files are renamed last segment first: a `.swap` after one belongs to the same unfinished work, and its
     # sources are still there
     unfinished = min(_offsets(cleaned), default=2**63)
     swaps = []

@@ -62,7 +62,7 @@ class GroupOffset:
     consumers are reset as `auto.offset.reset` says. None otherwise.
     """
     deliveries: list[Delivery] = field(default_factory=list)
-    """Of a share group: records at and behind `offset` that were delivered, and in which state they are."""
+    """Of a share group: records at and after `offset` that were delivered, and in which state they are."""
 
 
 @dataclass(slots=True)
@@ -265,7 +265,7 @@ def groups(
     Returns
     -------
     Groups
-        A list of `Group`. Damage does not raise: what lies behind it is read, and `findings` has it.
+        A list of `Group`. Damage does not raise: reading continues after it, and `findings` has it.
 
     Raises
     ------

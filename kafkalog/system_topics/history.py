@@ -120,7 +120,7 @@ def history(
     Returns
     -------
     History
-        An iterator of `StateRecord`. Damage does not raise: what lies behind it is read, and `findings` has it.
+        An iterator of `StateRecord`. Damage does not raise: reading continues after it, and `findings` has it.
 
     Examples
     --------

@@ -120,7 +120,7 @@ def list_producers(
     n_seen = 0
     for window in partition.reader.windows(Selection(), on_corruption=on_corruption, report=report):
         batches, epochs = with_markers(window.window, window.batches, limits=window.segment.limits)
-        # numbers of batches instead of positions: those begin anew in each segment
+        # numbers of batches instead of positions: those begin again in each segment
         log_positions = np.arange(n_seen, n_seen + len(batches))
         state.update(batches, log_position=log_positions, coordinator_epoch=epochs)
         for one in state.transactions.open_transactions():

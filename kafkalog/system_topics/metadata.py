@@ -57,7 +57,7 @@ class Metadata(PublicNames):
     path : pathlib.Path
         The log dir.
     end_offset : int
-        Offset behind the last record that counts.
+        Offset after the last record that counts.
     timestamp : int
         Of that record, in ms; -1 for none.
     is_complete : bool
@@ -365,7 +365,7 @@ def metadata(
         )
         if image is not None:
             findings += image.findings
-            # controllers may be behind each other: of complete states, the one that has most records counts
+            # controllers may lag: of complete states, the one that has most records counts
             if found is None or _rank(image) > _rank(found[1]):
                 found = root, image
     if found is None:

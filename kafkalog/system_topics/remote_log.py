@@ -117,7 +117,7 @@ def remote_log(
     Returns
     -------
     RemoteLog
-        A list of `RemoteSegment`. Damage does not raise: what lies behind it is read, and `findings` has it.
+        A list of `RemoteSegment`. Damage does not raise: reading continues after it, and `findings` has it.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 `load_topic` reads and decodes them.
 
-Offsets that were committed in a transaction count once its marker says so. Mirrors `CoordinatorLoaderImpl` and
+Offsets that were committed in a transaction count once its marker commits it. Mirrors `CoordinatorLoaderImpl` and
 `OffsetMetadataManager.replayEndTransactionMarker`.
 """
 

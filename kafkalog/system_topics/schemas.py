@@ -13,7 +13,7 @@ Keys and values are JSON. A key says what its record is (``keytype``):
 ``ASSOC``           a subject belongs to a resource, such as a topic
 ==================  =======================================================================================
 
-A schema without a value is gone for good. What was deleted is known here as long as its records are in the files.
+A schema without a value is gone for good. Deleted schemas are known here as long as their records are in the files.
 The registry's records have no GUID: it is the MD5 of what they say of the schema. Mirrors `KafkaStoreMessageHandler`,
 `InMemoryCache` and `MD5.ofSchema` of the registry.
 """
@@ -280,7 +280,7 @@ def schemas(
     Returns
     -------
     Schemas
-        A list of `Schema`. Damage does not raise: what lies behind it is read, and `findings` has it.
+        A list of `Schema`. Damage does not raise: reading continues after it, and `findings` has it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Where share groups stand in each partition, from `__share_group_state`: the start offset, and what is behind it.
+"""Where share groups stand in each partition, from `__share_group_state`: the start offset, and what is after it.
 
 A snapshot replaces what is known of a partition; updates behind it add to it. Mirrors `ShareCoordinatorShard.replay`,
 `ShareCoordinatorShard.merge` and `PersisterStateBatchCombiner`.
@@ -42,7 +42,7 @@ class ShareState:
     leader_epoch: int = -1
     state_epoch: int = -1
     deliveries: list[Delivery] = field(default_factory=list)
-    """At and behind the start offset, sorted."""
+    """At and after the start offset, sorted."""
 
     def update(self, value: Mapping[str, Any]) -> None:
         """Apply an update."""

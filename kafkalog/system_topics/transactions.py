@@ -209,7 +209,7 @@ def transactions(
     Returns
     -------
     Transactions
-        A list of `Transaction`. Damage does not raise: what lies behind it is read, and `findings` has it.
+        A list of `Transaction`. Damage does not raise: reading continues after it, and `findings` has it.
 
     Examples
     --------

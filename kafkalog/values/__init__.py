@@ -3,7 +3,7 @@
     `options`     `decode=` as users write it
     `payloads`    byte strings of an Arrow column, by position
     `frames`      Confluent's frames: which schema a value is written with, and where its bytes begin
-    `schemas`     where schemas come from: a directory, a registry, the records of `_schemas`, one that is given
+    `schemas`     where schemas come from: a directory, a registry, the records of `_schemas`, one from the caller
     `formats`     text, numbers, JSON, Avro, Protobuf: bytes to arrays
     `types`       the Arrow type that several types have in common, and arrays of it
     `registry`    a registry that answers HTTP
@@ -12,5 +12,5 @@
     `decoding`    decodes the record batches of a scan, with all of these
     `encoding`    values to JSON, Avro and Protobuf
 
-What does not decode is null, and counted with its reason. Nothing here knows files of a log.
+A value that does not decode is null, and counted with its reason. Nothing here knows files of a log.
 """

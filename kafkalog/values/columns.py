@@ -85,8 +85,8 @@ class PlainColumn:
 class JsonColumn:
     """JSON; with a header name, in Confluent's frames.
 
-    The types are those of the values, and those that schemas say, as far as these are known. What does not conform to
-    its schema is no value.
+    The types are those of the values, and those that schemas say, as far as these are known. A value that does not
+    conform to its schema is no value.
     """
 
     has_type = False
@@ -204,7 +204,7 @@ class SchemaColumn:
 
     def narrow(self, paths: list[Path] | None) -> None:
         if paths is not None and not self._common.as_text:
-            # programs are compiled anew: they pass over what is not wanted
+            # programs are compiled again: they pass over what is not wanted
             self._paths, self._readers = paths, {}
             self._common.type = narrow_type(self._common.type, paths)
 

@@ -183,7 +183,7 @@ def _parse(frame: bytes, has_indexes: bool) -> tuple[SchemaKey, tuple[int, ...]]
 
 
 def _read_indexes(frame: bytes, at: int) -> tuple[tuple[int, ...], int] | str:
-    """Message indexes, and the position behind them; none are written for the first message.
+    """Message indexes, and the position after them; none are written for the first message.
 
     Source: MessageIndexes.readFrom, Confluent Schema Registry 8.1.
     """

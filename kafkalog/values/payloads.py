@@ -63,7 +63,7 @@ class Payloads:
         return found
 
     def packed(self) -> tuple[Rows, npt.NDArray[np.uint8]]:
-        """Offsets (int64[n + 1]) and bytes of the same byte strings one behind the other; null is empty."""
+        """Offsets (int64[n + 1]) and bytes of the same byte strings one after another; null is empty."""
         sizes = self.stop - self.start
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])

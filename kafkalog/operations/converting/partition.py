@@ -262,7 +262,7 @@ class Conversion:
                 self.end_offset = max(self.end_offset, base_offset)
 
     def _end_of(self, number: int) -> int:
-        """The offset at which the segment behind a segment begins."""
+        """The offset at which the segment after a segment begins."""
         return next((base for base in self._bases[number + 1 :] if base > self._bases[number]), _MAX_OFFSET)
 
     def _follow_merge(self, number: int) -> bool:
@@ -300,7 +300,7 @@ class Conversion:
                 least = last + 1
                 continue
             if first < least:
-                reason, detail = Reason.OFFSET_ORDER, f"offsets {first}..{last + 1} come behind {least - 1}"
+                reason, detail = Reason.OFFSET_ORDER, f"offsets {first}..{last + 1} come after {least - 1}"
             else:
                 reason = Reason.OFFSET_OUTSIDE_SEGMENT
                 detail = f"offsets {first}..{last + 1} reach beyond the next segment, at {end}"

@@ -83,7 +83,7 @@ class ConvertedPartitions:
         return PartitionSink(writer)
 
     def is_compacted(self, partition: Partition) -> bool:
-        """Whether the topic is compacted, by the config or by the cluster's metadata beside the source."""
+        """Whether the topic is compacted, by the config or by the cluster's metadata next to the source."""
         if self._config is not None and self._config.is_compacted:
             return True
         configs = self._cluster_of(partition)

@@ -125,7 +125,7 @@ class ResumedDirectory(Resumption):
         with writing(self.target):
             for directory in directories:
                 fsync_directory(directory)
-        # after the files: who reads the manifest finds all that it counts
+        # after the files: a reader of the manifest finds all that it counts
         with staged_file(self.target / MANIFEST, overwrite=True) as file:
             file.write((json.dumps(intent["manifest"], indent=1) + "\n").encode())
         with writing(self._work):

@@ -376,7 +376,7 @@ def export(
     null : str, optional
         The text for null in CSV. Default: nothing between the commas; an empty value is ``""`` in quotes.
     escape_formulas : bool
-        In CSV, put ``'`` before keys, values and names that a spreadsheet takes for a formula (``= + - @``, a tab or a
+        In CSV, put ``'`` before keys, values and names that a spreadsheet treats as a formula (``= + - @``, a tab or a
         carriage return in front). Such values are changed.
     overwrite : bool
         Replace a file, or a directory that an export made.

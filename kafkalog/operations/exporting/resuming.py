@@ -88,7 +88,7 @@ class Resumption(ABC):
         scan : Scan
             A scan of everything.
         options : mapping
-            The options of the scan, as they were given.
+            The options of the scan, as the caller passed them.
         output : mapping
             What decides how the output looks.
 
@@ -119,7 +119,7 @@ class Resumption(ABC):
         for key, partition in scan.partitions():
             if key is None:
                 raise ValueError(f"resume needs directories that are named after a partition, not {partition.path}")
-            # offsets behind may still be aborted: they are of a later run
+            # later offsets may still be aborted: a later run exports them
             end = partition.last_stable_offset if is_committed else partition.log_end_offset
             starts[key] = self._start(partition, self.known(str(key)), end)
             ends[key] = end
@@ -135,7 +135,7 @@ class Resumption(ABC):
         where: dict[str, Any] = {"path": str(partition.path), "base_offset": start}
         # its offsets begin at 0 again, so that they say nothing of what was exported
         if known and partition.topic_id and known != partition.topic_id:
-            detail = f"its topic was made anew since it was exported: its id is {partition.topic_id}, and was {known}"
+            detail = f"its topic was created again since it was exported: its id is {partition.topic_id}, and was {known}"
             raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
         if end < start:
             detail = f"the log ends at {end}, and was exported up to {start}: it was truncated, or is another log"

@@ -48,12 +48,12 @@ def retention_note(
     return (
         f"the records of {key}, which end at {np.datetime64(timestamp, 'ms')}Z, lie further back than"
         f" retention.ms={keeps_ms}{others}: a broker deletes them soon after it starts, unless the topic's"
-        " retention.ms is set higher before (-1: for ever)"
+        " retention.ms is set higher before (-1: forever)"
     )
 
 
 def retention_ms(topic: str, config: LogConfig, cluster: ClusterMetadata | None) -> int:
-    """How long a topic keeps records, ms; -1 for ever, also if `cleanup.policy` is ``compact`` alone."""
+    """How long a topic keeps records, ms; -1 forever, also if `cleanup.policy` is ``compact`` alone."""
     said = {} if cluster is None else cluster.settings.get((TOPIC, topic), {})
     policy = said.get("cleanup.policy")
     policies = config.cleanup_policy if policy is None else [name.strip() for name in policy.split(",")]

@@ -154,7 +154,7 @@ def check_paths(
         if isinstance(opened, LogDir):
             sources = [*opened.paths, *directories]
         elif isinstance(opened, Segment) and kf.parse_partition_directory(directories[0].name) is None:
-            sources = [opened.path]  # a lone segment is in no partition directory: `output` may be made beside it
+            sources = [opened.path]  # a lone segment is in no partition directory: `output` may be made next to it
         else:
             sources = directories
         check_outside(output, sources, is_new=True)

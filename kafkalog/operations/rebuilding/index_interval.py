@@ -85,7 +85,7 @@ def _agreed(segments: list[Segment]) -> int | None:
     if not n_heard or least > most:
         return None
     found = next((number for number in _ROUND if least <= number <= most), _roundest(least, most))
-    # a broker counts anew when it starts, and so leaves out an entry: then what is left is a number that nobody sets
+    # a broker counts again when it starts, and so leaves out an entry: then what is left is a number that nobody sets
     is_odd = found not in _ROUND and found % 100 != 0
     return None if is_odd and least > kf.INDEX_INTERVAL_BYTES else found
 

@@ -64,7 +64,7 @@ class Work:
     needs_producers: bool = False
     """Whether the batches of producers are passed to the target, replayed or not."""
     passes: frozenset[int] = frozenset()
-    """Base offsets of segments behind which the work goes on although they are cut."""
+    """Base offsets of segments after which the work goes on although they are cut."""
     passed_snapshots: frozenset[int] = frozenset()
     """Offsets of snapshots that are written, too, if the replay on the way to the first segment takes them."""
 
@@ -77,7 +77,7 @@ def _shortened(finding: Finding) -> Finding:
     if not finding.damage:
         return finding
     detail = (
-        "its indexes end there, too: without recovery, as after a clean shutdown, a broker serves what lies behind, but"
+        "its indexes end there, too: without recovery, as after a clean shutdown, a broker serves the rest, but"
         " finds no times there, and retention counts from the last entry"
     )
     return replace(finding, detail=f"{finding.detail}; {detail}")
@@ -131,7 +131,7 @@ class Rebuilder:
         if only is not None:
             kinds, segments, newest = self._plan_segments(partition, only, kinds)
         replay = ProducerReplay(partition.log_start_offset, now_ms=now_ms, newest=newest, limits=self._limits)
-        # no cluster metadata if the interval was given: they are not read for this setting alone
+        # no cluster metadata if the caller set the interval: they are not read for this setting alone
         configs = self._configs.get(partition.path.absolute().parent)
         return Work(partition, only, kinds, interval, replay, segments, max_index_bytes(partition, configs))
 
@@ -321,7 +321,7 @@ class Rebuilder:
 
     def _remove_strays(self, work: Work, kept: Iterable[int]) -> None:
         names = {kf.segment_file_name(offset, kf.PRODUCER_SNAPSHOT_SUFFIX) for offset in kept}
-        # left there, an old snapshot behind the last rebuilt one would be the newest, and a broker would start from it
+        # left there, an old snapshot after the last rebuilt one would be the newest, and a broker would start from it
         for path in sorted(work.partition.path.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}")):
             if path.name not in names and kf.parse_base_offset(path.name) is not None:
                 backup = self._target.remove(path) if self._is_in_place else None

@@ -65,7 +65,7 @@ class ProducerReplay:
             The entries of its `.txnindex`.
         """
         base = found.segment.base_offset
-        # loaded anew for each segment, as a broker does: it forgets producers that have expired by then
+        # loaded again for each segment, as a broker does: it forgets producers that have expired by then
         is_carried = self._end is not None and not self._was_recovered and self._end[0] <= base
         # a broker does not replay what lies before the log start offset
         if is_carried and (base > self._log_start_offset or not is_recovered):
@@ -110,7 +110,7 @@ class ProducerReplay:
         """The state of the newest snapshot at or below an offset, and the snapshot's offset."""
         usable = [at for at in self.snapshots if self._log_start_offset < at <= offset]
         if self._end is not None and self._end[0] > offset not in usable:
-            # the segment before claims to end behind it: a broker drops that snapshot, and replays the segment again
+            # the segment before claims to end after it: a broker drops that snapshot, and replays the segment again
             self.snapshots.pop(self._end[0], None)
             return self._end[1], max(usable, default=self._log_start_offset)
         snapshot = ProducerSnapshot(max(usable), self.snapshots[max(usable)]) if usable else self._newest

@@ -21,7 +21,7 @@ _MAX_OLD_BYTES: Final = 2**30
 
 
 class Target:
-    """Receives rebuilt files; every `path` lies beside the `.log`. Without another word it does nothing."""
+    """Receives rebuilt files; every `path` lies next to the `.log`. Without another word it does nothing."""
 
     def look(self, found: RecoveredSegment) -> None:
         """Look at what was read of a segment, before the batches for its producers are dropped."""
@@ -66,13 +66,13 @@ class OutputDirectory(Target):
 class InPlace(Target):
     """Replaces each file in one step; a crash leaves the old one or the new one.
 
-    A staged file lies beside its target under a hidden name with none of Kafka's suffixes. A broker ignores it, as it
+    A staged file lies next to its target under a hidden name with none of Kafka's suffixes. A broker ignores it, as it
     ignores backups.
 
     Parameters
     ----------
     backup : bool
-        Whether to keep each old file as ``NAME.kafkalog-backup`` beside it. A backup of an earlier run is never
+        Whether to keep each old file as ``NAME.kafkalog-backup`` next to it. A backup of an earlier run is never
         replaced; the next one is ``NAME.kafkalog-backup-2``.
     """
 

@@ -159,7 +159,7 @@ def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], 
     if start > end:
         detail = (
             f"the log start offset of {partition.path.name} is {start}, and the log ends at {end}: a broker deletes all"
-            f" segments when it starts, and begins anew at {start}"
+            f" segments when it starts, and begins again at {start}"
         )
         path = partition.path.absolute().parent / kf.LOG_START_OFFSET_CHECKPOINT
         add(Finding(Reason.LOG_START_BEHIND_END, detail, path=str(path), base_offset=start))
@@ -250,7 +250,7 @@ def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment
             found += [*index.findings(), *index.padding_findings()]
         if not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
             # without a .index, LogSegment.sanityCheck fails, and LogSegment.recover rebuilds all indexes
-            but = "but as there is no .index, a broker makes this one anew when it starts"
+            but = "but as there is no .index, a broker makes this one again when it starts"
             found = [replace(finding, damage=False, detail=f"{finding.detail}; {but}") for finding in found]
         result.findings += [*found, *check.missing_markers()]
 

@@ -69,7 +69,7 @@ def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterat
             detail = f"a record has offset {offset[record]}, and the batch says that it holds {base}..{last + 1}"
         elif falls[record]:
             reason = Reason.OFFSET_ORDER
-            detail = f"a record of offset {offset[record]} comes behind one of {offset[record - 1]} in a batch"
+            detail = f"a record of offset {offset[record]} comes after one of {offset[record - 1]} in a batch"
         else:
             reason = Reason.HEADER_INCONSISTENT
             detail = (

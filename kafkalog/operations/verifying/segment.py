@@ -180,7 +180,7 @@ class SegmentCheck:
             # what a wrong index looks like must not be held against its neighbours
             result.spacing = offset_check.spacing if not rows and self._interval_bytes is None else None
         elif end and segment.has_base_offset and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
-            what = "a broker makes all indexes of the segment anew"
+            what = "a broker makes all indexes of the segment again"
             rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
         if time_index is not None and time_check is not None:
             used = time_index.dtype.itemsize if time_check.starts_with_zeros else 0
@@ -263,7 +263,7 @@ class _Tails:
 
     def __call__(self, finding: Finding) -> None:
         if finding.reason in _TORN and not finding.damage and self._around.was_closed:
-            why = "the log dir was shut down cleanly, so a broker does not cut it off: it appends behind it, or fails"
+            why = "the log dir was shut down cleanly, so a broker does not cut it off: it appends after it, or fails"
             finding = replace(finding, damage=True, detail=f"{finding.detail}; {why}")
         self._add(finding)
 
@@ -312,7 +312,7 @@ def open_index(
             add(error.to_finding(damage=not (is_live and isinstance(error, FileChangedError))))
             return None
     if index is not None and len(index) > segment.max_index_entries and segment.error is None:
-        # a broker may have written since the segment was opened: the log as it is now, behind the reading of the index
+        # a broker may have written since the segment was opened: the log as it is now, after the reading of the index
         most = max_index_entries(size_of(segment.path))
         if len(index) > most:
             detail = f"overfull: {len(index)} entries, and the .log has room for {most - 2} batches"

@@ -232,7 +232,7 @@ def _raw_text(one: AvroType, data: bytes) -> str:
 
 
 def _plain(one: AvroType, data: bytes, at: int) -> tuple[Any, int]:
-    """A value as JSON has it, and the position behind it."""
+    """A value as JSON has it, and the position after it."""
     if one.kind in ("int", "long", "enum", "union", "bytes", "string"):
         number, at = _long(data, at)
         if one.kind == "union":

@@ -84,7 +84,7 @@ class JsonValues:
     Attributes
     ----------
     common : JsonType
-        The type of the values that were given to `learn`.
+        The type of the values that `learn` has seen.
     """
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ def _types_of(value: Any) -> list[pa.DataType]:
 def _shaped(
     value: Any, kind: pa.DataType, path: Path, as_text: set[Path], rounded: list[Path], *, is_whole: bool
 ) -> Any:
-    """A parsed value as Arrow takes it for a type, or `NotJson`; `rounded` gets the fields that lose digits."""
+    """A parsed value as Arrow accepts it for a type, or `NotJson`; `rounded` gets the fields that lose digits."""
     if path in as_text:
         return None if value is None else json_text(value)
     if value is None:

@@ -72,7 +72,7 @@ def fields_of(data: bytes) -> Iterator[Item]:
 
 
 def _group_end(data: bytes, at: int, number: int) -> tuple[int, int]:
-    """Where the fields of a group end, and the position behind it."""
+    """Where the fields of a group end, and the position after it."""
     open_groups = [number]
     stop = at
     while open_groups:
@@ -96,7 +96,7 @@ def _group_end(data: bytes, at: int, number: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number, and the position behind it."""
+    """An unsigned number, and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

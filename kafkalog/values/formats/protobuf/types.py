@@ -62,7 +62,7 @@ class ProtoField:
     enum: ProtoEnum | None = None
     is_repeated: bool = False
     has_presence: bool = False
-    """Whether a field that is not there is told from one with the default value."""
+    """Whether a missing field differs from one with the default value."""
     oneof: int = -1
     """Number of the oneof in the message; -1 if in none."""
     is_group: bool = False
