@@ -188,7 +188,7 @@ def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
     and_no_other = "and a broker asks no later segment"
     assert said == {
         "earliest": (1, "the log start offset; the first segment begins at 0"),
-        "latest": (11, "the offset behind the last batch"),
+        "latest": (11, "the offset after the last batch"),
         "max-timestamp": (10, ""),
         50: (-1, f"its records from there on lie below the log start offset 1, or are gone, {and_no_other}"),
         4_000: (-1, f"no batch in it has a timestamp: when its file was last written to counts, {and_no_other}"),
@@ -199,13 +199,13 @@ def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
         (2, 2, ""),
         (4, 10, "no record has offset 4; the next one is given"),
         (11, -1, "the log end offset is 11: 11 is the next to be written"),
-        (12, -1, "the log end offset is 11: 12 lies behind the end; a broker refuses it"),
+        (12, -1, "the log end offset is 11: 12 lies past the end; a broker refuses it"),
     ]:
         trace = trace_offset(partition, offset)
         assert (trace.offset, trace.reason) == (found, reason)
     assert [step.is_chosen for step in trace_offset(partition, 4).segments] == [False, False, True]
     beyond = kafkalog.Partition(directory, log_start_offset=50)
-    assert trace_timestamp(beyond, 0).reason == "the log start offset 50 lies behind the last batch: nothing is left"
+    assert trace_timestamp(beyond, 0).reason == "the log start offset 50 lies past the last batch: nothing is left"
     with pytest.raises(ValueError, match="offsets are from 0"):
         trace_offset(partition, -1)
 
@@ -332,7 +332,7 @@ def test_lookup_takes_a_single_log_file(run: Any, log_dir: Path, tmp_path: Path)
     code, out, _ = run("lookup", log_dir / "p-multi-0" / LOG, "--offset", 41, "--timestamp", "latest")
     assert code == 0
     assert "answer        41\n" in out
-    assert "answer        120: the offset behind the last batch\n" in out
+    assert "answer        120: the offset after the last batch\n" in out
     stray = tmp_path / "copy.log"
     stray.write_bytes((log_dir / "p-multi-0" / LOG).read_bytes())
     code, out, _ = run("lookup", stray, "--offset", 41)

@@ -135,7 +135,7 @@ class Resumption(ABC):
         where: dict[str, Any] = {"path": str(partition.path), "base_offset": start}
         # its offsets begin at 0 again, so that they say nothing of what was exported
         if known and partition.topic_id and known != partition.topic_id:
-            detail = f"its topic was created again since it was exported: its id is {partition.topic_id}, and was {known}"
+            detail = f"its topic was created again since the export: its id is {partition.topic_id}, and was {known}"
             raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
         if end < start:
             detail = f"the log ends at {end}, and was exported up to {start}: it was truncated, or is another log"

@@ -49,8 +49,8 @@ GOOD = batch(0, [0, 1, 2], [0, 9, 4])
             "offset 13, and the batch says that it holds 10..13",
         ),
         ([-1, 1, 2], [0, 0, 0], "header_inconsistent", "a record has offset 9"),
-        ([0, 1, 1], [0, 0, 0], "offset_order", "a record of offset 11 comes behind one of 11"),
-        ([0, 2, 1], [0, 0, 0], "offset_order", "a record of offset 11 comes behind one of 12"),
+        ([0, 1, 1], [0, 0, 0], "offset_order", "a record of offset 11 comes after one of 11"),
+        ([0, 2, 1], [0, 0, 0], "offset_order", "a record of offset 11 comes after one of 12"),
         ([0, 1, 2], [0, 10, 11], "header_inconsistent", "timestamp 1970-01-01T00:00:01.010Z"),
         ([0, 2, 1], [0, 10, 11], "header_inconsistent", "timestamp 1970-01-01T00:00:01.010Z"),  # the first of several
     ],
