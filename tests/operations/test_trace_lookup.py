@@ -197,7 +197,7 @@ def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
     for offset, found, reason in [
         (0, 0, "below the log start offset 1: deleted, though it may still be there; a broker refuses it"),
         (2, 2, ""),
-        (4, 10, "no record has offset 4; the next one is given"),
+        (4, 10, "no record has offset 4; this is the next one"),
         (11, -1, "the log end offset is 11: 11 is the next to be written"),
         (12, -1, "the log end offset is 11: 12 lies past the end; a broker refuses it"),
     ]:
