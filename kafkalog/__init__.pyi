@@ -66,6 +66,7 @@ from kafkalog.operations.trace_lookup import Trace as Trace
 from kafkalog.operations.verifying.report import Verification as Verification
 from kafkalog.operations.verifying.report import VerifiedPartition as VerifiedPartition
 from kafkalog.operations.verifying.report import VerifiedSegment as VerifiedSegment
+from kafkalog.operations.verifying.values import VerifiedValues as VerifiedValues
 from kafkalog.operations.verifying.verify import verify as verify
 from kafkalog.records.batch_table import BatchTable as BatchTable
 from kafkalog.records.codecs import Compression as Compression

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import (
     HelpText,
     add_command,
@@ -20,12 +21,14 @@ from kafkalog.cli.options import (
     chosen,
     selected_keys,
 )
+from kafkalog.cli.scan_options import add_decoding, decode_options, usage_errors
 from kafkalog.cli.text import counted, damaged_line, human_bytes
 
 if TYPE_CHECKING:
     from kafkalog.errors import Finding
     from kafkalog.log.log_dir import LogDir
     from kafkalog.operations.verifying.report import Verification, VerifiedPartition
+    from kafkalog.operations.verifying.values import VerifiedValues
 
 _HELP: Final = HelpText(
     description="""\
@@ -49,6 +52,7 @@ default, 4096, is assumed, unless the entries agree with another usual setting."
   kafkalog verify /var/lib/kafka
   kafkalog verify --indexes-only /var/lib/kafka -t orders
   kafkalog verify --deep /backup/kafka/orders-0
+  kafkalog verify --values --value-format avro /backup/kafka -t orders
   kafkalog verify --json /var/lib/kafka | jq -r 'select(.ok == false) | .path'""",
 )
 
@@ -64,17 +68,26 @@ def add_parser(commands: Any) -> None:
     depth.add_argument(
         "--deep", action="store_true", help="also decode every record, and compare headers with what they hold"
     )
+    what.add_argument(
+        "--values",
+        action="store_true",
+        help="also decode keys or values: the first one of each topic that does not decode, how many, and why",
+    )
     add_index_interval(what, ": an index with far fewer entries is too sparse")
     add_threads(what, "segments read at the same time (default: up to 4)")
     how = parser.add_argument_group("how it is shown")
     how.add_argument(
         "--json", action="store_true", help="an object per line: each segment, partition and log dir with its findings"
     )
+    add_decoding(parser)
     add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Verify, and print the results."""
+    decoding = decode_options(args)
+    if args.values != bool(decoding):
+        raise UsageError("--values needs --value-format or --key-format, and these are for --values")
     from kafkalog.errors import KafkalogError
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import partitions_of
@@ -103,8 +116,12 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.lines(_text_lines(partition, verbose=args.verbose))
     if not totals.n_partitions and not selected_keys(log_dir, args):
         console.note("no partition matches" if len(log_dir) else "no partition to verify")
-    totals.n_damage += sum(finding.damage for finding in result.findings)
-    console.count_findings(result.findings)
+    if args.values:
+        with usage_errors():
+            _verify_values(log_dir, args, decoding, result, console)
+    undecoded = [one.to_finding() for one in result.values if not one.ok]
+    totals.n_damage += sum(finding.damage for finding in result.findings) + len(undecoded)
+    console.count_findings([*result.findings, *undecoded])
     console.progress.close()
     # a job of cron mails whatever is printed
     if args.quiet and not args.json and not totals.n_damage:
@@ -112,6 +129,31 @@ def run(args: argparse.Namespace, console: Console) -> None:
     not_checked = what_was_not_checked(args)
     lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
     console.rows([_total(result, log_dir, totals)], lines, as_json=args.json)
+
+
+def _verify_values(
+    log_dir: LogDir, args: argparse.Namespace, decoding: dict[str, Any], result: Verification, console: Console
+) -> None:
+    """Decode keys or values, and print a line for each topic."""
+    from kafkalog.operations.verifying.values import verify_values
+
+    options = {**chosen(args, "topics", "partitions", "threads"), **decoding}
+    result.values = verify_values(log_dir, console.progress.advance, **options)
+    for one in result.values:
+        if args.json:
+            console.json({"kind": "values", "ok": one.ok, **asdict(one)})
+        elif not args.quiet or not one.ok:
+            console.lines(_value_lines(one))
+
+
+def _value_lines(one: VerifiedValues) -> Iterator[str]:
+    n = counted(one.n_records, one.column)
+    yield f"{one.topic or one.path or 'records'}  {n}  {'OK' if one.ok else f'{one.n_undecoded} do not decode'}"
+    if not one.ok:
+        where = "" if one.topic is None else f"{one.topic}-{one.first_partition}"
+        yield f"  ! {where}@{one.first_offset}: {one.first_reason}"
+        if one.n_undecoded > 1:
+            yield from (f"    {counted(n, one.column)}: {reason}" for reason, n in one.reasons.items())
 
 
 def what_was_not_checked(args: argparse.Namespace) -> str:

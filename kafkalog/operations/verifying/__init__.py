@@ -5,6 +5,7 @@
     `partition`       checks across segments, and the snapshots and checkpoints
     `inner_messages`  checksums of the messages inside compressed ones
     `record_headers`  whether batch headers agree with the records in the batch
+    `values`          keys and values that a decoder rejects
     `report`          the result
 
 Verify writes nothing.

@@ -12,6 +12,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss, add_loss
 from kafkalog.html import HtmlReport
 from kafkalog.indexes.spacing import Spacing
+from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
 from kafkalog.survey.losses import Lost, OffsetGap, losses_of
@@ -87,12 +88,15 @@ class Verification(HtmlReport):
     partitions: list[VerifiedPartition] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     """Issues of the log dirs themselves."""
+    values: list[VerifiedValues] = field(default_factory=list)
+    """With `decode`, the keys and values of each topic."""
 
     def all_findings(self) -> Iterator[Finding]:
         """Yield the findings of all partitions, then those of the log dirs."""
         for partition in self.partitions:
             yield from partition.all_findings()
         yield from self.findings
+        yield from (one.to_finding() for one in self.values if not one.ok)
 
     @property
     def ok(self) -> bool:

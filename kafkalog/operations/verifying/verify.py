@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -32,11 +32,13 @@ from kafkalog.log.segment import Segment
 from kafkalog.operations.verifying.partition import check_partition, check_root
 from kafkalog.operations.verifying.report import Verification, VerifiedPartition, VerifiedSegment
 from kafkalog.operations.verifying.segment import SegmentCheck
+from kafkalog.operations.verifying.values import verify_values
 from kafkalog.parsing import optional_integer
 from kafkalog.scanning.ordered_pool import OrderedPool, Pending
 from kafkalog.storage.removals import removed_directory, was_replaced
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup_root import root_problems
+from kafkalog.values.options import Decode
 
 _AHEAD: Final = 2
 _TICK: Final = 0.1
@@ -45,12 +47,22 @@ _TICK: Final = 0.1
 Subject = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment
 
 
-def verify(path: Subject, **options: Any) -> Verification:
+def verify(
+    path: Subject,
+    *,
+    decode: Mapping[str, Decode] | None = None,
+    schemas: Any = None,
+    schema_context: str | None = None,
+    **options: Any,
+) -> Verification:
     """Verify the files under a path: checksums of all batches, indexes, producer snapshots, checkpoints.
 
     Parameters
     ----------
     path : path-like, sequence of path-like, LogDir, Partition or Segment
+    decode, schemas, schema_context : optional
+        See `kafkalog.scan`. With `decode`, all keys or values are decoded too: `Verification.values` has the first one
+        of each topic that does not decode, how many there are, and why. Such a record counts as damage.
     topics : str or sequence of str, optional
     partitions : int or sequence of int, optional
         Partition numbers of each topic.
@@ -89,8 +101,15 @@ def verify(path: Subject, **options: Any) -> Verification:
     Verification(1 partition, 6 segments, OK)
     """
     result = Verification()
+    if not isinstance(path, (LogDir, Partition, Segment)):
+        path = LogDir(
+            [path] if isinstance(path, (str, os.PathLike)) else path, limits=options.get("limits", DEFAULT_LIMITS)
+        )
     for partition in iter_verify(path, into=result, **options):
         result.partitions.append(partition)
+    if decode is not None:
+        chosen = {name: options.get(name) for name in ("topics", "partitions", "threads")}
+        result.values = verify_values(path, decode=decode, schemas=schemas, schema_context=schema_context, **chosen)
     return result
 
 
