@@ -2,6 +2,7 @@
 
     `evidence`       what the other files say: indexes, snapshots, checkpoints, the state of the log dir
     `losses`         missing segments and offsets, and the losses of a partition as ranges
+    `remains`        what a segment contains from a position on, which is lost if a broker cuts it there
     `startup`        the plan of a broker's start: what becomes of each segment and partition
     `startup_load`   which segments a broker recovers, by the checkpoints and by which indexes there are
     `startup_names`  files that a broker deletes, renames or cannot load, by their names alone

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError
+from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.compaction import Density
 from kafkalog.log.partition import Partition
@@ -28,6 +28,7 @@ _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.TIME_INDEX_SUFFIX: TimeIndex,
     kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
 }
+_TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 _REMOTE_METADATA: Final = "__remote_log_metadata-"
 
 
@@ -51,6 +52,17 @@ class LogDirState:
         return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
 
 
+def tail_finding(finding: Finding, state: LogDirState) -> Finding:
+    """The finding about the end of a partition's last segment.
+
+    A torn tail is normal there, but it is damage if the log dir was shut down cleanly: no broker truncates it then.
+    """
+    if finding.reason not in _TORN or finding.damage or not state.was_closed:
+        return finding
+    why = "the log dir was shut down cleanly, so a broker does not truncate it: it appends after it, or fails"
+    return replace(finding, damage=True, detail=f"{finding.detail}; {why}")
+
+
 @dataclass(slots=True)
 class SegmentContents:
     """What a segment contains, as a walk over its batches found it."""
@@ -64,15 +76,15 @@ class SegmentContents:
     n_batches: int = 0
     findings: list[Finding] = field(default_factory=list)
     """Issues of the `.log` and its indexes."""
-    has_gaps: bool = False
-    """Whether offsets are missing inside v2 batches, or between two adjacent batches."""
+    has_gaps: bool | None = False
+    """Whether offsets are missing inside v2 batches, or between two adjacent batches; None if it was not read."""
     claimed_end: int = 0
     """The end offset of damaged batches after the last one, by their headers alone."""
 
     @property
-    def density(self) -> Density:
-        """How dense the offsets are."""
-        return Density(self.base_offset, self.last_offset, self.has_gaps)
+    def density(self) -> Density | None:
+        """How dense the offsets are; None if they were not all read."""
+        return None if self.has_gaps is None else Density(self.base_offset, self.last_offset, self.has_gaps)
 
     @property
     def end_offset(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Certainty, Finding, Reason
+from kafkalog.errors import Certainty, Finding, Loss, Reason
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import (
     end_finding,
@@ -92,6 +92,16 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
     return joined
 
 
+def total(losses: Iterable[Lost]) -> Loss:
+    """Add up losses."""
+    loss = Loss()
+    for one in losses:
+        last = None if one.end_offset is None else one.end_offset - 1
+        n, first = one.n_records, one.first_offset
+        loss.add(Finding(one.reason, base_offset=first, last_offset=last, n_records=n, certainty=one.certainty))
+    return loss
+
+
 def _join(before: Lost, after: Lost, reached: int) -> Lost:
     """Return one loss for two that touch or overlap; `reached` is the end of the first."""
     end = None if after.end_offset is None else max(reached, after.end_offset)
@@ -99,8 +109,11 @@ def _join(before: Lost, after: Lost, reached: int) -> Lost:
     n_records = None
     if before.n_records is not None and after.n_records is not None:
         n_records = before.n_records + after.n_records
-        if end is not None and before.first_offset is not None:
-            n_records = min(n_records, end - before.first_offset)
+    if end is not None and before.first_offset is not None:
+        span = end - before.first_offset
+        if n_records is None:
+            certainty = "at_most"
+        n_records = span if n_records is None else min(n_records, span)
     n_bytes = before.n_bytes + after.n_bytes
     return replace(before, end_offset=end, n_records=n_records, certainty=certainty, n_bytes=n_bytes)
 
@@ -171,11 +184,11 @@ def survey(
 
 
 def _gaps(partition: Partition, segments: Sequence[SegmentContents]) -> Iterator[OffsetGap]:
-    rows = [segment.density for segment in segments]
-    for before, after in itertools.pairwise(rows):
+    rows = [row for segment in segments if (row := segment.density) is not None]
+    for before, after in itertools.pairwise(segments):
         start, end = before.last_offset + 1, after.base_offset
         if start < end:
-            yield OffsetGap(start, end, partition.is_compacted(end, rows))
+            yield OffsetGap(start, end, partition.is_compacted(end, rows if len(rows) == len(segments) else None))
 
 
 def _about_gap(

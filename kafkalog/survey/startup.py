@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Loss, Reason
+from kafkalog.errors import Finding, Loss
+from kafkalog.survey.losses import Lost, losses_of, total
 
 Verdict = Literal["starts", "recovers", "loses", "does not start"]
 VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "does not start")
@@ -95,10 +96,14 @@ class PartitionPlan:
     """The offset after the last intact batch, before anything is cut; None if it cannot be read."""
     n_bytes_read: int = 0
     """Bytes of `.log` files that recovery reads."""
-    missing: list[Finding] = field(default_factory=list)
-    """Offsets that no `.log` holds, although other files or the gap show that there were records."""
+    lost: list[Finding] = field(default_factory=list)
+    """The damage and the intact batches that are cut off or deleted, and offsets that no `.log` holds although other
+    files or a gap show that there were records."""
     problem: Finding | None = None
-    """Why a broker does not start with the partition. `recover` leaves it unchanged, or out of the copy."""
+    """Why a broker does not start with the partition, or `is_split`. `recover` leaves it unchanged, or out of the copy.
+    """
+    is_split: bool = False
+    """Whether a broker splits a segment, whose offsets are too far apart for one index, and then starts."""
     stray: str | None = None
     """Why a KRaft broker sets the directory apart as `-stray`, to be deleted later."""
     remarks: list[str] = field(default_factory=list)
@@ -123,37 +128,23 @@ class PartitionPlan:
         return sum(segment.n_bytes for segment in self.segments)
 
     @property
-    def loss(self) -> Loss | None:
-        """The records that are cut off, deleted or missing, by their offsets; None for none."""
-        before, end = self.log_end_offset_before, self.log_end_offset
-        early = [number for number, segment in enumerate(self.segments) if segment.is_expired_early]
-        is_cut = any(segment.n_bytes_lost and not segment.is_expired_early for segment in self.segments)
-        if self.problem is not None or not (is_cut or early or self.missing or (before or 0) > end):
-            return None
-        loss = Loss()
-        for finding in self.missing:
-            loss.add(finding)
-        bases = [segment.base_offset for segment in self.segments]
-        for number in early:
-            self._add(loss, bases[number], bases[number + 1] if number + 1 < len(bases) else end)
-        if is_cut or (before or 0) > end:
-            self._add(loss, end, before)
-        return loss
+    def losses(self) -> list[Lost]:
+        """What is lost, by offset; losses that touch are one. `verify` reports those that are lost already."""
+        return [] if self.problem is not None and not self.is_split else losses_of(self.lost)
 
-    def _add(self, loss: Loss, first: int, end: int | None) -> None:
-        found = Finding(Reason.OFFSET_GAP, path=self.path, base_offset=first)
-        if end is not None and end > first:
-            found = replace(found, last_offset=end - 1, n_records=end - first, certainty="at_most")
-        loss.add(found)
+    @property
+    def loss(self) -> Loss:
+        """The sum of the losses."""
+        return total(self.losses)
 
     @property
     def verdict(self) -> Verdict:
         """The worst that happens: the broker fails, records go, work is done, or nothing happens."""
-        if self.problem is not None:
+        if self.problem is not None and not self.is_split:
             return "does not start"
         if (
             self.n_bytes_lost
-            or self.missing
+            or self.losses
             or self.stray is not None
             or self.log_end_offset < (self.log_end_offset_before or 0)
         ):
@@ -161,7 +152,7 @@ class PartitionPlan:
         is_touched = any(one.action != "kept" for one in self.segments) or any(
             one.change != "same" for one in self.files
         )
-        return "recovers" if is_touched or self.removed or self.renamed or self.remarks else "starts"
+        return "recovers" if self.is_split or is_touched or self.removed or self.renamed or self.remarks else "starts"
 
     def count(self, action: SegmentAction) -> int:
         """Number of segments with a given action."""
@@ -176,8 +167,7 @@ class PartitionPlan:
             "topic": topic,
             "partition": number,
             **{name: getattr(self, name) for name in (*names, "n_bytes", "n_bytes_lost", "removed", "renamed")},
-            "loss": None if self.loss is None else self.loss.as_dict(),
-            "missing": [finding.as_dict() for finding in self.missing],
+            "losses": [lost.as_dict() for lost in self.losses],
             "problem": None if self.problem is None else self.problem.as_dict(),
             "segments": [segment.as_dict() for segment in self.segments],
             "files": [file.as_dict() for file in self.files],

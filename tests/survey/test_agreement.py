@@ -17,6 +17,7 @@ from effort import examples
 
 import kafkalog
 from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.format import RECOVERY_POINT_CHECKPOINT
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.survey.losses import Lost, losses_of
 
@@ -62,6 +63,23 @@ def of_scan(root: Path) -> Report:
 def of_convert(root: Path) -> Report:
     report = kafkalog.convert(root, root.parent / "converted", on_corruption="skip", dry_run=True)
     return Report(losses_of(counting_notes(report.findings.rows)), report.total("n_records_after"))
+
+
+def of_recover(root: Path) -> Report:
+    """A recovery of all segments: its dry run, a preflight without recovery points, and what its copy still has."""
+    copy = root.parent / "recovered"
+    report = kafkalog.recover(root, output=copy, all_segments=True, dry_run=True)
+    [row] = report.partitions
+    [planned] = kafkalog.preflight(root / "t-0", clean=False).partitions
+    if not (root / RECOVERY_POINT_CHECKPOINT).exists():
+        assert (ranges(planned.losses), planned.log_end_offset) == (ranges(row.losses), row.log_end_offset)
+        assert planned.verdict == row.verdict
+    if row.problem is not None:
+        return Report([], None)
+    [done] = kafkalog.recover(root, output=copy, all_segments=True).partitions
+    assert (ranges(done.losses), done.verdict) == (ranges(row.losses), row.verdict)
+    # a broker takes a batch with a magic byte above 2 for one of v2 and keeps it: readers do not
+    return Report([*row.losses, *of_verify(copy).losses], of_scan(copy).kept)
 
 
 COMMANDS: dict[str, tuple[Callable[[Path], Report], bool]] = {
@@ -131,6 +149,25 @@ def within(losses: Iterable[Lost], bases: list[int]) -> list[Range]:
     return [one for one in ranges(losses) if one[1] is None or not bases or one[1] > bases[0]]
 
 
+def is_among(offset: int, losses: Iterable[Lost]) -> bool:
+    return any((one.first_offset or 0) <= offset < (one.end_offset or N) for one in losses)
+
+
+def check_recovery(report: Report, readable: list[int], lost: list[Lost]) -> None:
+    """What a recovery loses is all that it does not keep, and includes all that is lost already."""
+    if report.kept is None:
+        return
+    assert isinstance(report.kept, list)
+    assert {*report.kept} <= {*readable}
+    assert [one for one in readable if one not in {*report.kept} and not is_among(one, report.losses)] == []
+    known = [one for one in lost if one.first_offset is not None and one.end_offset is not None]
+    for one in known:
+        assert all(is_among(offset, report.losses) for offset in (one.first_offset, one.end_offset - 1))
+    if all(one.certainty == "exact" for one in (*lost, *report.losses)):
+        n_lost, n_recovered = (sum(one.n_records or 0 for one in losses) for losses in (lost, report.losses))
+        assert n_recovered + len(report.kept) == n_lost + len(readable)
+
+
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_commands_agree_and_nothing_is_lost_silently(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -142,6 +179,7 @@ def test_commands_agree_and_nothing_is_lost_silently(tmp_path: Path, seed: int) 
         warnings.simplefilter("ignore", CorruptionWarning)
         verified = of_verify(root)
         reports = {name: command(root) for name, (command, _) in COMMANDS.items()}
+        recovered = of_recover(root)
     for name, report in reports.items():
         if COMMANDS[name][1]:
             assert ranges(report.losses) == ranges(verified.losses), (what, name)
@@ -150,12 +188,12 @@ def test_commands_agree_and_nothing_is_lost_silently(tmp_path: Path, seed: int) 
     kept = reports["scan"].kept
     assert isinstance(kept, list)
     assert reports["salvage"].kept == reports["convert"].kept == len(kept), what
-    known = [(one.first_offset or 0, one.end_offset or N) for one in verified.losses]
+    check_recovery(recovered, kept, verified.losses)
     gone = [offset for offset in range(N) if offset not in {*kept}]
     if bases and bases[0] and not (root / ".kafka_cleanshutdown").exists():
         gone = [offset for offset in gone if offset >= bases[0]]  # retention may have deleted them
     torn = [one for one in kafkalog.verify(root).all_findings() if one.reason is Reason.PARTIAL_TAIL and not one.damage]
     gone = [] if torn else gone  # an incomplete last batch is what a crash leaves
-    assert [offset for offset in gone if not any(start <= offset < end for start, end in known)] == [], what
+    assert [offset for offset in gone if not is_among(offset, verified.losses)] == [], what
     if all(one.n_records is not None and one.certainty == "exact" for one in verified.losses):
         assert sum(one.n_records or 0 for one in verified.losses) == len(gone), what

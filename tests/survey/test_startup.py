@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalog.errors import Finding, Reason
 from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
 
 
@@ -18,28 +19,28 @@ def plan(*actions: SegmentAction, before: int | None, end: int) -> PartitionPlan
 
 
 @pytest.mark.parametrize(
-    ("actions", "before", "end", "verdict", "n_records", "n_bytes"),
+    ("actions", "before", "end", "verdict", "n_bytes"),
     [
-        (("kept", "kept"), 20, 20, "starts", None, 0),
-        (("kept", "recovered"), 20, 20, "recovers", None, 0),
-        (("kept", "cut", "deleted"), 30, 15, "loses", 15, 150),
-        (("kept", "kept"), 20, 10, "loses", 10, 0),
-        (("cut", "deleted"), None, 5, "loses", 0, 150),
+        (("kept", "kept"), 20, 20, "starts", 0),
+        (("kept", "recovered"), 20, 20, "recovers", 0),
+        (("kept", "cut", "deleted"), 30, 15, "loses", 150),
+        (("kept", "kept"), 20, 10, "loses", 0),
+        (("cut", "deleted"), None, 5, "loses", 150),
     ],
 )
 def test_all_that_is_cut_or_deleted_is_lost(
-    actions: tuple[SegmentAction, ...], before: int | None, end: int, verdict: str, n_records: int | None, n_bytes: int
+    actions: tuple[SegmentAction, ...], before: int | None, end: int, verdict: str, n_bytes: int
 ) -> None:
     row = plan(*actions, before=before, end=end)
     assert (row.verdict, row.n_bytes_lost) == (verdict, n_bytes)
-    assert (None if row.loss is None else row.loss.n_records) == n_records
-    assert row.loss is None or row.loss.n_unknown == (before is None)
     assert row.as_dict()["verdict"] == verdict
 
 
-def test_segments_that_expire_early_are_lost_too() -> None:
-    row = plan("kept", "kept", "cut", before=30, end=25)
-    row.segments[0].is_expired_early = True
-    assert row.loss is not None
-    assert (row.loss.n_records, row.loss.first_offset, row.loss.last_offset) == (15, 0, 29)
-    assert row.n_bytes_lost == 150
+def test_losses_that_touch_are_one() -> None:
+    row = plan("kept", "cut", before=20, end=15)
+    row.lost = [
+        Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=15, last_offset=16, n_records=2, certainty="exact"),
+        Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=17, last_offset=19, n_records=1, certainty="exact"),
+    ]
+    assert [(one.first_offset, one.end_offset, one.n_records) for one in row.losses] == [(15, 20, 3)]
+    assert (row.loss.n_records, row.loss.first_offset, row.loss.last_offset) == (3, 15, 19)

@@ -27,7 +27,6 @@ def test_damage_is_cut_only_where_a_broker_looks(partition: Path) -> None:
     assert row.n_bytes_lost == sum(path.stat().st_size for path in logs(partition)) - sum(
         one.n_bytes for one in row.segments
     )
-    assert row.loss is not None
     assert row.loss.n_records == 305 - row.log_end_offset
     # without its index it is recovered in a first pass, which deletes nothing
     middle.with_suffix(".index").unlink()

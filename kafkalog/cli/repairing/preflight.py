@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     of_broker = (Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)  # what a running one does meanwhile
     console.findings([one for one in result.findings.rows if one.reason in of_broker])
     console.count_findings([one for one in result.findings.rows if one.reason not in of_broker])
-    console.losses({row.path: loss for row in result.partitions if (loss := row.loss) is not None})
+    console.losses({row.path: row.loss for row in result.partitions if row.losses})
     _sum_up(result, console)
     # the exit code is 1 for all that is lost, also where no file is damaged
     found = [one for one in result.findings.rows if one.damage]
@@ -113,7 +113,7 @@ def _lines(row: PartitionPlan) -> list[str]:
     """What becomes of a partition: a line, and one for each thing that happens to it."""
     offsets = f"offsets {row.log_start_offset}..{row.log_end_offset}"
     lost = f", {row.n_bytes_lost:,} bytes lost" if row.n_bytes_lost else ""
-    lost += "" if row.loss is None else f", {row.loss}"
+    lost += f", {row.loss}" if row.losses else ""
     lines = [f"{row.verdict:<8} {row.path}  {offsets}{lost}"]
     if row.error is not None:
         lines.append(f"  {row.error}")

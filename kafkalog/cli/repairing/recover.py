@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.progress.close()
     on_partition.finish()
     console.all_findings(report.findings)
-    console.losses({row.path: loss for row in report.partitions if (loss := row.loss) is not None})
+    console.losses({row.path: row.loss for row in report.partitions if row.losses})
     sum_up(report, args, console)
 
 
@@ -109,7 +109,7 @@ def _line(row: PartitionPlan) -> str:
     parts += [f"{counted(len(row.removed), 'other file')} removed"] if row.removed else []
     parts += [f"{counted(len(row.renamed), '.swap file')} completed"] if row.renamed else []
     offsets = f"offsets {row.log_start_offset}..{row.log_end_offset}"
-    parts += [] if row.loss is None else [f"lost: {row.loss}"]
+    parts += [f"lost: {row.loss}"] if row.losses else []
     return f"{row.path}  {offsets}  {', '.join(parts)}" if parts else ""
 
 

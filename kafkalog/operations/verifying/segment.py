@@ -9,7 +9,6 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -43,12 +42,11 @@ from kafkalog.records.spans import batch_error
 from kafkalog.state.leader_epochs import falling_epoch
 from kafkalog.state.transactions import EpochChange
 from kafkalog.storage.source import ByteSource, size_of
-from kafkalog.survey.evidence import LogDirState
+from kafkalog.survey.evidence import LogDirState, tail_finding
 
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.05
 _EPOCHS: Final = 10_000  # the most changes of the leader epoch kept, as a damaged log may have one in each batch
-_TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 
 
 class SegmentCheck:
@@ -126,7 +124,10 @@ class SegmentCheck:
         findings: Findings,
         progress: Callable[[int], object],
     ) -> int:
-        add = _Tails(findings.add, around) if segment.is_last else findings.add
+
+        def add(finding: Finding) -> None:
+            findings.add(tail_finding(finding, around) if segment.is_last else finding)
+
         offset_check = time_check = None
         if offset_index is not None:
             offset_check = OffsetIndexCheck(offset_index, time_index=time_index, interval_bytes=self._interval_bytes)
@@ -250,22 +251,6 @@ def _too_far(segment: Segment, batches: BatchTable) -> Finding:
         length=int(batches.size_in_bytes[row]),
         damage=False,
     )
-
-
-class _Tails:
-    """Passes on findings of the last segment.
-
-    A torn tail is normal there, but it is damage if the log dir was shut down cleanly: no broker truncates it then.
-    """
-
-    def __init__(self, add: Callable[[Finding], None], around: LogDirState) -> None:
-        self._add, self._around = add, around
-
-    def __call__(self, finding: Finding) -> None:
-        if finding.reason in _TORN and not finding.damage and self._around.was_closed:
-            why = "the log dir was shut down cleanly, so a broker does not cut it off: it appends after it, or fails"
-            finding = replace(finding, damage=True, detail=f"{finding.detail}; {why}")
-        self._add(finding)
 
 
 class _Epochs:

@@ -17,6 +17,7 @@ from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.log.recovery import RecoveredSegment, recover
+from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
@@ -27,8 +28,9 @@ from kafkalog.repair.recovering.replay_check import ReplayCheck
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint
 from kafkalog.state.transactions import is_in_order
-from kafkalog.survey.evidence import LogDirState, SegmentContents
+from kafkalog.survey.evidence import LogDirState, SegmentContents, tail_finding
 from kafkalog.survey.losses import survey
+from kafkalog.survey.remains import remains
 from kafkalog.survey.startup import Kind, PartitionPlan, RebuiltFile, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_end import end_as_loaded, end_before_start
 from kafkalog.survey.startup_files import known_epochs, topic_id_problem
@@ -95,6 +97,8 @@ class PartitionRecovery:
         problem = self.problem()
         if problem is not None:
             report.problem = problem
+            if problem.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
+                self._split(report, problem)
             self.output.abandon()
             return report
         try:
@@ -112,6 +116,21 @@ class PartitionRecovery:
         self.output.commit()
         return report
 
+    def _split(self, report: PartitionPlan, problem: Finding) -> None:
+        """Note whether a broker splits the segment, which it does only if the last offset is too far from the first.
+
+        Source: LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment, Kafka 4.3.
+        """
+        segment = next(one for one in self.plan.partition.segments if str(one.path) == problem.path)
+        with contextlib.suppress(KafkalogError):
+            end = end_as_loaded(segment)
+            report.is_split = end - segment.base_offset > kf.MAX_RELATIVE_OFFSET
+        if report.is_split:
+            contents, _ = remains(segment, 0, LogDirState.of(self.plan.partition))
+            report.lost = [one for one in contents.findings if one.damage]
+            last = self.plan.partition.segments[-1]
+            report.log_end_offset = end if last is segment else max(end, end_as_loaded(last))
+
     def wipe(self) -> PartitionPlan:
         """Delete all segments, if there are any, and begin an empty log at the checkpointed log start offset.
 
@@ -119,8 +138,10 @@ class PartitionRecovery:
         """
         report = self._empty_report()
         start = self.plan.log_start
+        state = LogDirState.of(self.plan.partition)
         for segment in self.plan.partition.segments:
             report.segments.append(_row(segment, "deleted", 0))
+            self._contents(segment, None, report, state)
             self._remove_segment(segment)
         report.log_start_offset = report.log_end_offset = start
         self.removed_segments.add(start)
@@ -232,16 +253,14 @@ class PartitionRecovery:
         main = [] if self.main is None else self.main.found
         found |= {one.segment.base_offset: one for one in main}
         last = main[-1] if main else None
-        end: int | None = None
+        state = LogDirState.of(self.plan.partition)
         contents: list[SegmentContents] = []
         for segment in self.plan.partition.segments:
             base = segment.base_offset
-            gap = None if end is None or end >= base else self.plan.partition.gap_between(end, base)
-            report.missing += [] if gap is None else [gap]
             is_old = not self.plan.is_unflushed(base)
             one = found.get(base) if not is_old or base in self.plan.lone else None
             if one is not None:
-                report.segments.append(self._keep_log(segment, one))
+                report.segments.append(self._keep_log(segment, one, state))
             # as a broker does: it deletes what lies behind the first segment that it cut
             elif not is_old and last is not None and base > last.segment.base_offset:
                 report.segments.append(_row(segment, "deleted", 0))
@@ -254,30 +273,48 @@ class PartitionRecovery:
                 if segment.path.name.endswith(kf.SWAP_SUFFIX):
                     self.output.copy(segment.path, final_name(segment.path.name))
                     self._put_missing_index(segment)
-            contents.append(_contents(segment, one))
-            end = _end_offset(segment, one, report.segments[-1].action)
-        self._find_missing(report, contents)
+            contents.append(self._contents(segment, one, report, state))
+        self._find_missing(report, contents, state)
         left = [one for one in report.segments if one.action != "deleted"]
         end = 0
         if left and self.plan.partition.kind != "delete":
             base = left[-1].base_offset
             one = found.get(base)
             end = end_as_loaded(self.plan.partition.segments[-1]) if one is None else one.next_offset
-        report.log_end_offset = max(end, report.log_start_offset)
+        report.log_end_offset = end = max(end, report.log_start_offset)
+        before = report.log_end_offset_before or 0
+        if end < before and not report.lost:
+            detail = "the offsets go back: a broker does not find the end of the log, and uses these offsets again"
+            path = str(self.plan.path)
+            report.lost.append(offsets_finding(Reason.OFFSET_ORDER, detail, path, end, before))
 
-    def _find_missing(self, report: PartitionPlan, contents: list[SegmentContents]) -> None:
+    def _contents(
+        self, segment: Segment, found: RecoveredSegment | None, report: PartitionPlan, state: LogDirState
+    ) -> SegmentContents:
+        """What a segment contains; what is cut off from it is lost."""
+        row = report.segments[-1]
+        if row.n_bytes_lost:
+            contents, lost = remains(segment, row.n_bytes, state)
+            report.lost += lost
+            return contents
+        end = end_before_start(segment) if found is None or found.is_cut else found.next_offset
+        findings = [] if found is None or found.finding is None else [found.finding]
+        last, size = (segment.base_offset if end is None else end) - 1, segment.size_in_bytes
+        path = str(segment.path)
+        return SegmentContents(path, segment.base_offset, last, size, findings=findings, has_gaps=None)
+
+    def _find_missing(self, report: PartitionPlan, contents: list[SegmentContents], state: LogDirState) -> None:
         """Note the offsets that indexes, snapshots and checkpoints prove to be missing: their files may go now."""
         partition = self.plan.partition
-        if self.plan.files.renamed or partition.kind is not None or not partition.is_whole:
-            return
-        found = survey(partition, contents, LogDirState.of(partition), self.plan.files.names).findings
-        proved = [one for one in found if one.damage and one.reason in (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING)]
-        starts = {one.base_offset for one in proved}
-        report.missing = [*proved, *(one for one in report.missing if one.base_offset not in starts)]
-        self.findings += report.missing
-        report.missing = [one for one in report.missing if one.damage]
+        if partition.is_whole:
+            # files next to a `.swap` may belong to the segments that it replaces: they prove nothing
+            names = [] if self.plan.files.renamed else self.plan.files.names
+            missing = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
+            found = [one for one in survey(partition, contents, state, names).findings if one.reason in missing]
+            report.lost += [one for one in found if one.damage]
+            self.findings += [one for one in found if one.damage or one.reason is Reason.OFFSET_GAP]
 
-    def _keep_log(self, segment: Segment, found: RecoveredSegment) -> SegmentPlan:
+    def _keep_log(self, segment: Segment, found: RecoveredSegment, state: LogDirState) -> SegmentPlan:
         name = final_name(segment.path.name)
         n_bytes = 0 if found.is_emptied else found.n_valid_bytes
         if n_bytes < segment.size_in_bytes or name != segment.path.name:
@@ -285,7 +322,8 @@ class PartitionRecovery:
         # not the listed size: a running broker may have cut off the zeros of preallocation since
         is_cut = n_bytes < found.n_bytes
         action: SegmentAction = "emptied" if found.is_emptied else "cut" if is_cut else "recovered"
-        return SegmentPlan(name, segment.base_offset, action, found.n_bytes, n_bytes, found.finding)
+        finding = found.finding if found.finding is None else tail_finding(found.finding, state)
+        return SegmentPlan(name, segment.base_offset, action, found.n_bytes, n_bytes, finding)
 
     def _put_missing_time_index(self, segment: Segment) -> None:
         """A broker makes an empty one for a segment that it does not recover.
@@ -422,24 +460,6 @@ def _because(found: RecoveredSegment, why: str) -> Finding:
     """The finding about a damaged segment, with why it cannot be recovered."""
     assert found.finding is not None
     return replace(found.finding, detail=f"{found.finding.detail}; {why}")
-
-
-def _contents(segment: Segment, found: RecoveredSegment | None) -> SegmentContents:
-    """What a segment holds, as far as it is read here."""
-    is_read = found is not None and not found.is_cut and not found.is_emptied
-    end = found.next_offset if found is not None and is_read else end_before_start(segment) or segment.base_offset
-    findings = [] if found is None or found.finding is None else [found.finding]
-    return SegmentContents(str(segment.path), segment.base_offset, end - 1, segment.size_in_bytes, findings=findings)
-
-
-def _end_offset(segment: Segment, found: RecoveredSegment | None, action: SegmentAction) -> int | None:
-    """Where a segment ends; None if damage hides it, or if it is cut: a finding tells of that already."""
-    if action not in ("kept", "recovered"):
-        return None
-    try:
-        return segment.next_offset if found is None else found.next_offset
-    except KafkalogError:
-        return None
 
 
 def _row(segment: Segment, action: SegmentAction, n_bytes: int) -> SegmentPlan:

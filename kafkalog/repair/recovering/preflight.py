@@ -30,6 +30,8 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.removals import removed_directory
+from kafkalog.survey.evidence import LogDirState
+from kafkalog.survey.remains import remains
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_files import epochs_problem
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
@@ -325,11 +327,13 @@ class _Load:
         if config is None or self.plan.partition.kind == "delete":
             return
         sizes, now_ms = [one.n_bytes for one in plans], self.start.options.now_ms
+        state = LogDirState.of(self.plan.partition)
         n_old = len(expiring(sizes, [right for _, right in newest], config, now_ms))
         for number, setting in enumerate(expiring(sizes, [told for told, _ in newest], config, now_ms)):
             one = plans[number]
             one.expires, one.is_expired_early = setting, number >= n_old
             if one.is_expired_early:
+                row.lost += remains(by_base[one.base_offset], 0, state)[1]
                 detail = (
                     f"{_ZEROS}, which a broker takes for records of 1970: {setting} deletes the segment soon after the"
                     " start. kafkalog recover repairs the index"

@@ -67,7 +67,7 @@ def test_a_bad_tail_fails_after_a_clean_shutdown_and_is_cut_after_another(partit
 def test_a_torn_batch_is_no_loss(partition: Path) -> None:
     last = logs(partition)[-1]
     last.write_bytes(last.read_bytes()[:-5])
-    assert [one.reason for one in asked(partition).missing] == [Reason.LOG_END_MISSING]  # a snapshot proves it
+    assert [one.reason for one in asked(partition).lost] == [Reason.LOG_END_MISSING]  # a snapshot proves it
     (partition / f"{305:020d}.snapshot").unlink()
     row = asked(partition)
     assert (row.segments[-1].action, row.n_bytes_lost, row.verdict) == ("cut", 0, "recovers")
@@ -87,9 +87,21 @@ def test_an_offset_outside_of_its_segment_is_named(partition: Path, row: int, of
     last = logs(partition)[-1]
     _with_offset(last, row, offset)
     for one in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
-        assert one.verdict == "does not start"
+        # a broker splits a segment only if it ends too far from its base
+        assert (one.verdict, one.is_split) == (("loses", True) if offset == 2**40 else ("does not start", False))
         assert one.problem is not None
         assert (one.problem.reason, one.problem.path) == (Reason.OFFSET_OUTSIDE_SEGMENT, str(last))
+
+
+def test_a_segment_whose_offsets_go_far_is_split_and_nothing_is_lost(partition: Path) -> None:
+    last = logs(partition)[-1]
+    (partition / f"{305:020d}.snapshot").unlink()
+    data, batches = bytearray(last.read_bytes()), kafkalog.Segment(last).batches
+    for at in batches.position[len(batches) // 2 :].tolist():
+        data[at : at + 8] = (int.from_bytes(data[at : at + 8], "big") + 2**33).to_bytes(8, "big")
+    last.write_bytes(data)
+    for one in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
+        assert (one.verdict, one.losses, one.log_end_offset) == ("recovers", [], 2**33 + 305)
 
 
 def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path) -> None:
@@ -149,8 +161,7 @@ def test_files_that_prove_a_missing_segment_count_as_its_loss(partition: Path, n
     plans = [asked(partition), asked(partition, clean=True), *kafkalog.recover(partition, dry_run=True).partitions]
     for row in plans:
         assert row.verdict == "loses"
-        assert [one.reason.value for one in row.missing] == [reason]
-        assert row.loss is not None
+        assert [one.reason.value for one in row.losses] == [reason]
         assert (row.loss.first_offset, row.loss.last_offset, row.loss.n_records) == (first, end - 1, end - first)
     assert any("without its .log" in why for why in plans[0].removed.values())
 
@@ -162,7 +173,6 @@ def test_all_that_is_cut_off_counts_and_garbage_is_no_offset(partition: Path) ->
     data[len(data) // 2] ^= 1
     middle.write_bytes(data)
     for row in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
-        assert row.loss is not None
         assert row.loss.n_records == 305 - row.log_end_offset > 33
     data[len(data) // 2] ^= 1
     middle.write_bytes(data)
@@ -170,5 +180,4 @@ def test_all_that_is_cut_off_counts_and_garbage_is_no_offset(partition: Path) ->
     report = kafkalog.recover(partition, dry_run=True)
     [finding] = report.findings.rows
     assert (finding.base_offset, report.partitions[0].log_end_offset) == (None, 305)
-    assert report.partitions[0].loss is not None
     assert (report.partitions[0].loss.first_offset, report.partitions[0].loss.n_unknown) == (305, 1)
