@@ -98,6 +98,8 @@ from kafkalog.scanning.scan import Scan as Scan
 from kafkalog.state.leader_epochs import EpochEndOffset as EpochEndOffset
 from kafkalog.state.log_config import LogConfig as LogConfig
 from kafkalog.state.producers import ProducerSnapshot as ProducerSnapshot
+from kafkalog.storage.location import Location as Location
+from kafkalog.storage.stores import location as location
 from kafkalog.system_topics.groups import Group as Group
 from kafkalog.system_topics.groups import GroupMember as GroupMember
 from kafkalog.system_topics.groups import GroupOffset as GroupOffset

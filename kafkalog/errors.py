@@ -103,6 +103,7 @@ class Reason(StrEnum):
     OUTPUT_EXISTS = "output_exists"
     UNSAFE_PATH = "unsafe_path"
     UNSUPPORTED_SYSTEM = "unsupported_system"
+    NOT_INSTALLED = "not_installed"
     TOO_MANY_DIRECTORIES = "too_many_directories"
     COLUMN_TYPE = "column_type"
     COLUMN_MISSING = "column_missing"

@@ -73,6 +73,7 @@ class ScanOptions(TaskOptions, total=False):
     schemas: Any
     schema_context: str | None
     limits: Limits | None
+    storage_options: Mapping[str, Any] | None
 
 
 class ReadMethods(PublicNames):

@@ -64,8 +64,16 @@ LAZY_ARROW = {
 }
 
 # libraries that only one package or module may touch, and libraries that no module may import when it is imported
-HOMES = {"tqdm": "cli", "matplotlib": "indexes.plot", "numba": "scanning.user_functions", "pyspark": "spark"}
-NEVER_AT_MODULE_LEVEL = {"duckdb", "matplotlib", "numba", "pandas", "polars", "tqdm"}
+HOMES = {
+    "boto3": "storage.stores",
+    "fsspec": "storage.stores",
+    "matplotlib": "indexes.plot",
+    "numba": "scanning.user_functions",
+    "obstore": "storage.stores",
+    "pyspark": "spark",
+    "tqdm": "cli",
+}
+NEVER_AT_MODULE_LEVEL = {"boto3", "duckdb", "fsspec", "matplotlib", "numba", "obstore", "pandas", "polars", "tqdm"}
 
 # packages whose `__init__` does more than say what is in it
 WITH_CODE_IN_INIT = {"", "spark", "spark.pyspark_kafkalog", "cli"}

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Final
 
 from kafkalog import __version__
-from kafkalog.cli.commands import MODULES, SUMMARIES
+from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES
 from kafkalog.cli.completion import Completion
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
@@ -215,6 +215,7 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
     try:
         try:
             name = " ".join(filter(None, [args.command, getattr(args, "job", None)]))
+            args.paths = _places(args)
             console.report_to(getattr(args, "report", None), name, args.paths)
             prepare_stdout(is_json=getattr(args, "json", False))
             args.limits = make_limits(args.limits)
@@ -239,6 +240,22 @@ def _run(command: Callable[[argparse.Namespace, Console], None], args: argparse.
         console.error(error)
     console.close()
     return console.exit_code
+
+
+def _places(args: argparse.Namespace) -> list[Any]:
+    """The paths, with a location for each URL."""
+    from kafkalog.storage.location import is_url, refuse_url
+
+    if not any(map(is_url, args.paths)):
+        return list(args.paths)
+    from kafkalog.storage.stores import locate
+
+    if args.command in LOCAL:
+        refuse_url(args.paths)
+    try:
+        return [locate(path, dict(args.storage_options)) for path in args.paths]
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PATH_HELP: Final = """\
 PATH is a log dir (a value of a broker's log.dirs, or a copy of one), a topic-partition directory such as orders-0 in
-it, or a single .log file. Several may be given."""
+it, or a single .log file; or the URL of one, such as s3://bucket/kafka. Several may be given."""
 _READ_ONLY: Final = " Files are only read, never written."
 
 
@@ -104,6 +104,16 @@ def add_command(
         "--verbose",
         action="store_true",
         help="also print what is normal, such as a torn tail, and all damage",
+    )
+    parser.add_argument(
+        "--storage-option",
+        metavar="K=V",
+        dest="storage_options",
+        action="append",
+        default=[],
+        type=assignment("region=eu-west-1"),
+        help="an option of the store that a URL names, such as region or endpoint; may be repeated. Credentials belong"
+        " into the environment",
     )
     parser.add_argument(
         "--report",

@@ -8,7 +8,6 @@ the offsets of its segments are.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +22,7 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.location import list_names, stat_of
 
 _COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
 """Topics that a broker creates with `cleanup.policy=compact`."""
@@ -134,7 +134,8 @@ def _policy(path: Path, key: kf.TopicPartition | None) -> str | None:
     """Return the topic's `cleanup.policy` in the metadata log next to the partition; None if it has none."""
     directory = path.absolute().parent / kf.METADATA_DIRECTORY
     try:
-        stamps = [(entry.name, entry.stat().st_mtime_ns) for entry in os.scandir(directory)] if key else []
+        names = list_names(directory) if key else []
+        stamps = [(name, stat_of(directory / name).st_mtime_ns) for name in names]
     except OSError:
         return None
     return None if key is None or not stamps else _policies(directory.parent, *stamps).get(key.topic)

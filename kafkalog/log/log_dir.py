@@ -35,6 +35,7 @@ from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.location import Location, as_path, is_url, real_path
 from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
 
@@ -84,8 +85,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     ) -> None:
         paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         # each directory once, under its first name
-        given = {Path(path): path for path in paths}
-        self.paths = list({os.path.realpath(path): path for path in reversed(given)}.values())[::-1]
+        given = {as_path(path): path for path in located(list(paths))}
+        self.paths = list({real_path(path): path for path in reversed(given)}.values())[::-1]
         self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
         self.findings: list[Finding] = []
         self.limits = limits
@@ -280,13 +281,13 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
 
     def _add_directory(self, root: Path) -> None:
         entries = list_directory(root)
-        children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if _is_directory(entry)]
+        children = [(entry, kf.parse_partition_directory(entry.name)) for entry in entries if is_directory(entry)]
         if is_partition_directory(root, entries):
             self._add_partition(root, None, None, None)
             return
         starts = self._offsets(root / kf.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._offsets(root / kf.HIGH_WATERMARK_CHECKPOINT)
-        resolved = Path(os.path.realpath(root))
+        resolved = as_path(real_path(root))
         for entry in entries:
             if kf.parse_partition_directory(entry.name) and entry.is_symlink() and _leads_in_a_circle(entry):
                 detail = "a link that leads in a circle, to no partition"
@@ -367,20 +368,24 @@ _SHOWN: Final = ("partition", "segments", "bytes", "log start offset", "path")
 
 
 def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> ReadError:
-    """The error for a path that does not exist; it may be meant as a topic of a log dir that it is in, or `beside`.
-
-    A URL is shown as given: `Path` makes `s3:/` of `s3://`.
-    """
+    """The error for a path that does not exist; it may be meant as a topic of a log dir that it is in, or `beside`."""
     detail = "no such file or directory"
-    if "://" in os.fspath(path):
-        detail += "; kafkalog reads local files only: copy or mount it"
-    else:
-        topic = Path(path).name
-        for place in (Path(path).parent, *beside):
-            if any(place.glob(f"{glob.escape(topic)}-[0-9]*/")):
-                detail += f"; {place} has a topic of that name: ask it for topics={topic!r}, in the shell -t {topic}"
-                break
+    topic = as_path(path).name
+    for place in (as_path(path).parent, *beside):
+        if any(place.glob(f"{glob.escape(topic)}-[0-9]*/")):
+            detail += f"; {place} has a topic of that name: ask it for topics={topic!r}, in the shell -t {topic}"
+            break
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
+
+
+def located(path: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """The path, or the paths, with a `Location` for each URL."""
+    if not any(map(is_url, path if isinstance(path, (list, tuple)) else [path])):
+        return path
+    # only here: whoever reads local files needs no other libraries
+    from kafkalog.storage.stores import locate
+
+    return locate(path, storage_options)
 
 
 def as_set(wanted: Iterable[Any] | int | None) -> set[Any] | None:
@@ -402,11 +407,12 @@ def _holds_log_files(path: Path) -> bool:
 def _is_segment(entry: os.DirEntry[str]) -> bool:
     """Whether an entry is a segment. Other files may end in `.log` too, such as a broker's own log files."""
     return (
-        entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not _is_directory(entry)
+        entry.name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(entry.name) is not None and not is_directory(entry)
     )
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
+def is_directory(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a directory, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:
@@ -423,6 +429,9 @@ def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
 
 def list_directory(root: Path) -> list[os.DirEntry[str]]:
     """What is in a directory, in any order; raises `ReadError`."""
+    if isinstance(root, Location):
+        found: list[Any] = [*root.entries().values()]
+        return found
     try:
         with os.scandir(root) as entries:
             return list(entries)
@@ -437,4 +446,4 @@ def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = 
         return True
     if kf.parse_partition_directory(path.name or path.absolute().name) is None:
         return False
-    return not any(_is_directory(entry) and kf.parse_partition_directory(entry.name) for entry in entries)
+    return not any(is_directory(entry) and kf.parse_partition_directory(entry.name) for entry in entries)

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Never, NoReturn
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
-from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory, list_directory, missing_path
+from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory, list_directory, located, missing_path
 from kafkalog.log.lookups.timestamp_search import latest_timestamp
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.odd_offsets import Witnesses
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns
+from kafkalog.storage.location import as_path
 from kafkalog.storage.source import BufferSource, ByteSource
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def open(
-    path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS, **others: Never
+    path: Paths,
+    *,
+    memory_map: bool | str = "auto",
+    limits: Limits = DEFAULT_LIMITS,
+    storage_options: Mapping[str, Any] | None = None,
+    **others: Never,
 ) -> Segment | Partition | LogDir:
     """Open a segment, a partition, or a log dir.
 
@@ -31,10 +37,12 @@ def open(
     ----------
     path : path-like or sequence of path-like
         A `.log` file, a topic-partition directory, or a log dir (a value of a broker's `log.dirs`). Several paths make
-        one `LogDir`.
+        one `LogDir`. Each may be a URL, or a `kafkalog.location`.
     memory_map : {"auto", True, False}
         How to read files: only True maps them into memory. `"auto"` reads them; see `Segment`.
     limits : Limits
+    storage_options : mapping, optional
+        Options for URLs; see `kafkalog.location`.
 
     Returns
     -------
@@ -57,8 +65,9 @@ def open(
     """
     for name in others:
         raise TypeError(f"open has no option {name!r}: it reads no records; scan(path, start_offset=...) has options")
+    path = located(path, storage_options)
     if isinstance(path, (str, os.PathLike)):
-        location = Path(path)
+        location = as_path(path)
         if location.is_dir():
             entries = list_directory(location)
             if is_partition_directory(location, entries):
@@ -79,7 +88,7 @@ def open(
     return LogDir(path, memory_map=memory_map, limits=limits)
 
 
-def open_log_dir(path: Paths, *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS) -> LogDir:
+def open_log_dir(path: Paths, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> LogDir:
     """Open a log dir, or several as one; a partition directory or a `.log` file as a log dir with only this.
 
     The parameters are those of `open`.
@@ -89,13 +98,12 @@ def open_log_dir(path: Paths, *, memory_map: bool | str = "auto", limits: Limits
     NotKafkaError, ReadError
         See `open`.
     """
-    opened = open(path, memory_map=memory_map, limits=limits)
-    return opened if isinstance(opened, LogDir) else LogDir([opened.path], memory_map=memory_map, limits=limits)
+    opened = open(path, limits=limits, **options)
+    options.pop("storage_options", None)
+    return opened if isinstance(opened, LogDir) else LogDir([opened.path], limits=limits, **options)
 
 
-def open_partition(
-    path: str | os.PathLike[str], *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
-) -> Partition:
+def open_partition(path: str | os.PathLike[str], **options: Any) -> Partition:
     """Open a topic-partition directory, such as ``orders-0``. The parameters are those of `open`.
 
     Raises
@@ -105,13 +113,11 @@ def open_partition(
     ReadError
         The path does not exist or cannot be read.
     """
-    opened = open(path, memory_map=memory_map, limits=limits)
+    opened = open(path, **options)
     return opened if isinstance(opened, Partition) else _refuse(opened, path, "a topic-partition directory")
 
 
-def open_segment(
-    path: str | os.PathLike[str], *, memory_map: bool | str = "auto", limits: Limits = DEFAULT_LIMITS
-) -> Segment:
+def open_segment(path: str | os.PathLike[str], **options: Any) -> Segment:
     """Open a `.log` file. The parameters are those of `open`.
 
     Raises
@@ -121,7 +127,7 @@ def open_segment(
     ReadError
         The path does not exist or cannot be read.
     """
-    opened = open(path, memory_map=memory_map, limits=limits)
+    opened = open(path, **options)
     return opened if isinstance(opened, Segment) else _refuse(opened, path, "a .log file")
 
 

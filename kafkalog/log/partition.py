@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -33,6 +32,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
+from kafkalog.storage.location import as_path
 from kafkalog.text import counted
 
 
@@ -86,7 +86,7 @@ class Partition(ReadMethods):
         limits: Limits = DEFAULT_LIMITS,
         known: Known | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = as_path(path)
         directory = kf.parse_partition_directory(self.path.name or self.path.absolute().name)
         self.topic_partition = directory.topic_partition if directory else None
         self.kind = directory.kind if directory else None

@@ -34,6 +34,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import MOST_EARLIER, Known
 from kafkalog.records.batch_table import Window
 from kafkalog.state.outcomes import POSITION_BITS, TransactionOutcomes
+from kafkalog.storage.location import as_path
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity, removed_error, was_replaced
 from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
@@ -132,7 +133,7 @@ class PartitionRange:
         FileChangedError
             A file has changed since the read was planned.
         """
-        directory = Path(self.path)
+        directory = as_path(self.path)
         # before the comparison: what replaces it after that has another one
         identity = None if self.directory is None else directory_identity(directory)
         if was_replaced(directory, self.directory):
@@ -168,7 +169,7 @@ class PartitionRange:
         if following is None or last < following.first_offset:
             return
         whole = replace(following, stop=following.size_in_bytes)
-        segment = RangedSegment(Path(self.path), whole, memory_map=False, **options)
+        segment = RangedSegment(as_path(self.path), whole, memory_map=False, **options)
         with segment.open() as source:
             try:
                 windows = segment.iter_windows(
@@ -197,7 +198,7 @@ class PartitionRanges:
     @property
     def paths(self) -> list[Path]:
         """The directories of the partitions."""
-        return [Path(path) for path in dict.fromkeys(part.path for part in self.parts)]
+        return [as_path(path) for path in dict.fromkeys(part.path for part in self.parts)]
 
     @property
     def n_bytes(self) -> int:

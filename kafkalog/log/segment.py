@@ -37,6 +37,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
+from kafkalog.storage.location import as_path, exists, list_names
 from kafkalog.storage.removals import DirectoryIdentity
 from kafkalog.storage.source import ByteSource, open_source, size_of
 from kafkalog.text import counted
@@ -101,7 +102,7 @@ class Segment(ReadMethods):
     ) -> None:
         if memory_map not in ("auto", True, False):
             raise ValueError(f"memory_map must be 'auto', True or False, not {memory_map!r}")
-        self.path = Path(path)
+        self.path = as_path(path)
         self.memory_map = memory_map
         self.limits = limits
         offset = kf.parse_base_offset(self.path.name)
@@ -182,7 +183,7 @@ class Segment(ReadMethods):
     def witnesses(self) -> Witnesses:
         """Bounds for the segment's offsets from other files: its index, later segments, producer snapshots."""
         try:
-            names = os.listdir(self.path.absolute().parent)
+            names = list_names(self.path.absolute().parent)
         except OSError:
             names = []
         offsets = [(name, kf.parse_base_offset(name)) for name in names]
@@ -241,7 +242,7 @@ class Segment(ReadMethods):
             The index cannot be read.
         """
         path = self.sidecar_path(_SUFFIXES[kind])
-        if not os.path.exists(path):
+        if not exists(path):
             return None
         size = size_of(path)
         if size > _MAX_INDEX_BYTES and not is_bounded:
@@ -490,7 +491,7 @@ _READ_BYTES: Final = 2**26
 
 def _is_last(path: Path, base_offset: int | None) -> bool:
     try:
-        names = [] if base_offset is None else os.listdir(path.absolute().parent)
+        names = [] if base_offset is None else list_names(path.absolute().parent)
     except OSError:
         names = []
     others = (kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX))

@@ -15,10 +15,13 @@ from typing import Any, Final
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, ReadError, Reason
 from kafkalog.log.segment import Segment
+from kafkalog.storage.location import list_names
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
 INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
 _PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
+
+_ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
 class SegmentListing:
@@ -68,7 +71,7 @@ class SegmentListing:
         """
         self._identity = directory_identity(self._path)
         try:
-            names = sorted(os.listdir(self._path) if names is None else names)
+            names = sorted(list_names(self._path) if names is None else names)
         except OSError as error:
             raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self._path) from error
         logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
@@ -174,6 +177,10 @@ def open_segment(path: Path, **options: Any) -> Segment:
         hint = "a segment's file name ends in .log"
         if path.name.endswith(_PACKED):
             hint = f"it is compressed: unpack it first, to {path.with_suffix('').name}"
+        elif path.name.endswith(_ARCHIVES):
+            hint = "it is a compressed archive: unpack it, or unpack it to a .tar and open tar://DIRECTORY::PATH.tar"
+        elif path.suffix in (".tar", ".zip"):
+            hint = f"it is an archive: {path.suffix[1:]}://DIRECTORY::{path} opens a directory in it"
         elif kf.parse_base_offset(path.name) is not None:
             hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}"
         raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)

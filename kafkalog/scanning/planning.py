@@ -41,6 +41,7 @@ from kafkalog.scanning.conditions.filters import Filter
 from kafkalog.scanning.query import check_options, larger, offset_of, smaller
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.state.read_committed import IsolationLevel
+from kafkalog.storage.location import plain
 from kafkalog.storage.source import ByteSource
 
 TASK_BYTES: Final = 2**26
@@ -281,7 +282,7 @@ class _Planner:
                 del ranges[number:]
         planned = partition.topic_partition, tuple(ranges), partition.log_start_offset, start, end
         directory = segments[0].directory if segments else None
-        whole = PartitionRange(str(partition.path), *planned, unread_offset=unread, directory=directory)
+        whole = PartitionRange(plain(partition.path), *planned, unread_offset=unread, directory=directory)
         try:
             if self.on_corruption != "stop" and not self.whole_partitions:
                 known = self.outcomes(partition, end) if self.isolation_level == "read_committed" else None

@@ -328,7 +328,9 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
     limits, memory_map = options.get("limits"), options.get("memory_map", "auto")
     if not isinstance(path, (LogDir, Partition, Segment)):
         limits = DEFAULT_LIMITS if limits is None else limits
-        return open_path(path, memory_map=memory_map, limits=limits), limits
+        return open_path(
+            path, memory_map=memory_map, limits=limits, storage_options=options.get("storage_options")
+        ), limits
     if limits is not None or memory_map != "auto":
         raise ValueError("limits and memory_map are those of what is open already; give them to kafkalog.open")
     return path, path.limits

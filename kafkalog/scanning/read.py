@@ -23,7 +23,7 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
 
     Parameters
     ----------
-    path : path-like, sequence of path-like, or what `open` returned
+    path : path-like or URL, sequence of them, or what `open` returned
     columns : sequence of str, optional
         Default: topic, partition, offset, timestamp, timestamp_type, key, value, headers. On request also
         leader_epoch, producer_id, producer_epoch, sequence, is_transactional, is_control, compression,
@@ -117,6 +117,8 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         The registry's context in which schema ids are looked up, such as ``.partner``; ``.`` is the default one.
         Without it, an id that several contexts have is that of the topic's subject.
     limits : Limits
+    storage_options : mapping, optional
+        Options for URLs; see `kafkalog.location`.
 
     Returns
     -------

@@ -13,7 +13,6 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, Reason, SidecarError
+from kafkalog.storage.location import as_path, exists, stat_of
 from kafkalog.storage.source import read_file
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 2**20
@@ -46,7 +46,7 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
     Line 1 is the version, line 2 the number of entries; then one entry per line.
     Source: CheckpointFile.read, Kafka 4.3.
     """
-    if not os.path.exists(path):
+    if not exists(path):
         return None
     lines = checkpoint_lines(path)
     # a broker that died before its first write leaves an empty file, and reads it as no entries
@@ -101,7 +101,7 @@ def checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | None:
     Suitable for looking up many partitions one by one: the last few files are cached as long as they do not change.
     """
     try:
-        status = os.stat(path)
+        status = stat_of(path)
         return _remembered(os.fspath(path), status.st_ino, status.st_mtime_ns, status.st_size).get(key)
     except (OSError, KafkalogError):
         return None
@@ -132,13 +132,13 @@ def read_leader_epochs(path: Pathish) -> npt.NDArray[np.void] | None:
 
 def read_properties(path: Pathish) -> dict[str, str] | None:
     """Read `meta.properties` or `partition.metadata` as a dict; None if the file does not exist."""
-    if not os.path.exists(path):
+    if not exists(path):
         return None
     try:
         text = read_file(path, max_bytes=MAX_CHECKPOINT_BYTES).decode()
     except UnicodeDecodeError as error:
         raise SidecarError(Reason.CHECKPOINT_SYNTAX, "not UTF-8 text", path=path) from error
-    separator = ":" if Path(path).name == kf.PARTITION_METADATA else "="
+    separator = ":" if os.path.basename(path) == kf.PARTITION_METADATA else "="
     pairs = (line.partition(separator) for line in text.splitlines() if line.strip() and not line.startswith("#"))
     return {key.strip(): value.strip() for key, _, value in pairs}
 
@@ -151,7 +151,7 @@ def read_topic_id(directory: Pathish) -> str | None:
     SidecarError
         The file cannot be parsed, or it has no valid topic id.
     """
-    path = Path(directory) / kf.PARTITION_METADATA
+    path = as_path(directory) / kf.PARTITION_METADATA
     properties = read_properties(path)
     if properties is None:
         return None

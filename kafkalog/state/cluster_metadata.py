@@ -28,6 +28,7 @@ from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.records.selection import Selection
 from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.storage.location import as_path, exists, list_names
 from kafkalog.storage.source import open_source
 
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -59,9 +60,9 @@ def read_cluster_metadata(
     ValueError
         The files do not go back as far as `end_offset` or `end_timestamp`.
     """
-    directory = Path(log_dir) / kf.METADATA_DIRECTORY
+    directory = as_path(log_dir) / kf.METADATA_DIRECTORY
     try:
-        names = sorted(os.listdir(directory))
+        names = sorted(list_names(directory))
     except OSError:
         return None
     end = _End(end_offset, end_timestamp)
@@ -112,7 +113,7 @@ def _replay(metadata: ClusterMetadata, directory: Path, logs: list[str], end: _E
                 if record.offset >= start and is_counted:
                     _apply(metadata, record, path, limits)
         except KafkalogError as error:
-            if not os.path.lexists(path):
+            if not exists(path):
                 continue  # a running broker deleted it, after it wrote a snapshot
             metadata.findings.append(error.to_finding(damage=False))
             # a later segment shows which offsets are missing; of the last one nothing does

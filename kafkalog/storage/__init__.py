@@ -2,6 +2,8 @@
 
     `source`           reads the bytes of a file in windows: mapped, with `pread`, or in memory
     `ranges`           bytes that are fetched in ranges, such as an object of an object store
+    `location`         places of files that are not local, and what is done with paths of either kind
+    `stores`           object stores and other remote file systems, through obstore and fsspec
     `bad_sectors`      reads a file from a disk that cannot read all of it
     `buffer_pool`      reuses the memory of windows
     `open_file_limit`  raises the limit on open files

@@ -9,7 +9,7 @@ import numpy as np
 
 from kafkalog.errors import FileChangedError, ReadError
 from kafkalog.storage.buffer_pool import empty
-from kafkalog.storage.source import Bytes, ByteSource, FileIdentity, PreadSource
+from kafkalog.storage.source import Bytes, ByteSource, FileIdentity, open_source
 
 _SECTOR: Final = 512
 
@@ -26,8 +26,9 @@ class BadSectorSource(ByteSource):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = PreadSource(path)
+        self._file = open_source(path, memory_map=False)
         self.path, self.size, self.is_preallocated = self._file.path, self._file.size, self._file.is_preallocated
+        self.identity: FileIdentity = self._file.identity  # type: ignore[attr-defined]
         self.unreadable: list[tuple[int, int]] = []
 
     def window(self, start: int, stop: int) -> Bytes:
@@ -37,6 +38,8 @@ class BadSectorSource(ByteSource):
         except FileChangedError:
             raise
         except ReadError:
+            if self._file.fetches_ranges:
+                raise  # a store has no sectors
             result: Bytes = empty(stop - start, np.uint8)
             self._fill(result, start, start, stop)
             result.flags.writeable = False
@@ -45,11 +48,6 @@ class BadSectorSource(ByteSource):
     def next_data(self, position: int) -> int:
         """See `ByteSource.next_data`."""
         return self._file.next_data(position)
-
-    @property
-    def identity(self) -> FileIdentity:
-        """Identifies the file and its state."""
-        return self._file.identity
 
     def is_unreadable(self, start: int, stop: int) -> bool:
         """Whether some of these bytes could not be read."""

@@ -15,6 +15,7 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnsafePathError
 from kafkalog.storage.atomic import STAGED_SUFFIX, StrPath, resolve, writing
+from kafkalog.storage.location import Location
 
 _LOG_DIR_FILES: Final = (
     kf.META_PROPERTIES,
@@ -95,7 +96,7 @@ def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool =
     Parameters
     ----------
     sources : iterable of path-like
-        Files and directories that are read.
+        Files and directories that are read. A `Location` is not at a local path.
     is_new : bool
         Whether nothing at the path is replaced: what is there, such as the output of an earlier run, is left to the
         caller to refuse.
@@ -107,7 +108,7 @@ def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool =
         directory (read or not), where foreign files can stop a broker.
     """
     resolved = resolve(target)
-    for source in map(resolve, sources):
+    for source in (resolve(path) for path in sources if not isinstance(path, Location)):
         if resolved == source or resolved in source.parents or (source in resolved.parents and source.is_dir()):
             raise UnsafePathError(
                 Reason.UNSAFE_PATH, f"{source} is being read, and sources are never modified", path=os.fspath(target)

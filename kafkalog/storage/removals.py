@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from kafkalog.errors import ReadError, Reason
 from kafkalog.format import PARTITION_METADATA
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.location import Location
 
 # O_NONBLOCK: a FIFO of that name must not make us wait. Windows has other flags
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -37,6 +38,8 @@ def directory_identity(directory: str | os.PathLike[str]) -> DirectoryIdentity |
 
 
 def _status(directory: str | os.PathLike[str]) -> tuple[int, int | None] | None:
+    if isinstance(directory, Location):
+        return None  # no broker works in a store
     try:
         inode = os.stat(directory).st_ino
     except OSError:
@@ -92,6 +95,8 @@ def removed_directory(
 
     Source: LogManager.asyncDelete, UnifiedLog.logDeleteDirName, Kafka 4.3.
     """
+    if isinstance(directory, Location):
+        return None
     root, name = os.path.split(os.path.abspath(directory))
     try:
         others = os.listdir(root)

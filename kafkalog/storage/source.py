@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage.buffer_pool import empty
+from kafkalog.storage.location import Location, stat_of
 from kafkalog.storage.removals import DirectoryIdentity, removed_directory, removed_error, was_replaced
 
 Bytes = npt.NDArray[np.uint8]
@@ -426,6 +427,9 @@ def open_source(
     ReadError
         The file cannot be opened, or is not a regular file.
     """
+    if isinstance(path, Location):
+        opened: ByteSource = path.open()
+        return opened
     kind = MappedSource if memory_map else PreadSource
     try:
         source = kind(path)
@@ -457,7 +461,7 @@ def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
     ReadError
         The file cannot be read, or is larger than `max_bytes`.
     """
-    with PreadSource(path) as source:
+    with open_source(path, memory_map=False) as source:
         if source.size > max_bytes:
             raise ReadError(
                 Reason.FILE_UNREADABLE, f"has {source.size} bytes, more than {max_bytes}", path=os.fspath(path)
@@ -467,7 +471,7 @@ def read_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
 
 def file_status(
     path: str | os.PathLike[str], moved_to: Iterable[str] = (), identity: DirectoryIdentity | None = None
-) -> os.stat_result:
+) -> Any:
     """`os.stat` of a file, symbolic links followed; of the first of `moved_to` that there is, if there is none.
 
     For `identity` see `open_source`.
@@ -478,7 +482,7 @@ def file_status(
         The file does not exist, or its directory may not be searched.
     """
     try:
-        return os.stat(path)
+        return stat_of(path)
     except OSError as error:
         for name in moved_to:
             with contextlib.suppress(OSError):
@@ -490,6 +494,9 @@ def file_status(
 
 def size_of(path: str | os.PathLike[str]) -> int:
     """Size of a regular file in bytes, without opening it; 0 if there is no regular file."""
+    if isinstance(path, Location):
+        entry = path.status()
+        return 0 if entry is None else entry.size
     try:
         status = os.stat(path)
     except OSError:

@@ -22,6 +22,7 @@ from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.location import list_names
 
 _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.INDEX_SUFFIX: OffsetIndex,
@@ -161,7 +162,7 @@ def is_tiered(partition: Partition) -> bool:
     """Whether segments may be remote: by the topic's settings, or by metadata of such on its broker."""
     root = partition.path.absolute().parent
     try:
-        names = os.listdir(root)
+        names = list_names(root)
     except OSError:
         return True  # a log dir that cannot be listed, or is gone by now, proves nothing
     if any(name.startswith(_REMOTE_METADATA) for name in names):

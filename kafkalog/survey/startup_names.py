@@ -13,6 +13,7 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
+from kafkalog.log.log_dir import is_directory, list_directory
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.survey.startup_end import end_as_loaded
@@ -94,12 +95,8 @@ def partition_directories(root: Path) -> Iterator[Path | Finding]:
     Directories that a broker has renamed (`-delete`, `-future`, `-stray`) are among them: it loads them too.
     Source: LogManager.loadLogs, Kafka 4.3.
     """
-    try:
-        with os.scandir(root) as entries:
-            found = sorted((entry.name, entry.is_symlink()) for entry in entries if os.path.isdir(entry))
-    except OSError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error
-    for name, is_link in found:
+    found = ((entry.name, entry.is_symlink()) for entry in list_directory(root) if is_directory(entry))
+    for name, is_link in sorted(found):
         path = root / name
         if kf.parse_partition_directory(name) is None:
             if name != _REMOTE_INDEX_CACHE:

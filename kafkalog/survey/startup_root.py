@@ -10,7 +10,6 @@ Mirrors `MetaPropertiesEnsemble`, `CheckpointFile`, `QuorumStateDataJsonConverte
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +28,7 @@ from kafkalog.state.checkpoints import (
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.log_config import read_properties_file
+from kafkalog.storage.location import exists, list_names
 from kafkalog.storage.source import read_file
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
@@ -100,7 +100,7 @@ def root_problems(roots: Sequence[Path], *, limits: Limits = DEFAULT_LIMITS) -> 
 
 def _attempt(path: Path, problem: Callable[[Path], str], effect: Effect = "does not start") -> Iterator[StartProblem]:
     """Yield the problem of a file, if it is there."""
-    if not os.path.lexists(path):
+    if not exists(path):
         return
     try:
         detail = problem(path)
@@ -121,7 +121,7 @@ def _identity_problems(roots: Sequence[Path]) -> Iterator[StartProblem]:
     directory_ids: dict[str, Path] = {}
     for root in roots:
         path = root / kf.META_PROPERTIES
-        if not os.path.lexists(path):
+        if not exists(path):
             # without it, a broker formats a log dir, but for the one with its metadata log
             if (root / kf.METADATA_DIRECTORY).is_dir():
                 detail = f"{kf.METADATA_DIRECTORY} is there, and this file is missing"
@@ -230,7 +230,7 @@ def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartPro
     """Check the files of raft in the metadata log's directory."""
     yield from _attempt(directory / QUORUM_STATE, quorum_state_problem)
     try:
-        names = sorted(os.listdir(directory))
+        names = sorted(list_names(directory))
     except OSError:
         return
     bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
@@ -333,7 +333,7 @@ def _duplicates(roots: Sequence[Path]) -> Iterator[StartProblem]:
     seen: dict[tuple[kf.TopicPartition, str | None], Path] = {}
     for root in roots:
         try:
-            names = sorted(os.listdir(root))
+            names = sorted(list_names(root))
         except OSError:
             continue
         for name in names:

@@ -119,6 +119,9 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print files."""
+    from kafkalog.storage.location import as_path
+    from kafkalog.storage.source import size_of
+
     if args.encoding is not None and not args.json:
         raise UsageError("--encoding is for --json; the tool's lines show bytes as its decoders do")
     args.paths += args.files or []
@@ -127,11 +130,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
     dump = _dump(args)
     # before the first file is printed: a mistake in the last one would come late
     for path in args.paths:
-        if os.path.isdir(path):
+        if as_path(path).is_dir():
             raise UsageError(f"{path} is a directory; dump takes files, such as {os.path.join(path, '*.log')}")
     progress: Callable[[int], None] | None = None
     if sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet:
-        console.start_progress(sum(os.path.getsize(path) for path in args.paths if os.path.isfile(path)), "dump")
+        console.start_progress(sum(map(size_of, args.paths)), "dump")
         progress = console.progress.reach
     try:
         # a value that is too short for its decoder is an error of usage

@@ -18,7 +18,6 @@ Intended differences from a broker:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -296,10 +295,10 @@ def _answers(answer: tuple[int, int, int], n: int = 1, segment: int = -1, positi
 
 def _modified(segment: Segment) -> int:
     """When the file was last written to, in milliseconds."""
-    return _status(segment).st_mtime_ns // 1_000_000
+    return int(_status(segment).st_mtime_ns // 1_000_000)
 
 
-def _status(segment: Segment) -> os.stat_result:
+def _status(segment: Segment) -> Any:
     # a running broker may have renamed it since, to delete it
     return file_status(segment.path, kf.moved_names(str(segment.path)), segment.directory)
 

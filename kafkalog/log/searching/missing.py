@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.location import exists, list_names
 
 END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
 """Files of a log dir with offsets that a log has reached."""
@@ -89,11 +89,11 @@ def retired(segment: Segment, error: KafkalogError) -> Finding | None:
 
     All segments before it are deleted, too. What a cleaner deletes is in another segment.
     """
-    if error.reason is not Reason.FILE_UNREADABLE or os.path.lexists(segment.path):
+    if error.reason is not Reason.FILE_UNREADABLE or exists(segment.path):
         return None
     directory = segment.path.absolute().parent
     try:
-        names = os.listdir(directory)
+        names = list_names(directory)
     except OSError:
         return None
     bases = [kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX)]
@@ -113,7 +113,7 @@ def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Fin
     if key is None:
         return None
     with contextlib.suppress(OSError):
-        found = end_finding(str(partition), end, known_ends(partition, key, os.listdir(partition)), damage=False)
+        found = end_finding(str(partition), end, known_ends(partition, key, list_names(partition)), damage=False)
         return None if found is None or is_locked(partition.absolute().parent) else found
     return None
 

@@ -33,6 +33,8 @@ from kafkalog.operations.dumping.sidecars import (
     read_transaction_index,
 )
 from kafkalog.operations.dumping.time_index import read_time_index
+from kafkalog.storage.location import is_file, plain
+from kafkalog.storage.source import size_of
 from kafkalog.text import counted
 
 __all__ = ["DECODERS", "DIALECTS", "Dump", "DumpOptions", "dump"]
@@ -142,8 +144,8 @@ class Dump:
                 if not self.options.keep_going:
                     raise
                 self._report.findings.add(error.to_finding())
-            if progress is not None and os.path.isfile(path):
-                done += os.path.getsize(path)
+            if progress is not None and is_file(path):
+                done += size_of(path)
                 progress(done)
 
     def _text(self, path: str, progress: Progress) -> Iterator[bytes]:
@@ -160,7 +162,7 @@ class Dump:
                 progress.reach(walk.position)
 
     def _rows(self, path: str, progress: Progress) -> Iterator[Row]:
-        yield {"kind": "file", "path": path, "base_offset": kf.parse_base_offset(os.path.basename(path))}
+        yield {"kind": "file", "path": str(path), "base_offset": kf.parse_base_offset(os.path.basename(path))}
         if not self._is_log(path):
             for part in self._parts(path):
                 yield from part.rows()
@@ -223,4 +225,4 @@ def dump(paths: Pathish | Iterable[Pathish], **options: Any) -> Dump:
     version: 0 producerId: 2 firstOffset: 20 lastOffset: 31 lastStableOffset: 16
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    return Dump([os.fspath(path) for path in several], DumpOptions(**options))
+    return Dump([plain(path) for path in several], DumpOptions(**options))

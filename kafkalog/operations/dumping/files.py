@@ -9,20 +9,23 @@ from typing import Final
 from kafkalog import format as kf
 from kafkalog.errors import LimitExceededError, NotKafkaError, Reason
 from kafkalog.operations.dumping.options import DumpOptions
-from kafkalog.storage.source import PreadSource
+from kafkalog.storage.location import Location, list_names, plain
+from kafkalog.storage.source import ByteSource, open_source
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
 
 
 def as_file(path: str) -> str:
     """Return the path as Java's `File` shows it."""
+    if isinstance(path, Location):
+        return path
     short = re.sub("/{2,}", "/", path)
     return short.rstrip("/") or short
 
 
 def absolute(path: str) -> str:
     """Return the path as Java's `File.getAbsolutePath` shows it: links and `..` are not resolved."""
-    return as_file(path if path.startswith("/") else f"{os.getcwd()}/{path}")
+    return as_file(path if isinstance(path, Location) or path.startswith("/") else f"{os.getcwd()}/{path}")
 
 
 def suffix_of(path: str, options: DumpOptions) -> str:
@@ -49,10 +52,11 @@ def start_offset(name: str) -> int:
 def beside(path: str, suffix: str) -> str:
     """Return the path of the same segment's file with another suffix."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, name.split(".")[0] + suffix)
+    name = name.split(".")[0] + suffix
+    return plain(path.with_name(name)) if isinstance(path, Location) else os.path.join(folder, name)
 
 
-def open_log(path: str, options: DumpOptions) -> PreadSource:
+def open_log(path: str, options: DumpOptions) -> ByteSource:
     """Open a log if it is no larger than `max_segment_bytes`.
 
     Raises
@@ -60,7 +64,7 @@ def open_log(path: str, options: DumpOptions) -> PreadSource:
     LimitExceededError
         The file is larger.
     """
-    source = PreadSource(path)
+    source = open_source(path, memory_map=False)
     if source.size > options.limits.max_segment_bytes:
         size = source.size
         source.close()
@@ -75,5 +79,6 @@ def is_last_segment(path: str) -> bool:
     offset = kf.parse_base_offset(name)
     if offset is None or not name.endswith(kf.LOG_SUFFIX):
         return True
-    others = (kf.parse_base_offset(other) for other in os.listdir(folder or ".") if other.endswith(kf.LOG_SUFFIX))
+    names = list_names(path.parent if isinstance(path, Location) else folder or ".")
+    others = (kf.parse_base_offset(other) for other in names if other.endswith(kf.LOG_SUFFIX))
     return not any(other is not None and other > offset for other in others)

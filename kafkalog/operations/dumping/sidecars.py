@@ -23,7 +23,7 @@ from kafkalog.operations.dumping.log_walk import explain_end
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.state.producers import read_snapshot
-from kafkalog.storage.source import ByteSource, PreadSource
+from kafkalog.storage.source import ByteSource, open_source
 
 CHUNK: Final = 4096
 """Entries processed at a time."""
@@ -77,7 +77,7 @@ class IndexFile:
     """All entries of an index file, including the zeros after the last one, as Kafka's `AbstractIndex` sees them."""
 
     def __init__(self, path: str, dtype: np.dtype[np.void], base_offset: int, limits: Limits) -> None:
-        with PreadSource(path) as source:
+        with open_source(path, memory_map=False) as source:
             self.size_in_bytes = source.size
             if source.size > limits.max_segment_bytes:
                 detail = f"the file has {source.size} bytes, max_segment_bytes is {limits.max_segment_bytes}"
@@ -169,7 +169,7 @@ def read_index(path: str, key: str, options: DumpOptions, report: Report) -> Ite
         There is no `.log` for this index.
     """
     base_offset = start_offset(os.path.basename(path))
-    with PreadSource(beside(path, kf.LOG_SUFFIX)) as log:
+    with open_source(beside(path, kf.LOG_SUFFIX), memory_map=False) as log:
         index = IndexFile(path, kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
         if not len(index):
             yield Remark(f"{path} is empty.")

@@ -21,7 +21,7 @@ from kafkalog.operations.dumping.log_walk import BatchReader, explain_end, heade
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
 from kafkalog.operations.dumping.sidecars import CHUNK, EntryTable, IndexFile, Remark, passed
-from kafkalog.storage.source import Bytes, ByteSource, PreadSource
+from kafkalog.storage.source import Bytes, ByteSource, open_source
 
 _FIRST_WINDOW: Final = 2**14
 _STRAY_BYTES: Final = 2**26
@@ -33,7 +33,7 @@ _KEPT: Final = 2**16
 def read_time_index(path: str, key: str, options: DumpOptions, report: Report) -> Iterator[EntryTable | Remark]:
     """Yield the entries of a time index, compared with the log; for parameters and errors see `read_index`."""
     base_offset = start_offset(os.path.basename(path))
-    with PreadSource(beside(path, kf.LOG_SUFFIX)) as log:
+    with open_source(beside(path, kf.LOG_SUFFIX), memory_map=False) as log:
         offset_index = IndexFile(beside(path, kf.INDEX_SUFFIX), kf.OFFSET_INDEX_DTYPE, base_offset, options.limits)
         index = IndexFile(path, kf.TIME_INDEX_DTYPE, base_offset, options.limits)
         if options.index_sanity_check:

@@ -23,6 +23,7 @@ from kafkalog.operations.rebuilding.report import Damaged, RebuildReport
 from kafkalog.operations.rebuilding.target import target_for
 from kafkalog.parsing import integer, one_of, parse_milliseconds
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
+from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup import Kind, RebuiltFile
 
 DEFAULT_KINDS: tuple[Kind, ...] = ("offset", "time", "txn")
@@ -122,6 +123,7 @@ def reindex(
     >>> report.count("same"), report.intervals
     (5, {'p-multi-0': IndexInterval(n_bytes=4096, origin='existing indexes')})
     """
+    refuse_url(path)
     wanted = check_options(kinds, output=output, in_place=in_place, backup=backup, damaged=damaged, dry_run=dry_run)
     integer("threads", threads, 1)
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)

@@ -35,6 +35,7 @@ from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoin
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.state.transactions import TransactionEpochs
+from kafkalog.storage.location import list_names
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, survey
@@ -126,7 +127,7 @@ def check_partition(
 def _names(directory: Path) -> list[str] | None:
     """What is in a directory; None for none, or none any more."""
     try:
-        return sorted(os.listdir(directory))
+        return sorted(list_names(directory))
     except OSError:
         return None
 

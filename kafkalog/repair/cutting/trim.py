@@ -16,6 +16,7 @@ from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
+from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
 from kafkalog.survey.startup_names import ORPHAN
@@ -74,6 +75,7 @@ def trim(
     >>> kafkalog.trim("tests/golden/log_dir/p-txn-0", before_offset=170, dry_run=True).partitions[0].count("deleted")
     3
     """
+    refuse_url(path)
     if (before_offset is not None) + (before_timestamp is not None) != 1:
         raise ValueError("say where: one of before_offset= and before_timestamp=")
     placement = Placement(output, in_place, backup, dry_run, stage_in)

@@ -19,6 +19,7 @@ from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
 from kafkalog.survey.startup_load import LoadPlan
 
@@ -85,6 +86,7 @@ def truncate(
     >>> kafkalog.truncate("tests/golden/log_dir/p-multi-0", to_offset=100, dry_run=True).partitions[0].log_end_offset
     96
     """
+    refuse_url(path)
     if (to_offset is not None) + (to_epoch is not None) + (to_timestamp is not None) != 1:
         raise ValueError("say where: one of to_offset=, to_epoch= and to_timestamp=")
     placement = Placement(output, in_place, backup, dry_run, stage_in)

@@ -39,6 +39,7 @@ from kafkalog.repair.salvaging.salvage import write_report
 from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.location import refuse_url
 from kafkalog.storage.output_paths import named_partition
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.text import counted
@@ -122,6 +123,7 @@ def merge(
     >>> [(one.start_offset, one.end_offset) for one in report.partitions[0].ranges]
     [(0, 125)]
     """
+    refuse_url(replicas)
     if output is None and not dry_run:
         raise ValueError("say where to: output=, or dry_run=True")
     if isinstance(replicas, (str, bytes, os.PathLike)) or not replicas:

@@ -29,6 +29,7 @@ from kafkalog.state.checkpoints import java_number, read_properties, read_topic_
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.file_locks import is_locked
+from kafkalog.storage.location import refuse_url
 from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.remains import remains
@@ -114,6 +115,7 @@ def preflight(
     >>> kafkalog.preflight("tests/golden/log_dir/p-txn-0", clean=False)
     Preflight(1 partition, unclean start: recovers)
     """
+    refuse_url(path)
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     named = [Path(one) for one in names]

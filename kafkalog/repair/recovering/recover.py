@@ -30,6 +30,7 @@ from kafkalog.repair.recovering.settings import Cluster
 from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
+from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_end import end_as_loaded
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
@@ -135,6 +136,7 @@ def recover(
     >>> kafkalog.recover("tests/golden/log_dir", dry_run=True)
     RecoveryReport(10 partitions, nothing lost)
     """
+    refuse_url(path)
     root = Path(path)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)

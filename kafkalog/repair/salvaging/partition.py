@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -40,6 +39,7 @@ from kafkalog.state.leader_epochs import Epochs, LeaderEpochs
 from kafkalog.state.producers import with_markers
 from kafkalog.state.transactions import TransactionReplay
 from kafkalog.storage.bad_sectors import BadSectorSource
+from kafkalog.storage.location import list_names
 from kafkalog.storage.output_paths import fitting_name
 from kafkalog.storage.staging import StagedDirectory, StagedFile
 from kafkalog.survey.evidence import LogDirState, SegmentContents
@@ -167,7 +167,7 @@ class PartitionSalvage:
         self._state = LogDirState.of(partition)
         self._names: list[str] = []
         with contextlib.suppress(OSError):  # of a removed directory nothing can be said
-            self._names = sorted(os.listdir(partition.path))
+            self._names = sorted(list_names(partition.path))
         self._known_end = self._end_of_files()
         self._quarantine = Quarantine(output.create(_QUARANTINE))
         self._singles = SingleRecords(output.create(_RECORDS), is_wanted=records)

@@ -1,0 +1,453 @@
+"""Object stores, read through obstore, and other places that fsspec reaches. Neither is imported before it is used.
+
+Credentials stay in the store objects: a URL, a message and a pickle have none. A store that comes out of a pickle in
+another process takes its credentials from that process's environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from kafkalog.errors import (
+    FileChangedError,
+    KafkalogError,
+    ReadError,
+    Reason,
+    UnsupportedError,
+)
+from kafkalog.storage.location import AnyPath, Entry, Location, clean, is_url
+from kafkalog.storage.ranges import RangeSource
+from kafkalog.storage.source import Bytes, ByteSource, FileIdentity
+
+Options = Mapping[str, Any]
+
+_INSTALL: Final = "pip install 'kafkalog[object-store]'"
+_OBSTORE: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https")
+_AZURE: Final = ("abfs", "abfss", "adl")
+_ALIASES: Final = {
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+    "anon": "skip_signature",
+    "endpoint_url": "endpoint",
+    "region_name": "region",
+}
+_SHIPPED: Final = re.compile(
+    r"(aws_|azure_|google_|azure_storage_)?(endpoint(_url)?|(default_)?region(_name)?|allow_http|skip_signature|anon"
+    r"|virtual_hosted_style_request|request_payer|profile|account_name|bucket|project|timeout|max_retries|protocol)"
+)
+"""Options without secrets: the only ones that a pickle has."""
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
+_CHEAP: Final = frozenset({"memory", "file", "local", "tar", "zip"})
+_CHECK_SECONDS: Final = 1.0
+
+
+def location(url: AnyPath, *, storage_options: Options | None = None, filesystem: Any = None) -> Location:
+    """A place in an object store, an archive or another remote file system, to be read instead of a local path.
+
+    Functions that read take URLs as they are. This one is for filesystem objects, and for options that several calls
+    share.
+
+    Parameters
+    ----------
+    url : str
+        ``s3://``, ``gs://``, ``az://``, ``https://`` and their aliases are read through obstore. Any other one, such
+        as ``memory://``, ``tar://orders-0::/backup.tar`` or ``simplecache::s3://...``, is read through fsspec. With
+        `filesystem`, a path in it.
+    storage_options : mapping, optional
+        Options of the store, such as ``endpoint`` and ``region``. Credentials should come from the environment.
+    filesystem : obstore store or fsspec filesystem, optional
+
+    Returns
+    -------
+    Location
+
+    Raises
+    ------
+    NotInstalledError
+        The library for such URLs is not installed.
+    ValueError
+        The URL contains credentials, or an option is invalid.
+
+    Examples
+    --------
+    >>> place = kafkalog.location("memory://backup/orders-0")
+    >>> place.name
+    'orders-0'
+    """
+    if filesystem is not None:
+        if hasattr(filesystem, "cat_file"):
+            protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
+            path = filesystem._strip_protocol(os.fspath(url))
+            return Location(FilesystemStore(filesystem, f"{protocol}://", path.startswith("/")), path)
+        if type(filesystem).__module__.startswith("obstore"):
+            return Location(ObjectStore(filesystem, f"{type(filesystem).__name__}://"), os.fspath(url))
+        raise TypeError(f"filesystem is an obstore store or an fsspec filesystem, not {type(filesystem).__name__}")
+    if isinstance(url, Location):
+        return url.fresh()
+    text, options = os.fspath(url), dict(storage_options or {})
+    if "!/" in text and "::" not in text:  # as messages show a file in an archive
+        scheme, _, rest = text.partition(":")
+        archive, _, key = rest.rpartition("!/")
+        text = f"{scheme}://{key}::{archive}"
+    for part in text.split("::"):
+        scheme, _, rest = part.partition("://")
+        user = rest.partition("/")[0].rpartition("@")[0]
+        if user and (scheme not in _AZURE or ":" in user):
+            raise ValueError(
+                f"a {scheme}:// URL must not contain user info: put credentials into the environment or storage_options"
+            )
+    if scheme in _OBSTORE and "::" not in text:
+        parts = urlsplit(text)
+        root = f"{scheme}://{parts.netloc}"
+        key = parts.path if scheme.startswith("http") else text[len(root) :]
+        if scheme.startswith("http") and parts.query:
+            root, key = text, ""
+        return Location(open_store(root, options), key)
+    store, key = _filesystem_of(text, options)
+    return Location(store, key)
+
+
+def locate(path: Any, storage_options: Options | None = None) -> Any:
+    """The `Location` of a URL, or of each in a list; other paths as they are.
+
+    A location is returned without what was listed of it: a new call sees new objects.
+    """
+    if isinstance(path, (list, tuple)):
+        return [locate(one, storage_options) for one in path]
+    if not is_url(path):
+        return path
+    if isinstance(path, str) and path.startswith("file://"):
+        return path.removeprefix("file://")
+    return location(path, storage_options=storage_options)
+
+
+def open_store(root: str, options: Options, token: str | None = None) -> ObjectStore:
+    """The object store of a bucket; in the process that made it, the one with that token."""
+    found = _MADE.get(token) if token else None
+    if isinstance(found, ObjectStore):
+        return found
+    return ObjectStore(_obstore_of(root, dict(options)), root, options)
+
+
+def reopen_filesystem(url: str, options: Options, token: str) -> FilesystemStore:
+    """The file system of a URL; in the process that made it, the one with that token."""
+    found = _MADE.get(token)
+    return found if isinstance(found, FilesystemStore) else _filesystem_of(url, dict(options))[0]
+
+
+_MADE: weakref.WeakValueDictionary[str, _Store] = weakref.WeakValueDictionary()
+
+
+class _Store:
+    """What both kinds of stores have."""
+
+    def __init__(self, url: str, options: Options | None) -> None:
+        self._url, self._shipped = url, None if options is None else _without_secrets(options)
+        self.token = secrets.token_hex(8)
+        _MADE[self.token] = self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({clean(self._url)!r})"
+
+    def url_of(self, key: str) -> str:
+        """See `Store.url_of`."""
+        raise NotImplementedError
+
+    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
+        """See `Store.get`."""
+        raise NotImplementedError
+
+    def open(self, key: str, entry: Entry) -> ByteSource:
+        """See `Store.open`."""
+        return StoreSource(self, key, entry)
+
+    def _changed(self, key: str, detail: str, position: int | None = None) -> FileChangedError:
+        return FileChangedError(Reason.FILE_CHANGED, detail, path=self.url_of(key), position=position)
+
+    @contextlib.contextmanager
+    def _errors(self, key: str, position: int | None = None, *, was_there: bool = False) -> Iterator[None]:
+        """Turn errors of a library into kafkalog's own, without what may be a credential."""
+        try:
+            yield
+        except KafkalogError:
+            raise
+        except Exception as error:
+            kind, line = type(error).__name__, (str(error).strip().splitlines() or [""])[0]
+            if was_there and isinstance(error, FileNotFoundError):
+                raise self._changed(key, "was deleted after it was listed; open it again", position) from None
+            if kind == "PreconditionError":
+                raise self._changed(key, "was replaced while it was read; open it again", position) from None
+            answer = _CODE.search(str(error))
+            if answer:
+                line = f"the store answers {answer[1]}: {answer[2] or ''}"
+            detail = clean(line)[:300] if not isinstance(error, FileNotFoundError) else "no such object"
+            if isinstance(error, PermissionError) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
+                detail = f"the store denies access; check the credentials and their rights ({detail})"
+            elif "ExpiredToken" in str(error):
+                detail = "the store says that the credentials have expired; renew them"
+            raise ReadError(
+                Reason.FILE_UNREADABLE, f"{detail} ({kind})", path=self.url_of(key), position=position
+            ) from None
+
+
+class ObjectStore(_Store):
+    """An object store, read through obstore.
+
+    Parameters
+    ----------
+    store : obstore store
+    root : str
+        URL of its root.
+    options : mapping, optional
+        The options that it was made with. None for a store object of the user, which is never pickled.
+    """
+
+    def __init__(self, store: Any, root: str, options: Options | None = None) -> None:
+        super().__init__(root, options)
+        with _needed("obstore", root):
+            import obstore
+        self._store, self._obs = store, obstore
+        self._shown = clean(root)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._shipped is None:
+            raise TypeError(f"{self!r} was made from a store object, which other processes cannot open: use a URL")
+        return open_store, (self._url, self._shipped, self.token)
+
+    def url_of(self, key: str) -> str:
+        """See `Store.url_of`."""
+        return f"{self._shown.removesuffix('/')}/{key}" if key else self._shown
+
+    def list(self, directory: str) -> list[Entry]:
+        """See `Store.list`."""
+        with self._errors(directory):
+            found = self._obs.list_with_delimiter(self._store, directory or None)
+            folders = [
+                Entry(path.rstrip("/").rpartition("/")[2], is_directory=True) for path in found["common_prefixes"]
+            ]
+            return [*folders, *map(_entry_of_meta, found["objects"])]
+
+    def status(self, key: str) -> Entry | None:
+        """See `Store.status`."""
+        with self._errors(key):
+            try:
+                return _entry_of_meta(self._obs.head(self._store, key))
+            except FileNotFoundError:
+                return None
+
+    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
+        """See `Store.get`."""
+        options: dict[str, Any] = {"range": (start, stop)}
+        if entry.etag is not None:
+            options["if_match"] = entry.etag
+        with self._errors(key, start, was_there=True):
+            answer = self._obs.get(self._store, key, options=options)
+            meta = answer.meta
+            # some servers ignore the condition
+            if meta["size"] != entry.size or (entry.etag is not None and meta["e_tag"] != entry.etag):
+                raise self._changed(key, "was replaced while it was read; open it again", start)
+            return answer.bytes()
+
+
+class FilesystemStore(_Store):
+    """A file system of fsspec.
+
+    Parameters
+    ----------
+    filesystem : fsspec.AbstractFileSystem
+    before : str
+        What a URL has before the key.
+    is_rooted : bool
+        Whether keys begin with a slash.
+    options : mapping, optional
+        See `ObjectStore`.
+    url : str
+        A URL that leads to the file system.
+    """
+
+    def __init__(
+        self,
+        filesystem: Any,
+        before: str,
+        is_rooted: bool,
+        options: Options | None = None,
+        url: str = "",
+    ) -> None:
+        super().__init__(url or before, options)
+        self._filesystem, self._before = filesystem, clean(before)
+        self._slash = "/" if is_rooted else ""
+        protocol = filesystem.protocol
+        self._is_cheap = not _CHEAP.isdisjoint({protocol} if isinstance(protocol, str) else protocol)
+        # archives move the position of one file
+        is_shared = not (filesystem.async_impl or protocol == "memory" or "file" in protocol)
+        self._lock: Any = threading.RLock() if is_shared else contextlib.nullcontext()
+        self._checked: dict[str, float] = {}
+        filesystem.invalidate_cache()  # of listings that another reader made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._shipped is None:
+            raise TypeError(f"{self!r} was made from a filesystem object, which other processes cannot open: use a URL")
+        return reopen_filesystem, (self._url, self._shipped, self.token)
+
+    def url_of(self, key: str) -> str:
+        """See `Store.url_of`."""
+        return f"{self._before}{key}"
+
+    def list(self, directory: str) -> list[Entry]:
+        """See `Store.list`."""
+        with self._errors(directory), self._lock:
+            try:
+                found = self._filesystem.ls(self._slash + directory, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            entries = map(_entry_of_info, found)
+            return [entry for entry in entries if entry.name and entry.name != directory.rpartition("/")[2]]
+
+    def status(self, key: str) -> Entry | None:
+        """See `Store.status`."""
+        with self._errors(key), self._lock:
+            try:
+                return _entry_of_info(self._filesystem.info(self._slash + key))
+            except FileNotFoundError:
+                return None
+
+    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
+        """See `Store.get`; whether the object was replaced is looked up once a second, as answers do not tell."""
+        with self._errors(key, start, was_there=True), self._lock:
+            data = self._filesystem.cat_file(self._slash + key, start=start, end=stop)
+            now = time.monotonic()
+            if self._is_cheap or now - self._checked.get(key, 0.0) > _CHECK_SECONDS:
+                self._checked[key] = now
+                found = _entry_of_info(self._filesystem.info(self._slash + key))
+                if (found.size, found.etag) != (entry.size, entry.etag):
+                    raise self._changed(key, "was replaced while it was read; open it again", start)
+            return data
+
+
+class StoreSource(RangeSource):
+    """The bytes of an object in a store."""
+
+    def __init__(self, store: _Store, key: str, entry: Entry) -> None:
+        super().__init__(entry.size, path=store.url_of(key))
+        self._store, self._key, self._entry = store, key, entry
+        self.identity = FileIdentity(0, 0, entry.size, entry.modified_ns)
+
+    def fetch(self, start: int, stop: int) -> Bytes:
+        """See `RangeSource.fetch`."""
+        data = np.frombuffer(self._store.get(self._key, start, stop, self._entry), np.uint8)
+        if data.size != stop - start:
+            detail = f"the store returned {data.size} of {stop - start} bytes"
+            raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.path, position=start)
+        return data
+
+
+@contextlib.contextmanager
+def _needed(name: str, url: str) -> Iterator[None]:
+    """Turn an `ImportError` into an error with the command that installs the library."""
+    try:
+        yield
+    except ImportError:
+        scheme = url.partition("://")[0]
+        raise UnsupportedError(Reason.NOT_INSTALLED, f"{scheme}:// needs {name}: {_INSTALL}") from None
+
+
+def _without_secrets(options: Options) -> dict[str, Any]:
+    kept = {name: value for name, value in options.items() if _SHIPPED.fullmatch(name.lower())}
+    return {name: value for name, value in kept.items() if isinstance(value, (str, int, float))}
+
+
+def _obstore_of(root: str, options: dict[str, Any]) -> Any:
+    with _needed("obstore", root):
+        from obstore.store import from_url
+    scheme = root.partition("://")[0]
+    nested = options.pop("client_kwargs", None)
+    if isinstance(nested, Mapping):
+        options = {**nested, **options}
+    config = {_ALIASES.get(name, name): value for name, value in options.items()}
+    timeout, retries = config.pop("timeout", None), int(config.pop("max_retries", 5))
+    profile = config.pop("profile", None) or os.environ.get("AWS_PROFILE")
+    # a piece of a slow line takes long: only a stream that stands still is given up
+    client: dict[str, Any] = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10m"}
+    if timeout is not None:
+        seconds = str(timeout) if str(timeout)[-1:].isalpha() else f"{timeout}s"
+        client = dict.fromkeys(client, seconds)
+    if str(config.pop("allow_http", "")).lower() in ("1", "true") or scheme == "http":
+        client["allow_http"] = True
+    if any("endpoint" in name and str(value).startswith("http://") for name, value in config.items()):
+        client["allow_http"] = True
+    more: dict[str, Any] = {"retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=120)}}
+    named = {*map(str.lower, config), *(name.lower() for name in os.environ)}
+    has_key = any("access_key_id" in name for name in named) or "aws_container_credentials_relative_uri" in named
+    if scheme.startswith("s3") and (profile or not has_key) and "skip_signature" not in config:
+        # obstore itself does not read the profile files of the AWS tools
+        with contextlib.suppress(ImportError):
+            import boto3
+            from obstore.auth.boto3 import Boto3CredentialProvider
+
+            if profile or boto3.Session().get_credentials() is not None:
+                more["credential_provider"] = Boto3CredentialProvider(boto3.Session(profile_name=profile))
+    try:
+        if scheme.startswith("http"):
+            return from_url(root, client_options=client, **more)
+        return from_url(root, config=config or None, client_options=client, **more)
+    except Exception as error:
+        line = clean((str(error).strip().splitlines() or [""])[0])
+        raise ValueError(f"{clean(root)}: invalid storage options: {line}") from None
+
+
+def _filesystem_of(url: str, options: dict[str, Any]) -> tuple[FilesystemStore, str]:
+    with _needed("fsspec", url):
+        import fsspec.core
+    shown = clean(url)
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url, **options)
+    except ImportError as error:
+        raise UnsupportedError(
+            Reason.NOT_INSTALLED, f"{shown}: fsspec needs another library: {clean(str(error))}"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{shown}: {clean(str(error))}") from None
+    except Exception as error:
+        detail = f"fsspec cannot open it: {clean((str(error).splitlines() or [''])[0])} ({type(error).__name__})"
+        raise ReadError(Reason.FILE_UNREADABLE, detail, path=shown) from None
+    # of a chain, the first part that names a file has the key; what caches it stands before that, and archives follow.
+    # Like Java's `jar:` URLs, that of a file in an archive ends with its name
+    parts = url.split("::")
+    at = next((number for number, part in enumerate(parts) if "://" in part), 0)
+    scheme, around = parts[at].partition("://")[0], "::".join(parts[at + 1 :])
+    before = "::".join([*parts[:at], f"{scheme}:{around}!/" if around else f"{scheme}://"])
+    store = FilesystemStore(filesystem, before, path.startswith("/"), options, url)
+    return store, path
+
+
+def _entry_of_meta(meta: Mapping[str, Any]) -> Entry:
+    modified = meta["last_modified"]
+    return Entry(meta["path"].rpartition("/")[2], meta["size"], meta["e_tag"], int(modified.timestamp() * 1e9))
+
+
+def _entry_of_info(info: Mapping[str, Any]) -> Entry:
+    modified = next((info[name] for name in _TIMES if info.get(name) is not None), 0)
+    if isinstance(modified, datetime):
+        modified = modified.timestamp()
+    stamp = modified if isinstance(modified, (int, float)) else 0
+    tag = next((info[name] for name in _TAGS if info.get(name) is not None), modified or None)
+    is_directory = info.get("type") == "directory"
+    name = info["name"].rstrip("/").rpartition("/")[2]
+    return Entry(name, info.get("size") or 0, None if tag is None else str(tag), int(stamp * 1e9), is_directory)
+
+
+_TAGS: Final = ("ETag", "etag", "e_tag", "md5", "md5Hash", "content_md5", "CRC")
+_TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "created")

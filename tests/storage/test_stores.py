@@ -1,0 +1,353 @@
+"""Logs in object stores: the same answers as from local files, few requests, and clear errors where a store fails."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import GOLDEN
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.errors import FileChangedError, NotKafkaError, ReadError, UnsafePathError, UnsupportedError, WriteError
+from kafkalog.scanning.planning import plan
+from kafkalog.scanning.tasks import read_task
+
+pytest.importorskip("fsspec")
+obstore = pytest.importorskip("obstore")
+
+from obstore.store import MemoryStore  # noqa: E402
+
+LOG_DIR = GOLDEN / "log_dir"
+SECRET = "hush-4711"
+
+
+class Requests:
+    """An obstore store in memory with the golden log dir; `log` has each request.
+
+    `fault(kind, path, call)` makes each answer: it may change that of the call, or raise.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path = LOG_DIR) -> None:
+        self.store, self.log = MemoryStore(), list[tuple[str, str, Any]]()
+        self.fault: Any = lambda kind, path, call: call()
+        for file in sorted(path for path in root.rglob("*") if path.is_file()):
+            obstore.put(self.store, f"log/{file.relative_to(root)}", file.read_bytes())
+        for kind in ("list_with_delimiter", "head", "get"):
+            monkeypatch.setattr(obstore, kind, self._counted(kind, getattr(obstore, kind)))
+
+    def _counted(self, kind: str, call: Any) -> Any:
+        def counted(store: Any, path: str | None = None, **options: Any) -> Any:
+            self.log.append((kind, path or "", 0 if kind != "get" else options["options"]["range"]))
+            return self.fault(kind, path or "", lambda: call(store, path, **options))
+
+        return counted
+
+    @property
+    def place(self) -> kafkalog.Location:
+        """The log dir."""
+        return kafkalog.location("log", filesystem=self.store)
+
+    def count(self, kind: str) -> int:
+        """How many requests of a kind there were."""
+        return sum(one == kind for one, _, _ in self.log)
+
+
+class Answer:
+    """What `obstore.get` returns, with other bytes or metadata."""
+
+    def __init__(self, data: bytes, meta: dict[str, Any]) -> None:
+        self._data, self.meta = data, meta
+
+    def bytes(self) -> bytes:
+        """The bytes."""
+        return self._data
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
+    return Requests(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def in_memory() -> Iterator[str]:
+    """The URL of the golden log dir in fsspec's memory."""
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.put(str(LOG_DIR), "/stores-test", recursive=True)
+    yield "memory://stores-test"
+    memory.rm("/stores-test", recursive=True)
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with log.tar and log.zip."""
+    place = tmp_path_factory.mktemp("archives")
+    with tarfile.open(place / "log.tar", "w") as tar:
+        tar.add(LOG_DIR, "backup/log_dir")
+    with zipfile.ZipFile(place / "log.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(path for path in LOG_DIR.rglob("*") if path.is_file()):
+            packed.write(file, f"backup/log_dir/{file.relative_to(LOG_DIR)}")
+    return place
+
+
+def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """What a command prints for users."""
+    assert main([*argv]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.fixture(params=["memory", "obstore", "tar", "zip", "cache"])
+def place(request: pytest.FixtureRequest, in_memory: str, archives: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The golden log dir in a store."""
+    match request.param:
+        case "memory":
+            return in_memory
+        case "obstore":
+            return Requests(monkeypatch).place
+        case "cache":
+            return f"simplecache::file://{LOG_DIR}"
+        case kind:
+            return f"{kind}://backup/log_dir::{archives}/log.{kind}"
+
+
+def test_a_store_gives_what_local_files_give(place: Any) -> None:
+    local, stored = kafkalog.open(LOG_DIR), kafkalog.open(place)
+    assert [*stored] == [*local]
+    for key in local:
+        mine, other = stored[key], local[key]
+        for level in ("read_uncommitted", "read_committed"):
+            options: dict[str, Any] = {"isolation_level": level, "on_corruption": "skip", "include_control": True}
+            assert mine.to_table(**options) == other.to_table(**options)
+        assert mine.log_start_offset == other.log_start_offset
+        assert mine.high_watermark == other.high_watermark
+        assert mine.topic_id == other.topic_id
+        assert mine.leader_epochs.tolist() == other.leader_epochs.tolist()
+        assert [one.name for one in (segment.path for segment in mine.segments)] == [
+            segment.path.name for segment in other.segments
+        ]
+    found, expected = kafkalog.verify(stored), kafkalog.verify(local)
+    assert [one.reason for one in found.all_findings()] == [one.reason for one in expected.all_findings()]
+    assert kafkalog.dataset(stored).count_rows() == kafkalog.dataset(local).count_rows()
+    assert [(one.n_records, one.end) for one in kafkalog.ls(stored)] == [
+        (one.n_records, one.end) for one in kafkalog.ls(local)
+    ]
+
+
+def test_commands_take_urls(in_memory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, url = f"{LOG_DIR}/p-multi-0", f"{in_memory}/p-multi-0"
+    for argv in (
+        ("cat", "--json"),
+        ("batches", "--json"),
+        ("lookup", "--offset", "42"),
+        ("epochs",),
+        ("index-stats",),
+        ("verify",),
+        ("ls", "-s"),
+    ):
+        assert printed(capsys, argv[0], url, *argv[1:]).replace(url, path) == printed(
+            capsys, argv[0], path, *argv[1:]
+        ), argv
+    for name in ("00000000000000000000.log", "00000000000000000000.timeindex"):
+        expected = printed(capsys, "dump", f"{path}/{name}", "--print-data-log" if "log" in name[-3:] else "--json")
+        found = printed(capsys, "dump", f"{url}/{name}", "--print-data-log" if "log" in name[-3:] else "--json")
+        assert found.replace(url, path) == expected
+    table = kafkalog.read_table(path, columns=["offset", "value"])
+    for command in ("convert", "salvage"):
+        assert main([command, url, "-q", "-o", str(tmp_path / command)]) == 0
+        made = kafkalog.open_log_dir(next((tmp_path / command).rglob("*.log")).parent)
+        assert made.to_table(columns=["offset", "value"]) == table
+    assert main(["export", url, "-q", "-o", str(tmp_path / "x.parquet")]) == 0
+    assert kafkalog.read_pandas(url).equals(kafkalog.read_pandas(path))
+
+
+def test_what_writes_takes_no_url(in_memory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("reindex", "recover", "truncate"):
+        options = {"truncate": ("--to-offset", "3", "--in-place"), "recover": ("--in-place",)}
+        assert main([command, f"{in_memory}/p-multi-0", *options.get(command, ("--in-place",))]) != 0
+        assert "copy it to a local directory first" in capsys.readouterr().err
+    place = kafkalog.location(f"{in_memory}/p-multi-0")
+    for call in (
+        lambda: kafkalog.reindex(place, in_place=True),
+        lambda: kafkalog.recover(place, in_place=True),
+        lambda: kafkalog.truncate(place, to_offset=3, in_place=True),
+    ):
+        with pytest.raises((UnsafePathError, WriteError)):
+            call()
+    with pytest.raises(WriteError):
+        kafkalog.export(LOG_DIR, f"{in_memory}/x.parquet")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_archives_and_packed_files_say_how_to_proceed(archives: Path, tmp_path: Path) -> None:
+    for name, hint in (
+        ("log.tar", "tar://"),
+        ("log.tar.gz", "unpack"),
+        ("00000000000000000000.log.gz", "unpack"),
+        ("00000000000000000000.log.zst", "unpack"),
+    ):
+        (tmp_path / name).write_bytes(b"x")
+        for path in (tmp_path / name, f"simplecache::file://{tmp_path / name}"):
+            with pytest.raises(NotKafkaError) as error:
+                kafkalog.open(path)
+            assert hint in error.value.detail
+
+
+def test_many_segments_take_one_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (LOG_DIR / "p-multi-1" / f"{0:020d}.log").read_bytes()
+    (tmp_path / "orders-0").mkdir()
+    for number in range(1000):
+        (tmp_path / "orders-0" / f"{number * 1000:020d}.log").write_bytes(source if not number else b"")
+    requests = Requests(monkeypatch, tmp_path)
+    partition = kafkalog.open(requests.place / "orders-0")
+    assert len(partition.segments) == 1000
+    assert partition.size_in_bytes == len(source)
+    assert [one for one in requests.log if one[1].startswith("log/orders-0")] == requests.log
+    assert requests.count("list_with_delimiter") == 1
+    assert requests.count("head") == requests.count("get") == 0
+
+
+def test_an_object_that_is_replaced_or_deleted_is_an_error(requests: Requests) -> None:
+    for change in (
+        lambda key: obstore.put(requests.store, key, b"other"),
+        lambda key: obstore.delete(requests.store, key),
+    ):
+        partition = kafkalog.open(requests.place / "p-multi-1")
+        change(partition.segments[0].path.key)
+        with pytest.raises(FileChangedError, match="open it again"):
+            partition.to_table()
+
+
+def _denied(kind: str, path: str, call: Any) -> Any:
+    raise obstore.exceptions.PermissionDeniedError(f"403 for https://x.y/{path}?sig={SECRET}")
+
+
+def _failing(kind: str, path: str, call: Any) -> Any:
+    raise obstore.exceptions.GenericError(f"500 at https://user:{SECRET}@x.y/{path}\n\nDebug source:\n{SECRET}")
+
+
+def _expired(kind: str, path: str, call: Any) -> Any:
+    raise obstore.exceptions.GenericError(f"400: <Code>ExpiredToken</Code> token={SECRET}")
+
+
+@pytest.mark.parametrize("fault", [_denied, _failing, _expired])
+def test_what_a_store_refuses_is_one_clear_error(requests: Requests, fault: Any) -> None:
+    partition = kafkalog.open(requests.place / "p-multi-1")
+    assert partition.log_start_offset == 0
+    requests.fault = fault
+    for call in (partition.to_table, lambda: kafkalog.open(requests.place)):
+        n = len(requests.log)
+        with pytest.raises(ReadError) as error:
+            call()
+        assert SECRET not in f"{error.value!r} {error.value}"
+        assert error.value.__cause__ is None
+        assert error.value.__suppress_context__
+        assert "\n" not in error.value.detail
+        assert len(requests.log) <= n + 2  # the library has asked again where that helps
+
+
+@pytest.mark.parametrize("n_missing", [1, 100])
+def test_a_short_answer_is_an_error(requests: Requests, n_missing: int) -> None:
+    def short(kind: str, path: str, call: Any) -> Any:
+        found = call()
+        return (
+            Answer(bytes(found.bytes())[:-n_missing], found.meta) if path.endswith(".log") and kind == "get" else found
+        )
+
+    partition = kafkalog.open(requests.place / "p-multi-1")
+    requests.fault = short
+    with pytest.raises(ReadError, match="returned"):
+        partition.to_table()
+
+
+@pytest.mark.parametrize("changed", [{"e_tag": '"x"'}, {"size": 5}])
+def test_a_server_that_ignores_the_condition_is_noticed(requests: Requests, changed: dict[str, Any]) -> None:
+    def other(kind: str, path: str, call: Any) -> Any:
+        found = call()
+        return (
+            Answer(bytes(found.bytes()), {**found.meta, **changed})
+            if path.endswith(".log") and kind == "get"
+            else found
+        )
+
+    partition = kafkalog.open(requests.place / "p-multi-1")
+    requests.fault = other
+    with pytest.raises(FileChangedError):
+        partition.to_table()
+
+
+def test_credentials_are_shown_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"access_key_id": SECRET, "secret_access_key": SECRET, "region": "x", "endpoint": "http://127.0.0.1:1"}
+    place = kafkalog.location("s3://bucket/log", storage_options={**options, "max_retries": 0})
+    assert SECRET not in repr(place) + repr(place.store) + str(place)
+    assert SECRET.encode() not in pickle.dumps(place)
+    with pytest.raises(ReadError) as error:
+        kafkalog.open(place)
+    assert SECRET not in str(error.value)
+    for url in (f"s3://{SECRET}@bucket/x", f"https://user:{SECRET}@x.y/log", f"tar://x::s3://k:{SECRET}@b/x.tar"):
+        with pytest.raises(ValueError, match="user info") as refused:
+            kafkalog.open(url)
+        assert SECRET not in str(refused.value)
+        assert main(["ls", url]) == 2
+        assert SECRET not in capsys.readouterr().err
+
+
+def test_pickles_lead_back_to_the_store(requests: Requests, in_memory: str) -> None:
+    planned = plan(in_memory, topics="p-multi")
+    rows = [len(batch) for task in pickle.loads(pickle.dumps(planned.tasks)) for batch in read_task(task)]
+    assert sum(rows) == kafkalog.scan(LOG_DIR, topics="p-multi").count_rows()
+    place = kafkalog.location(in_memory)
+    code = (
+        "import sys, pickle, kafkalog, fsspec; fsspec.filesystem('memory').put(sys.argv[1], '/stores-test',"
+        " recursive=True); print(len(kafkalog.open(pickle.loads(bytes.fromhex(sys.argv[2])))))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(LOG_DIR), pickle.dumps(place).hex()],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(found.stdout) == len(kafkalog.open(LOG_DIR))
+    with pytest.raises(TypeError, match="use a URL"):
+        pickle.dumps(requests.place)
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, url in (("obstore.store", "s3://bucket/log"), ("fsspec", "memory://log")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(UnsupportedError, match="pip install") as error:
+            kafkalog.open(url)
+        assert error.value.reason == "not_installed"
+
+
+def test_s3(tmp_path: Path) -> None:
+    server = pytest.importorskip("moto.server")
+    boto3 = pytest.importorskip("boto3")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    try:
+        host, port = running.get_host_and_port()
+        options = {"endpoint": f"http://{host}:{port}", "region": "us-east-1"}
+        keys = {"aws_access_key_id": SECRET, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+        client = boto3.client("s3", endpoint_url=options["endpoint"], **keys)
+        client.create_bucket(Bucket="bucket")
+        for file in sorted(path for path in LOG_DIR.rglob("*") if path.is_file()):
+            client.put_object(Bucket="bucket", Key=f"x/{file.relative_to(LOG_DIR)}", Body=file.read_bytes())
+        options |= {"access_key_id": SECRET, "secret_access_key": SECRET}
+        stored = kafkalog.open("s3://bucket/x", storage_options=options)
+        assert stored.to_table() == kafkalog.read_table(LOG_DIR)
+        client.put_object(Bucket="bucket", Key=f"x/p-multi-1/{0:020d}.log", Body=b"other")
+        with pytest.raises(FileChangedError):
+            stored["p-multi-1"].to_table()
+        with pytest.raises(ReadError, match="NoSuchBucket"):
+            kafkalog.open("s3://absent/x", storage_options=options)
+    finally:
+        running.stop()
