@@ -196,6 +196,8 @@ class _Store:
             detail = clean(line)[:300] if not isinstance(error, FileNotFoundError) else "no such object"
             if isinstance(error, PermissionError) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
                 detail = f"the store denies access; check the credentials and their rights ({detail})"
+            elif "169.254.169.254" in line:
+                detail = "no credentials found; put them into the environment, or set skip_signature for public buckets"
             elif "ExpiredToken" in str(error):
                 detail = "the store says that the credentials have expired; renew them"
             raise ReadError(
