@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "repairing.salvage": "save every intact batch of a damaged log; say exactly what is lost",
     "repairing.merge": "merge several copies of a partition into the best log; say where each range comes from",
     "repairing.diff": "compare two replicas of a partition: the first difference, and who would truncate",
+    "repairing.boot": "make a directory on which a broker starts, out of partitions whose cluster is gone",
     "writing.reindex": "rebuild indexes from .log files",
     "writing.convert": "convert a log: v0 and v1 to v2, another codec, other sizes, records dropped or redacted",
     "writing.load": "write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",

@@ -143,8 +143,8 @@ def add_names(group: Any, *flags: str, what: str, such: str, metavar: str | None
     )
 
 
-def add_selection(parser: Any) -> None:
-    """Add ``--topics``, ``--exclude-topics`` and ``--partitions``."""
+def add_topics(parser: Any) -> None:
+    """Add ``--topics`` and ``--exclude-topics``."""
     add_names(parser, "-t", "--topics", what="topics", such="orders.*")
     parser.add_argument(
         "-T",
@@ -155,6 +155,11 @@ def add_selection(parser: Any) -> None:
         type=excluded_names,
         help="not these topics: names or globs such as '*-changelog'; may be repeated",
     )
+
+
+def add_selection(parser: Any) -> None:
+    """Add ``--topics``, ``--exclude-topics`` and ``--partitions``."""
+    add_topics(parser)
     parser.add_argument(
         "-p",
         "--partitions",

@@ -1,7 +1,8 @@
-"""Kafka's message definitions, and one decoder for all of them.
+"""Kafka's message definitions, and one decoder and one encoder for all of them.
 
     `definitions`  the fields of the messages in internal topics and in control records, by name and version
     `decoder`      bytes of a message to a dict of its fields
+    `encoder`      a dict of its fields to the bytes of a message
     `json_form`    such a dict as Kafka's own tools print it
     `framing`      the type and version in front of the messages of each internal topic
     `printed`      key and value as Kafka's dump tool prints them

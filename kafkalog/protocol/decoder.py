@@ -74,7 +74,7 @@ MAX_ITEMS: Final = 1_000_000
 """Items that all arrays of a message may have together."""
 
 _INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
-_NUMBERS: Final = {
+NUMBERS: Final = {
     "bool": "?",
     "int8": "b",
     "int16": "h",
@@ -134,7 +134,7 @@ def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
     tagged: dict[int, tuple[str, Read]] = {}
     defaults = {field.name: field.default for field in fields}
     untagged = [field for field in fields if version in field.versions and version not in field.tagged]
-    for is_number, group in groupby(untagged, lambda field: field.type in _NUMBERS):
+    for is_number, group in groupby(untagged, lambda field: field.type in NUMBERS):
         some = list(group)
         if is_number:  # read together
             plain.append((tuple(field.name for field in some), _layout(*(field.type for field in some))))
@@ -169,7 +169,7 @@ def _struct(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
 
 
 def _layout(*types: str) -> struct.Struct:
-    return struct.Struct(">" + "".join(map(_NUMBERS.__getitem__, types)))
+    return struct.Struct(">" + "".join(map(NUMBERS.__getitem__, types)))
 
 
 def _value(field: Field, version: int, flexible: bool) -> Read:
@@ -188,7 +188,7 @@ def _value(field: Field, version: int, flexible: bool) -> Read:
 
 
 def _item(field: Field, kind: str, version: int, flexible: bool) -> Read:
-    if kind in _NUMBERS:
+    if kind in NUMBERS:
         layout = _layout(kind)
         return lambda reader: reader.unpack(layout)[0]
     if kind == "uuid":

@@ -42,7 +42,7 @@ TOPIC_DECODERS: Final = {
 }
 """The decoders of Kafka's dump tool, by their names in its options, and the topics whose records they read."""
 
-_FRAME_VERSION: Final = 1
+FRAME_VERSION: Final = 1
 _PREVIEW_TOPIC: Final = f"{METADATA_TOPIC} of 2.8"
 _PREVIEW_ITEMS: Final = {
     "endPoints": "BrokerEndpoint",
@@ -97,8 +97,8 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> Interna
     if value is None:
         raise MessageError("has no value")
     reader = Reader(value)
-    if (frame_version := reader.uvarint()) != _FRAME_VERSION:
-        raise UnknownVersionError(f"frame version {frame_version}; known is {_FRAME_VERSION}")
+    if (frame_version := reader.uvarint()) != FRAME_VERSION:
+        raise UnknownVersionError(f"frame version {frame_version}; known is {FRAME_VERSION}")
     name, version = _type(topic, reader.uvarint()), reader.uvarint()
     return InternalRecord(name, version, None, decode_message(f"{name}Record", version, value, start=reader.at))
 

@@ -113,6 +113,15 @@ class BinaryColumn:
         return BinaryColumn(offsets, data, None if self.validity is None else self.validity[rows])
 
     @classmethod
+    def of(cls, values: Sequence[bytes | None]) -> BinaryColumn:
+        """Make a column of values."""
+        offsets = np.zeros(len(values) + 1, np.int64)
+        np.cumsum([len(value or b"") for value in values], out=offsets[1:])
+        validity = np.array([value is not None for value in values], np.bool_)
+        data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
+        return cls(offsets, data, None if validity.all() else validity)
+
+    @classmethod
     def concatenate(cls, parts: Sequence[BinaryColumn]) -> BinaryColumn:
         """Concatenate the rows of several columns."""
         offsets = _concatenate_offsets([part.offsets for part in parts])

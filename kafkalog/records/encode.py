@@ -188,8 +188,8 @@ def encode_marker(
         {
             "offset": np.array([offset], np.int64),
             "timestamp": np.array([timestamp], np.int64),
-            "key": _one(struct.pack(">hh", 0, control_type)),
-            "value": _one(struct.pack(">hi", 0, coordinator_epoch)),
+            "key": BinaryColumn.of([struct.pack(">hh", 0, control_type)]),
+            "value": BinaryColumn.of([struct.pack(">hi", 0, coordinator_epoch)]),
         },
     )
     spec = BatchSpec(
@@ -200,10 +200,6 @@ def encode_marker(
         is_control=True,
     )
     return encode_batches(columns, np.array([0, 1]), spec)
-
-
-def _one(value: bytes) -> BinaryColumn:
-    return BinaryColumn(np.array([0, len(value)], np.int64), np.frombuffer(value, np.uint8))
 
 
 class _Bound(NamedTuple):

@@ -17,7 +17,7 @@ from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
-from kafkalog.storage.copying import Backup, copy_file
+from kafkalog.storage.copying import Backup, How, copy_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_outside, copy_ownership, named_partition, staging_directory
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
@@ -231,9 +231,9 @@ class Copied(PartitionOutput):
             del self._left[name]
             self._replaced.add(name)
 
-    def _copy(self, source: Path, name: str, size: int | None) -> None:
-        is_log = name.endswith(kf.LOG_SUFFIX)
-        copy_file(source, self._staged, self._prefix + name, size=size, progress=self._progress if is_log else _ignore)
+    def _copy(self, source: Path, name: str, size: int | None, how: How = "auto") -> None:
+        progress = self._progress if name.endswith(kf.LOG_SUFFIX) else _ignore
+        copy_file(source, self._staged, self._prefix + name, size=size, how=how, progress=progress)
 
 
 class InPlace(PartitionOutput):

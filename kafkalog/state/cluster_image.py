@@ -2,7 +2,7 @@
 
 Mirrors `MetadataDelta` and the deltas of its parts (`TopicsDelta`, `ConfigurationsDelta`, `ClusterDelta` and so on),
 and `PartitionRegistration.merge`. Records of a metadata transaction count once it has ended. The keys of SCRAM
-credentials are not kept.
+credentials are kept only if they are asked for.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ _LISTS: Final = {
 class ClusterMetadata:
     """The state of a cluster.
 
+    Parameters
+    ----------
+    with_credentials : bool
+        Whether `credentials` are kept.
+
     Attributes
     ----------
     settings : dict of (int, str) to dict of str to str
@@ -85,6 +90,8 @@ class ClusterMetadata:
         By the entity, pairs of type and name (None for the default).
     scram : dict of (str, int) to int
         Iterations by user and mechanism.
+    credentials : dict of (str, int) to dict or None
+        The fields of SCRAM's records, keys included, by user and mechanism.
     tokens : dict of str to dict
         Delegation tokens by id.
     voters : list of dict
@@ -99,7 +106,8 @@ class ClusterMetadata:
         Why the state is not complete: records that are missing from the metadata log, or cannot be read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_credentials: bool = False) -> None:
+        self.credentials: dict[tuple[str, int], Fields] | None = {} if with_credentials else None
         self.settings: dict[tuple[int, str], dict[str, str]] = {}
         self.topic_ids: dict[str, str] = {}
         self.brokers: dict[int, Fields] = {}
@@ -342,9 +350,13 @@ class ClusterMetadata:
 
     def _scram(self, fields: Fields) -> None:
         self.scram[fields["name"], fields["mechanism"]] = fields["iterations"]
+        if self.credentials is not None:
+            self.credentials[fields["name"], fields["mechanism"]] = dict(fields)
 
     def _remove_scram(self, fields: Fields) -> None:
         self.scram.pop((fields["name"], fields["mechanism"]), None)
+        if self.credentials is not None:
+            self.credentials.pop((fields["name"], fields["mechanism"]), None)
 
     def _token(self, fields: Fields) -> None:
         self.tokens[fields["tokenId"]] = dict(fields)

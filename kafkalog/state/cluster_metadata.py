@@ -40,6 +40,7 @@ def read_cluster_metadata(
     *,
     end_offset: int | None = None,
     end_timestamp: int | None = None,
+    with_credentials: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> ClusterMetadata | None:
     """Read the metadata log of a log dir, from its newest snapshot on; None if the log dir has none.
@@ -54,6 +55,8 @@ def read_cluster_metadata(
         The state right before this offset.
     end_timestamp : int, optional
         The state right before this time, in ms.
+    with_credentials : bool
+        See `ClusterMetadata`.
 
     Raises
     ------
@@ -71,11 +74,11 @@ def read_cluster_metadata(
     metadata = None
     # newest first: after an older one more records have to be replayed
     for match in filter(None, map(_CHECKPOINT.fullmatch, reversed(names))):
-        metadata = _snapshot(directory / match[0], int(match[1]), end, findings, limits)
+        metadata = _snapshot(directory / match[0], int(match[1]), end, findings, limits, with_credentials)
         if metadata is not None:
             break
     if metadata is None:
-        metadata = ClusterMetadata()
+        metadata = ClusterMetadata(with_credentials=with_credentials)
         metadata.findings = findings
         begin = kf.parse_base_offset(logs[0]) if logs else 0
         if begin and end != _End(None, None):
@@ -210,11 +213,13 @@ class _End(NamedTuple):
         )
 
 
-def _snapshot(path: Path, offset: int, end: _End, findings: list[Finding], limits: Limits) -> ClusterMetadata | None:
+def _snapshot(
+    path: Path, offset: int, end: _End, findings: list[Finding], limits: Limits, with_credentials: bool
+) -> ClusterMetadata | None:
     """Read a snapshot; None if it is damaged, or of a time after the end."""
     if end.offset is not None and offset > end.offset:
         return None
-    metadata = ClusterMetadata()
+    metadata = ClusterMetadata(with_credentials=with_credentials)
     metadata.findings = findings
     control_type = None
     try:

@@ -65,7 +65,16 @@ def read_snapshot(path: str | os.PathLike[str], *, may_go_on: bool = False) -> P
     ``i16 version | u32 crc | i32 n | n x 46 bytes``. The CRC-32C covers everything after itself, so not the version.
     Source: ProducerStateManager.readSnapshot, Kafka 4.3.
     """
-    data = np.frombuffer(read_file(path, max_bytes=MAX_SNAPSHOT_BYTES), np.uint8)
+    data = read_file(path, max_bytes=MAX_SNAPSHOT_BYTES)
+    entries = parse_snapshot(data, path, may_go_on=may_go_on)
+    return ProducerSnapshot(kf.parse_base_offset(os.path.basename(path)), entries, os.fspath(path))
+
+
+def parse_snapshot(
+    content: bytes, path: str | os.PathLike[str] | None = None, *, may_go_on: bool = False
+) -> npt.NDArray[np.void]:
+    """Parse the content of a snapshot file to PRODUCER_SNAPSHOT_DTYPE[n]; raises as `read_snapshot` does."""
+    data = np.frombuffer(content, np.uint8)
     if data.size < _HEADER.itemsize:
         detail = f"{data.size} bytes are fewer than the {_HEADER.itemsize} of the header"
         raise SidecarError(Reason.SNAPSHOT_SIZE, detail, path=path, position=0)
@@ -83,8 +92,7 @@ def read_snapshot(path: str | os.PathLike[str], *, may_go_on: bool = False) -> P
             f"{n} entries of {kf.PRODUCER_SNAPSHOT_DTYPE.itemsize} bytes are announced, {body.size} bytes are there"
         )
         raise SidecarError(Reason.SNAPSHOT_SIZE, detail, path=path, position=_CRC_END)
-    entries = body[:n_bytes].view(kf.PRODUCER_SNAPSHOT_DTYPE)
-    return ProducerSnapshot(kf.parse_base_offset(os.path.basename(path)), entries, os.fspath(path))
+    return body[:n_bytes].view(kf.PRODUCER_SNAPSHOT_DTYPE)
 
 
 def encode_snapshot(entries: npt.NDArray[np.void]) -> bytes:

@@ -9,13 +9,14 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from kafkalog.errors import OutputExistsError, Reason
+from kafkalog.errors import OutputExistsError, Reason, WriteError
 from kafkalog.storage.atomic import StrPath, fsync_directory, resolve, writing
 from kafkalog.storage.source import open_source
 from kafkalog.storage.staging import StagedDirectory, StagedFile, staged_file
 
+How = Literal["auto", "reflink", "copy"]
 _WINDOW_BYTES: Final = 2**23
 _CANNOT_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS})
 
@@ -30,6 +31,7 @@ def copy_file(
     name: str,
     *,
     size: int | None = None,
+    how: How = "auto",
     progress: Callable[[int], object] = _ignore,
 ) -> None:
     """Copy a file with its modification time.
@@ -41,6 +43,9 @@ def copy_file(
         Relative path of the copy.
     size : int, optional
         Copy only that many bytes; default: all.
+    how : {"auto", "reflink", "copy"}
+        "reflink" shares the blocks of the file, copy on write, as Btrfs, XFS and others can, and raises if the file
+        system cannot. "auto" does so where it can.
     progress : callable
         Called with the number of bytes copied since the last call.
 
@@ -52,13 +57,36 @@ def copy_file(
         It cannot be read or written.
     """
     with staged.create(name) as file:
-        _copy(path, file, size, progress)
+        _copy(path, file, size, progress, how)
 
 
-def _copy(path: Path, file: StagedFile, size: int | None, progress: Callable[[int], object]) -> None:
+def link_file(path: Path, staged: StagedDirectory, name: str) -> bool:
+    """Make a hard link to a file; returns False where the file system cannot.
+
+    Only for files that nobody writes to any more: both names share the bytes.
+    """
+    target = staged.path / name
+    with writing(staged.target / name):
+        target.parent.mkdir(exist_ok=True)
+        try:
+            os.link(path, target)
+        except OSError as error:
+            if error.errno not in _CANNOT_LINK:
+                raise
+            return False
+    return True
+
+
+def _copy(path: Path, file: StagedFile, size: int | None, progress: Callable[[int], object], how: How = "auto") -> None:
     with open_source(path, memory_map=False) as source:
         end = source.size if size is None else min(size, source.size)
-        for start in range(0, end, _WINDOW_BYTES):
+        is_cloned = end > 0 and how != "copy" and file.clone(path, end)
+        if is_cloned:
+            progress(end)
+        elif how == "reflink" and end:
+            detail = "the file system cannot share blocks between these files: use auto or copy (--copy)"
+            raise WriteError(Reason.WRITE_FAILED, detail, path=path)
+        for start in range(0, 0 if is_cloned else end, _WINDOW_BYTES):
             stop = min(start + _WINDOW_BYTES, end)
             window = source.window(start, stop)
             file.write(window)

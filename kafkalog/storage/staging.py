@@ -48,6 +48,7 @@ from kafkalog.storage.atomic import (
 from kafkalog.storage.file_locks import lock, try_lock
 
 _STAGED_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(STAGED_SUFFIX)}", re.DOTALL)
+_FICLONE: Final = 0x40049409
 _MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary name: file names are limited to 255 bytes
 
 
@@ -100,6 +101,26 @@ class StagedFile(io.RawIOBase):
         with writing(self._path):
             os.ftruncate(self._descriptor, self.n_bytes + size)
             self.n_bytes = os.lseek(self._descriptor, size, os.SEEK_CUR)
+
+    def clone(self, path: Path, size: int) -> bool:
+        """Share the first bytes of another file, copy on write; returns False where the file system cannot.
+
+        Only for a file to which nothing was written.
+        """
+        import fcntl  # not on every system, and `atomic` says so first
+
+        _check_process(self._process, self._path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(self._descriptor, _FICLONE, descriptor)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        with writing(self._path):
+            os.ftruncate(self._descriptor, size)
+            self.n_bytes = os.lseek(self._descriptor, 0, os.SEEK_END)
+        return True
 
     def tell(self) -> int:
         """Bytes written so far."""

@@ -8,6 +8,7 @@
     `diff`            two replicas of a partition
     `salvage`         every intact batch of a damaged log
     `merge`           several copies of a partition into the best log
+    `boot`            a directory on which a broker starts, out of partitions whose cluster is gone
     `output_options`  the options that say where changed files go
 
 A command is imported when it runs; `kafkalog.cli.commands` names them.

@@ -1,0 +1,535 @@
+"""Boot: partition directories become a directory on which a stock broker starts and serves them with their offsets.
+
+The sources are surveyed; one copy of each partition is verified and staged, with everything derived from it built
+again; topics, settings and ids go into a snapshot of the metadata log; a preflight checks the stage. Then all of it
+appears in one step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from kafkalog import format as kf
+from kafkalog.booting.coordinators import Commit, CoordinatorState, by_partition, read_commits_file, write_commits
+from kafkalog.booting.metadata_log import encode_snapshot, quorum_state, snapshot_name
+from kafkalog.booting.new_cluster import NewCluster, Node
+from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
+from kafkalog.booting.sources import Copy, Sources, one_copy_each
+from kafkalog.booting.staging import (
+    COPY_MODES,
+    CopyMode,
+    StagedPartition,
+    highest_producer_id,
+    looks_compacted,
+    stage,
+)
+from kafkalog.booting.targets import DEFAULT_RELEASE, TARGETS
+from kafkalog.booting.topics import (
+    MISSING,
+    Evidence,
+    Missing,
+    Retention,
+    Settings,
+    TopicOptions,
+    TopicPlan,
+    new_id,
+    plan_topics,
+)
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    ConfigWarning,
+    CorruptionError,
+    Finding,
+    Findings,
+    Limits,
+    NotKafkaError,
+    Reason,
+    UnsafePathError,
+)
+from kafkalog.parsing import TopicPatterns, integer, one_of, optional_integer
+from kafkalog.repair.recovering.preflight import preflight
+from kafkalog.state.checkpoints import (
+    encode_checkpoint,
+    encode_offset_checkpoint,
+    encode_partition_metadata,
+    parse_topic_id,
+)
+from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.storage.output_paths import check_outside, copy_ownership
+from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.text import counted
+
+_PRODUCER_ID_BLOCK: Final = 1000
+_FIRST_PORT: Final = 9092
+
+
+def boot(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    release: str = DEFAULT_RELEASE,
+    topics: str | Sequence[str] | None = None,
+    nodes: int = 1,
+    node_id: int = 1,
+    cluster_id: str | None = None,
+    listeners: Sequence[str] | None = None,
+    metadata: str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    topic_ids: Mapping[str, str] | None = None,
+    retention: Retention = "keep",
+    groups: str | os.PathLike[str] = "keep",
+    missing: Missing = "continue",
+    best: bool = False,
+    copy: CopyMode = "auto",
+    threads: int | None = None,
+    dry_run: bool = False,
+    on_start: Callable[[int], object] = lambda n_bytes: None,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> BootReport:
+    """Make a directory on which a stock broker starts, out of partition directories whose cluster is gone.
+
+    Parameters
+    ----------
+    sources : path-like or sequence of path-like
+        Log dirs of one or more brokers, single partition directories, or outputs of `load`, `convert`, `salvage` and
+        `merge`. They are only read.
+    output : path-like
+        Directory to create: `data/`, `server.properties`, `report.json` and `report.txt`. With several nodes, each has
+        its own `node-N/` with the first two.
+    release : str
+        The release of Kafka that starts on it, "3.9" to "4.4".
+    topics : str or sequence of str, optional
+        Names or globs of topics; a leading ``!`` excludes.
+    nodes : int
+        Number of nodes, each a broker and a controller. With more than one, each broker among the sources keeps its
+        copies, and the best copy of each partition leads.
+    node_id : int
+        Id of the first node.
+    cluster_id : str, optional
+        Default: a new one, so that no node of the old cluster can join by accident.
+    listeners : sequence of str, optional
+        ``HOST:PORT`` or ``HOST:PORT:CONTROLLER_PORT`` of each node. Default: 127.0.0.1 with ports from 9092 on.
+    metadata : path-like, optional
+        A log dir with a copy of `__cluster_metadata-0`, in addition to the sources.
+    settings : mapping, optional
+        Settings of topics, by name or glob; None removes one: ``{"orders": {"cleanup.policy": "compact"}}``.
+    topic_ids : mapping, optional
+        Ids of topics, for all of their directories.
+    retention : {"keep", "as-was"} or mapping of str to int
+        "keep" turns retention off for each topic until you turn it on again. "as-was" carries settings over: a broker
+        then deletes old records soon after its start. A mapping has `retention.ms` by name or glob, and keeps others.
+    groups : {"keep", "none"} or path-like
+        "keep" takes `__consumer_offsets` over. A file of committed offsets, as `kafkalog groups -o` writes it, replaces
+        it.
+    missing : {"continue", "empty", "refuse"}
+        Partitions that no source has go on at the highest offset that is known of them, begin at 0, or are refused.
+    best : bool
+        Where copies of a partition differ, whether to take the one with the latest leader epoch, then the longest.
+    copy : {"auto", "reflink", "hardlink", "copy"}
+        "auto" shares blocks with the source where the file system can. "hardlink" shares sealed segments, never the
+        last one of a partition, once all of their checksums are verified.
+    threads : int, optional
+        Segments read at a time; default: the number of processors, up to four.
+    dry_run : bool
+        Verify and report; write nothing.
+    on_start : callable
+        Called once with the number of bytes of all `.log` files.
+    progress : callable
+        Called with the number of bytes verified since the last call.
+    limits : Limits
+
+    Returns
+    -------
+    BootReport
+
+    Raises
+    ------
+    NotKafkaError
+        There are no partitions in the sources.
+    UnsafePathError
+        A broker runs on a source; copies differ; ids of a topic differ; a broker of the release does not start with a
+        setting; a partition is missing, and that is to be refused.
+    CorruptionError
+        A partition is damaged: salvage or recover it first.
+    OutputExistsError
+        The output exists.
+
+    Notes
+    -----
+    Indexes, producer snapshots and leader epochs are built again, and the marker of a clean shutdown is written: the
+    start reads nothing and cuts nothing. The next producer id is above all that are known; with an old one, a broker
+    acknowledges records of a new idempotent producer without writing them. A crash leaves the output absent or
+    complete.
+
+    Examples
+    --------
+    >>> kafkalog.boot("tests/golden/log_dir", "never-written", dry_run=True)
+    BootReport(8 topics, 10 partitions, 1 node, nothing lost)
+    """
+    if release not in TARGETS:
+        raise ValueError(f"release is one of {', '.join(TARGETS)}, not {release!r}")
+    one_of("missing", missing, MISSING)
+    one_of("copy", copy, COPY_MODES)
+    if isinstance(retention, str):
+        one_of("retention", retention, ("keep", "as-was"))
+    n_nodes, first_id = integer("nodes", nodes, 1), integer("node_id", node_id, 0)
+    ids = {topic: parse_topic_id(one) for topic, one in (topic_ids or {}).items()}
+    options = TopicOptions(TARGETS[release], retention, settings or {}, ids, missing)
+    paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    if not paths:
+        raise ValueError("no source is named")
+    check_outside(output, paths, is_new=True)
+    commits = None if groups in ("keep", "none") else read_commits_file(groups)
+    target = Path(os.path.realpath(output))
+    layout = _layout(n_nodes, first_id, listeners)
+    report = BootReport(str(target), release, cluster_id or new_id(), is_written=not dry_run)
+    report.findings = Findings(limits.max_findings)
+    report.nodes = [_described(node, target) for node in layout]
+    run = _Boot(layout, options, report, limits)
+    run.survey(paths, topics, [] if metadata is None else [Path(metadata)], groups, commits, best=best)
+    arguments = {
+        "mode": copy,
+        "threads": optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4),
+        "on_start": on_start,
+        "progress": progress,
+    }
+    if dry_run:
+        run.stage(None, arguments)
+        return report
+    with staged_directory(target) as staged:
+        run.stage(staged, arguments)
+        run.write(staged, target)
+        run.check(staged, target)
+        _put(staged, "report.json", json.dumps(report.as_dict(), indent=1) + "\n")
+        _put(staged, "report.txt", report.text())
+        copy_ownership(staged.path, next(iter(run.placed)).copy.path if run.placed else target.parent)
+    return report
+
+
+def _layout(n_nodes: int, first_id: int, listeners: Sequence[str] | None) -> list[Node]:
+    given = [listeners] if isinstance(listeners, str) else list(listeners or ())
+    if given and len(given) != n_nodes:
+        raise ValueError(f"listeners has {counted(len(given), 'entry', 'entries')} for {counted(n_nodes, 'node')}")
+    given = given or [f"127.0.0.1:{_FIRST_PORT + 2 * number}" for number in range(n_nodes)]
+    found = []
+    for number, text in enumerate(given):
+        host, *ports = text.split(":")
+        if not host or not 1 <= len(ports) <= 2 or not all(one.isdecimal() and 0 < int(one) < 2**16 for one in ports):
+            raise ValueError(f"a listener is HOST:PORT or HOST:PORT:CONTROLLER_PORT, not {text!r}")
+        folder = "" if n_nodes == 1 else f"node-{first_id + number}/"
+        controller = int(ports[1]) if len(ports) > 1 else int(ports[0]) + 1
+        found.append(Node(first_id + number, folder, host, int(ports[0]), controller, new_id()))
+    return found
+
+
+def _described(node: Node, target: Path) -> BootNode:
+    listener, controller = f"{node.host}:{node.port}", f"{node.host}:{node.controller_port}"
+    return BootNode(node.node_id, str(target / node.folder), node.directory_id, listener, controller)
+
+
+class _Boot:
+    """A boot under way.
+
+    Attributes
+    ----------
+    placed : list of StagedPartition
+        The copies that were staged.
+    """
+
+    def __init__(self, nodes: list[Node], options: TopicOptions, report: BootReport, limits: Limits) -> None:
+        self._nodes, self._options, self._report, self._limits = nodes, options, report, limits
+        self._by_id = {node.node_id: node for node in nodes}
+        self._now = time.time_ns() // 10**6
+        self.placed: list[StagedPartition] = []
+        self._metadata: ClusterMetadata | None = None
+        self._commits: Sequence[Commit] | None = None
+        self._wanted: list[tuple[Copy, int]] = []
+        self._topics: list[TopicPlan] = []
+
+    def survey(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        topics: str | Sequence[str] | None,
+        others: Sequence[Path],
+        groups: str | os.PathLike[str],
+        commits: Sequence[Commit] | None,
+        *,
+        best: bool,
+    ) -> None:
+        """Find the partitions, choose copies, and plan the topics."""
+        report, limits = self._report, self._limits
+        sources = Sources.find(paths, limits)
+        report.add_notes(sources.left_out)
+        self._metadata, where = sources.metadata(others, limits)
+        report.metadata = None if where is None else str(where)
+        patterns = TopicPatterns(topics)
+        patterns.check(list(dict.fromkeys(key.topic for key in sources.copies)))
+
+        def is_wanted(topic: str) -> bool:
+            return patterns.wants(topic) and (groups == "keep" or topic != kf.CONSUMER_OFFSETS)
+
+        copies = {key: some for key, some in sorted(sources.copies.items()) if is_wanted(key.topic)}
+        if not copies and self._metadata is None:
+            detail = "no partitions here: name log dirs (values of log.dirs), or directories such as orders-0"
+            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=paths[0])
+        self._wanted = self._choose(copies, best=best)
+        chosen = {one.path for one, _ in self._wanted}
+        self._others = [one.path for some in sources.copies.values() for one in some if one.path not in chosen]
+        taken: dict[kf.TopicPartition, list[Copy]] = {}
+        for one, _ in self._wanted:
+            taken.setdefault(one.key, []).append(one)
+        leaders = [max(some, key=lambda one: one.progress) for some in taken.values()]
+        state = CoordinatorState.read(leaders, limits)
+        if commits is not None:
+            state.commits = list(commits)
+            self._commits = state.commits
+        report.add_notes([replace(one, damage=False) for one in state.findings])
+        report.n_groups, report.n_commits = len({one.group for one in state.commits}), len(state.commits)
+        evidence = Evidence(
+            self._metadata,
+            state,
+            sources.offsets(kf.HIGH_WATERMARK_CHECKPOINT),
+            sources.offsets(kf.CLEANER_OFFSET_CHECKPOINT),
+            lambda one: looks_compacted(one, limits),
+            report.findings.add,
+        )
+        self._cleaned, self._state = evidence.cleaned, state
+        self._topics = report.topics = plan_topics(taken, evidence, self._options, is_wanted)
+        if self._commits is not None:
+            # the offsets go into new partitions, of which a broker makes those without groups
+            plan = self._commits_topic = next(one for one in self._topics if one.name == kf.CONSUMER_OFFSETS)
+            plan.committed = {at: len(some) for at, some in by_partition(commits or (), plan.n_partitions).items()}
+        for root in sources.roots:
+            report.add_notes(root.findings)
+        if self._metadata is not None:
+            report.add_notes([replace(one, damage=False) for one in self._metadata.findings])
+
+    def _choose(self, copies: dict[kf.TopicPartition, list[Copy]], *, best: bool) -> list[tuple[Copy, int]]:
+        """Which copies go to which nodes."""
+        note, limits = self._report.findings.add, self._limits
+        if len(self._nodes) == 1:
+            chosen = one_copy_each(copies, best=best, note=note, limits=limits)
+            return [(one, self._nodes[0].node_id) for one in chosen.values()]
+        brokers: dict[Path | int, list[Copy]] = {}
+        for some in copies.values():
+            for one in some:
+                # a log dir without an id is a broker of its own
+                name: Path | int = one.root.path if one.root.node_id is None else one.root.node_id
+                brokers.setdefault(name, []).append(one)
+        if len(brokers) > len(self._nodes):
+            detail = f"the sources are of {len(brokers)} brokers: use --nodes {len(brokers)}, or --nodes 1 --best"
+            raise UnsafePathError(Reason.PARTITION_TWICE, detail)
+        found = []
+        for node, name in zip(self._nodes, sorted(brokers, key=str), strict=False):
+            own: dict[kf.TopicPartition, list[Copy]] = {}
+            for one in brokers[name]:
+                own.setdefault(one.key, []).append(one)
+            chosen = one_copy_each(own, best=best, note=note, limits=limits)
+            found += [(one, node.node_id) for one in chosen.values()]
+        return found
+
+    def stage(self, staged: StagedDirectory | None, arguments: dict[str, Any]) -> None:
+        """Verify the partitions, and stage them."""
+        ids = {plan.name: plan.topic_id for plan in self._topics}
+        wanted = [
+            (one, node_id, f"{self._by_id[node_id].folder}data/", ids[one.key.topic]) for one, node_id in self._wanted
+        ]
+        self.placed = stage(wanted, staged, limits=self._limits, findings=self._report.findings, **arguments)
+        by_key: dict[kf.TopicPartition, list[StagedPartition]] = {}
+        for one in sorted(self.placed, key=_progress, reverse=True):
+            by_key.setdefault(one.copy.key, []).append(one)
+        report = self._report
+        target, note = self._options.target, report.findings.add
+        self._cluster = NewCluster(self._nodes, target, self._topics, by_key, self._metadata, note, report.carried)
+        report.partitions = [self._row(one) for one in self.placed]
+        report.next_producer_id = self._cluster.next_producer_id = self._next_producer_id()
+        self._records = self._cluster.records()
+        self._note_transactions()
+        self._note_commits()
+
+    def _next_producer_id(self) -> int:
+        """An id above all that are known: a broker takes an old one for a resent batch, and does not write it."""
+        used = [*(one.producer_id for one in self.placed), *(one.producer_id for one in self._state.transactions)]
+        used += map(highest_producer_id, self._others)
+        known = -1 if self._metadata is None else self._metadata.next_producer_id
+        # controllers hand out whole blocks
+        return -(-max(max(used, default=-1) + 1, known, 0) // _PRODUCER_ID_BLOCK) * _PRODUCER_ID_BLOCK
+
+    def _row(self, one: StagedPartition) -> BootPartition:
+        return BootPartition(
+            *one.copy.key,
+            str(one.copy.path),
+            one.node_id,
+            one.log_start_offset,
+            one.log_end_offset,
+            self._cluster.epoch(one.copy.key),
+            one.n_segments,
+            one.n_bytes,
+            self._cluster.placed[one.copy.key][0] is one,
+        )
+
+    def _note_transactions(self) -> None:
+        known = {one.producer_id: one for one in self._state.transactions}
+        at = self._report.nodes[0].listener
+        for key, copies in sorted(self._cluster.placed.items()):
+            for producer_id, start in copies[0].open_transactions:
+                coordinator = known.get(producer_id)
+                # its transaction is the only one that its producer can have open
+                ends = coordinator is not None and coordinator.is_open and key in coordinator.partitions
+                command = (
+                    f"kafka-transactions.sh --bootstrap-server {at} abort --topic {key.topic}"
+                    f" --partition {key.partition} --start-offset {start}"
+                )
+                self._report.open_transactions.append(OpenTransaction(*key, producer_id, start, ends, command))
+
+    def _note_commits(self) -> None:
+        for commit in self._state.commits:
+            copies = self._cluster.placed.get(commit.key)
+            end = None if copies is None else copies[0].log_end_offset
+            if end is not None and commit.offset > end:
+                detail = (
+                    f"group {commit.group} is at offset {commit.offset} of {commit.key}, which ends at"
+                    f" {end}: its consumers reset as auto.offset.reset says"
+                )
+                self._report.findings.add(Finding(Reason.LOG_END_MISSING, detail, damage=False))
+
+    # what is written besides the partitions
+
+    def write(self, staged: StagedDirectory, target: Path) -> None:
+        """Write the metadata log, checkpoints and settings of each node."""
+        self._write_missing(staged)
+        if self._commits is not None:
+            plan, data = self._commits_topic, staged.path / self._nodes[0].folder / "data"
+            data.mkdir(parents=True, exist_ok=True)
+            epochs = {key: self._cluster.epoch(key) for key in self._cluster.placed}
+            kept = [_known_epoch(one, epochs) for one in self._commits]
+            write_commits(data, by_partition(kept, plan.n_partitions), plan.topic_id, self._now)
+        voters = [node.voter for node in self._nodes]
+        snapshot = encode_snapshot(self._records, self._now, voters)
+        levels = encode_snapshot(self._cluster.level_records(), 0, (), epoch=0)
+        for node in self._nodes:
+            data_name = f"{node.folder}data/"
+            log = f"{data_name}{kf.METADATA_DIRECTORY}/"
+            _put(staged, log + snapshot_name(len(self._records)), snapshot)
+            _put(staged, log + "quorum-state", quorum_state())
+            _put(staged, data_name + "bootstrap.checkpoint", levels)
+            identity = {"version": 1, "cluster.id": self._report.cluster_id, "node.id": node.node_id}
+            _put(staged, data_name + kf.META_PROPERTIES, _lines({**identity, "directory.id": node.directory_id}))
+            for name, offsets in self._checkpoints(node).items():
+                _put(staged, data_name + name, encode_offset_checkpoint(dict(sorted(offsets.items()))))
+            _put(staged, data_name + kf.CLEAN_SHUTDOWN_FILE, '{"version":0,"brokerEpoch":-1}')
+            _put(staged, node.folder + "server.properties", self._properties(node, target))
+
+    def _write_missing(self, staged: StagedDirectory) -> None:
+        """Begin missing partitions where they go on: an empty segment there, and an epoch."""
+        for plan in self._topics:
+            for number, at in plan.missing.items():
+                key = kf.TopicPartition(plan.name, number)
+                folder = f"{self._nodes[0].folder}data/{key}/"
+                for suffix in (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX):
+                    _put(staged, folder + kf.segment_file_name(at, suffix), b"")
+                _put(staged, folder + kf.LEADER_EPOCH_CHECKPOINT, encode_checkpoint([(self._cluster.epoch(key), at)]))
+                _put(staged, folder + kf.PARTITION_METADATA, encode_partition_metadata(plan.topic_id))
+
+    def _checkpoints(self, node: Node) -> dict[str, dict[kf.TopicPartition, int]]:
+        own = {one.copy.key: one for one in self.placed if one.node_id == node.node_id}
+        ends = {key: one.log_end_offset for key, one in own.items()}
+        if node is self._nodes[0]:
+            for plan in self._topics:
+                made = {**plan.missing, **plan.committed}
+                ends |= {kf.TopicPartition(plan.name, number): at for number, at in made.items()}
+        return {
+            kf.RECOVERY_POINT_CHECKPOINT: ends,
+            kf.HIGH_WATERMARK_CHECKPOINT: ends,
+            # where a log starts inside of a segment, records below come back without it
+            kf.LOG_START_OFFSET_CHECKPOINT: {
+                key: one.log_start_offset for key, one in own.items() if one.log_start_offset
+            },
+            # without it, each compacted topic is cleaned from its start on
+            kf.CLEANER_OFFSET_CHECKPOINT: {key: at for key, at in self._cleaned.items() if key in own},
+        }
+
+    def _properties(self, node: Node, target: Path) -> str:
+        replication = min(len(self._nodes), 3)
+        listener = f"PLAINTEXT://{node.host}:{node.port}"
+        bootstrap = ",".join(f"{one.host}:{one.controller_port}" for one in self._nodes)
+        properties: dict[str, object] = {
+            "process.roles": "broker,controller",
+            "node.id": node.node_id,
+            "controller.quorum.bootstrap.servers": bootstrap,
+            "listeners": f"{listener},CONTROLLER://{node.host}:{node.controller_port}",
+            "advertised.listeners": listener,
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": target / node.folder / "data",
+            "offsets.topic.replication.factor": replication,
+            "transaction.state.log.replication.factor": replication,
+            "transaction.state.log.min.isr": 1,
+            "default.replication.factor": replication,
+            "auto.create.topics.enable": "false",
+        }
+        if "share.version" in self._options.target.features:
+            properties["share.coordinator.state.topic.replication.factor"] = replication
+            properties["share.coordinator.state.topic.min.isr"] = 1
+        if self._options.retention != "as-was":
+            # else offsets that groups without members committed a week ago expire at the first check
+            properties["offsets.retention.minutes"] = 2**31 - 1
+        return _lines(properties)
+
+    def check(self, staged: StagedDirectory, target: Path) -> None:
+        """Check what a broker would do with the stage.
+
+        Raises
+        ------
+        CorruptionError
+            It would not start, or not serve everything.
+        """
+        for node in self._nodes:
+            data = staged.path / node.folder / "data"
+            with warnings.catch_warnings():
+                # settings are checked for the release already
+                warnings.simplefilter("ignore", ConfigWarning)
+                found = preflight(data, config=staged.path / node.folder / "server.properties", limits=self._limits)
+            rows = [row for row in found.partitions if row.verdict not in ("starts", "recovers")]
+            problems = [*(one.detail for one in found.problems), *(_why(row) for row in rows)]
+            if problems or not found.is_clean:
+                detail = (
+                    f"a broker would not start on what was made: {problems[:1]}. Nothing is written; please report this"
+                )
+                raise CorruptionError(Reason.METADATA_INCOMPLETE, detail, path=target)
+            expiring = [row for row in found.partitions if any(one.expires for one in row.segments)]
+            if expiring:
+                names = ", ".join(Path(row.path).name for row in expiring[:8])
+                n = counted(len(expiring), "partition")
+                detail = f"retention deletes old segments of {n} soon after the start: {names}"
+                self._report.findings.add(Finding(Reason.OFFSET_GAP, detail, damage=False))
+
+
+def _why(row: Any) -> str:
+    return f"{Path(row.path).name}: {row.stray or row.error or row.verdict}"
+
+
+def _progress(one: StagedPartition) -> tuple[int, int, int]:
+    return one.leader_epoch, one.log_end_offset, -one.log_start_offset
+
+
+def _known_epoch(commit: Commit, epochs: Mapping[kf.TopicPartition, int]) -> Commit:
+    """A commit without a leader epoch that the log does not have: clients would report a truncated log."""
+    return commit if commit.leader_epoch <= epochs.get(commit.key, -1) else replace(commit, leader_epoch=-1)
+
+
+def _lines(properties: Mapping[str, object]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _put(staged: StagedDirectory, name: str, content: str | bytes) -> None:
+    with staged.create(name) as file:
+        file.write(content.encode() if isinstance(content, str) else content)

@@ -1,0 +1,258 @@
+"""Coordinators' topics in a boot: committed offsets and transactional ids that survive, or offsets from a file.
+
+A group or transactional id belongs to one partition of its topic, by a hash of its name. So the topic has to keep its
+number of partitions exactly. Mirrors `GroupCoordinator.partitionFor` and `OffsetCommitValue`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from kafkalog import format as kf
+from kafkalog.booting.sources import Copy
+from kafkalog.errors import Finding, Limits, NotKafkaError, ReadError, Reason
+from kafkalog.log.log_dir import LogDir
+from kafkalog.parsing import parse_milliseconds
+from kafkalog.protocol.encoder import encode_keyed_record
+from kafkalog.records.columns import BinaryColumn, RecordColumns
+from kafkalog.system_topics.groups import groups
+from kafkalog.system_topics.transactions import Transaction, transactions
+from kafkalog.writing.partition_writer import PartitionWriter
+
+DEFAULT_PARTITIONS: Final = 50
+"""Default of `offsets.topic.num.partitions` and its like."""
+_MOST_PARTITIONS: Final = 1000
+_ENOUGH_NAMES: Final = 3
+FIELDS: Final = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
+"""The columns of a file with committed offsets; the last three are optional."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A committed offset."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp: int | None = None
+    """In ms; None for the time of the boot."""
+
+    @property
+    def key(self) -> kf.TopicPartition:
+        """The partition that it is about."""
+        return kf.TopicPartition(self.topic, self.partition)
+
+
+@dataclass(slots=True)
+class CoordinatorState:
+    """What the coordinators' topics in the sources say."""
+
+    commits: list[Commit] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
+    names: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    """Groups or transactional ids by topic and partition."""
+    findings: list[Finding] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, copies: Iterable[Copy], limits: Limits) -> CoordinatorState:
+        """Read the partitions of coordinators' topics among some copies."""
+        found = cls()
+        for copy in copies:
+            topic, number = copy.key
+            if topic not in (kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE):
+                continue
+            names = found.names.setdefault(topic, {}).setdefault(number, [])
+            log_dir = LogDir(copy.path, limits=limits)
+            if topic == kf.CONSUMER_OFFSETS:
+                there = groups(log_dir)
+                found.findings += there.findings
+                names += [group.name for group in there]
+                found.commits += [
+                    Commit(group.name, *(getattr(one, name) for name in FIELDS[1:]))
+                    for group in there
+                    for one in group.offsets
+                ]
+            else:
+                known = transactions(log_dir, read_partitions=False)
+                found.findings += known.findings
+                names += [one.transactional_id for one in known if one.transactional_id is not None]
+                found.transactions += known
+        return found
+
+    def n_partitions(self, topic: str, n_known: int) -> int:
+        """The number of partitions of a coordinators' topic: that by which every name lies where it was found.
+
+        Parameters
+        ----------
+        n_known : int
+            As many as directories show.
+        """
+        names = self.names.get(topic, {})
+        n_names = sum(map(len, names.values()))
+
+        def fits(n: int) -> bool:
+            return all(coordinator_partition(name, n) == at for at, some in names.items() for name in some)
+
+        # few partitions of many fit either number: enough names tell them apart
+        if (
+            n_known < DEFAULT_PARTITIONS
+            and (n_names >= _ENOUGH_NAMES or not fits(n_known))
+            and fits(DEFAULT_PARTITIONS)
+        ):
+            return DEFAULT_PARTITIONS
+        return next(filter(fits, range(n_known, _MOST_PARTITIONS)), n_known)
+
+
+def coordinator_partition(name: str, n_partitions: int) -> int:
+    """The partition of a coordinators' topic that a group or transactional id belongs to.
+
+    Source: Utils.abs(String.hashCode()) % partitions, GroupCoordinatorService.partitionFor, Kafka 4.3.
+
+    Examples
+    --------
+    >>> coordinator_partition("billing", 50)
+    9
+    """
+    number = 0
+    for unit in np.frombuffer(name.encode("utf-16-be", "surrogatepass"), ">u2").tolist():
+        number = (31 * number + unit) & 0xFFFFFFFF
+    number -= (number >> 31) << 32
+    # Java has no positive number for the smallest one
+    return 0 if number == -(2**31) else abs(number) % n_partitions
+
+
+def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
+    """Read committed offsets from JSON lines, or from CSV if the name ends so.
+
+    Raises
+    ------
+    ReadError
+        The file cannot be read.
+    NotKafkaError
+        A line is no committed offset, or two are about the same group and partition.
+    """
+    name, found = Path(path), dict[tuple[str, str, int], Commit]()
+    try:
+        text = name.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
+    except UnicodeDecodeError as error:
+        raise NotKafkaError(Reason.NOT_KAFKA, f"it is not UTF-8 text ({error.reason})", path=path) from error
+    for number, row in _csv_rows(text) if name.suffix.lower() == ".csv" else _json_rows(text):
+        try:
+            commit = _commit(row)
+        except (ValueError, TypeError, KeyError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            detail = f"line {number}: {reason}; each line needs {', '.join(FIELDS[:4])}"
+            raise NotKafkaError(Reason.COLUMN_VALUE, detail, path=path) from error
+        key = commit.group, *commit.key
+        if key in found:
+            detail = f"line {number}: group {commit.group!r} has two offsets for {commit.key}; keep one of them"
+            raise NotKafkaError(Reason.COLUMN_TWICE, detail, path=path)
+        found[key] = commit
+    return [*found.values()]
+
+
+def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
+    rows = csv.DictReader(text.splitlines(keepends=True))
+    for row in rows:
+        yield rows.line_num, {name: value for name, value in row.items() if value not in (None, "")}
+
+
+def _json_rows(text: str) -> Iterator[tuple[int, Any]]:
+    # not splitlines: JSON text may hold other line ends, such as U+2028
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError):
+                yield number, None
+
+
+def _commit(row: Any) -> Commit:
+    if not isinstance(row, dict):
+        raise ValueError("it is no JSON object")
+    for name in ("group", "topic"):
+        if not isinstance(row[name], str) or not row[name]:
+            raise ValueError(f"{name} is {row[name]!r}, which is no name")
+        if len(row[name].encode()) > _LONGEST_NAME:
+            raise ValueError(f"{name} is longer than {_LONGEST_NAME} bytes")
+    if kf.parse_partition_directory(f"{row['topic']}-0") is None:
+        raise ValueError(f"{row['topic']!r} is no name of a topic")
+    bits = {"partition": 31, "offset": 63, "leader_epoch": 31}
+    numbers = {name: _whole(name, row[name], n) for name, n in bits.items() if row.get(name) is not None}
+    if missing := {"partition", "offset"} - numbers.keys():
+        raise KeyError(min(missing))
+    time = row.get("commit_timestamp")
+    if time is not None:
+        time = int(time) if str(time).lstrip("-").isdecimal() else parse_milliseconds("commit_timestamp", time)
+    metadata = row.get("metadata") or ""
+    if not isinstance(metadata, str) or len(metadata.encode()) > _LONGEST_NAME:
+        raise ValueError(f"metadata is no text of at most {_LONGEST_NAME} bytes")
+    return Commit(row["group"], row["topic"], **numbers, metadata=metadata, commit_timestamp=time)
+
+
+_LONGEST_NAME: Final = 32_767
+
+
+def _whole(name: str, value: Any, bits: int) -> int:
+    least = -1 if name == "leader_epoch" else 0
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{name} is {value!r}, which is no whole number")
+    number = int(value)
+    if not least <= number < 2**bits:
+        raise ValueError(f"{name} is {number}, which is out of range")
+    return number
+
+
+def by_partition(commits: Iterable[Commit], n_partitions: int) -> dict[int, list[Commit]]:
+    """Committed offsets by the partition of `__consumer_offsets` that they belong to."""
+    found: dict[int, list[Commit]] = {}
+    for commit in commits:
+        found.setdefault(coordinator_partition(commit.group, n_partitions), []).append(commit)
+    return found
+
+
+def write_commits(directory: Path, partitions: Mapping[int, Sequence[Commit]], topic_id: str, now_ms: int) -> None:
+    """Write committed offsets as partitions of `__consumer_offsets`.
+
+    No record of a group's members is needed: the group is empty, and a consumer of either protocol takes it over.
+    """
+    for number, some in sorted(partitions.items()):
+        pairs = [
+            encode_keyed_record(
+                "OffsetCommit",
+                3,
+                {"group": one.group, "topic": one.topic, "partition": one.partition},
+                {
+                    "offset": one.offset,
+                    "leaderEpoch": one.leader_epoch,
+                    "metadata": one.metadata,
+                    "commitTimestamp": now_ms if one.commit_timestamp is None else one.commit_timestamp,
+                },
+            )
+            for one in some
+        ]
+        columns = RecordColumns(
+            len(pairs),
+            {
+                "timestamp": np.full(len(pairs), now_ms, np.int64),
+                "key": BinaryColumn.of([key for key, _ in pairs]),
+                "value": BinaryColumn.of([value for _, value in pairs]),
+            },
+        )
+        with PartitionWriter(
+            directory / f"{kf.CONSUMER_OFFSETS}-{number}", topic_id=topic_id, leader_epoch=0
+        ) as writer:
+            writer.append(columns)

@@ -1,0 +1,156 @@
+"""The records of a new cluster's metadata log: features, what is carried over, topics, producer ids.
+
+They replace what a controller would have written in the life of the cluster. See `kafkalog.booting.metadata_log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.booting.metadata_log import Voter
+from kafkalog.booting.staging import StagedPartition
+from kafkalog.booting.targets import Target
+from kafkalog.booting.topics import TopicPlan
+from kafkalog.errors import Finding, Reason
+from kafkalog.protocol.encoder import encode_metadata_record
+from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+
+_NEVER_CARRIED: Final = ("listener", "advertised.listeners", "ssl.")
+"""Settings of single brokers that are about their old addresses and keys."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A node of the new cluster."""
+
+    node_id: int
+    folder: str
+    """Where it is in the output, such as ``""`` or ``"node-1/"``."""
+    host: str
+    port: int
+    controller_port: int
+    directory_id: str
+
+    @property
+    def voter(self) -> Voter:
+        """Its controller."""
+        return Voter(self.node_id, self.directory_id, self.host, self.controller_port)
+
+
+@dataclass(slots=True)
+class NewCluster:
+    """What the records are made of."""
+
+    nodes: Sequence[Node]
+    target: Target
+    topics: Sequence[TopicPlan]
+    placed: Mapping[kf.TopicPartition, Sequence[StagedPartition]]
+    """All copies; the one that leads first comes first."""
+    metadata: ClusterMetadata | None
+    """Of the old cluster."""
+    note: Callable[[Finding], object]
+    carried: dict[str, int] = field(default_factory=dict)
+    """Number of records that are carried over, by kind."""
+    next_producer_id: int = 0
+
+    def epoch(self, key: kf.TopicPartition) -> int:
+        """The latest leader epoch of a partition that is known; the next leader gets a later one."""
+        known = None if self.metadata is None else self.metadata.partition(key)
+        epochs = [one.leader_epoch for one in self.placed.get(key, ())]
+        return max([0, *epochs, -1 if known is None else known.leader_epoch])
+
+    def level_records(self) -> list[bytes]:
+        """The levels of features, as `kafka-storage format` writes them."""
+        levels = self.target.levels.items()
+        return [encode_metadata_record("FeatureLevel", 0, name=name, featureLevel=level) for name, level in levels]
+
+    def records(self) -> list[bytes]:
+        """The records of the metadata log, in an order in which each refers to earlier ones only."""
+        records = self.level_records() + self._carried()
+        for plan in self.topics:
+            records.append(encode_metadata_record("Topic", 0, name=plan.name, topicId=plan.topic_id))
+            for number in range(plan.n_partitions):
+                records.append(self._partition_record(plan, number))
+            for name, value in sorted(plan.settings.items()):
+                records.append(_config(TOPIC, plan.name, name, value))
+        if self.next_producer_id:
+            fields = {"brokerId": self.nodes[0].node_id, "brokerEpoch": 0}
+            next_id = self.next_producer_id
+            records.append(encode_metadata_record("ProducerIds", 0, **fields, nextProducerId=next_id))
+        return records
+
+    def _partition_record(self, plan: TopicPlan, number: int) -> bytes:
+        """A partition without a leader, as after a clean stop: its in-sync replica is elected once it is there."""
+        key = kf.TopicPartition(plan.name, number)
+        ids = [node.node_id for node in self.nodes]
+        replicas = [one.node_id for one in self.placed.get(key, ())]
+        if not replicas:
+            # its directory is on the first node if it is made here, else a broker makes it
+            replicas = [ids[0] if number in {*plan.missing, *plan.committed} else ids[number % len(ids)]]
+        wanted = min(len(ids), max(plan.replication_factor, 3 if plan.is_internal else 1))
+        at = ids.index(replicas[0])
+        others = [one for one in ids[at:] + ids[:at] if one not in replicas]
+        replicas += others[: max(wanted - len(replicas), 0)]
+        directories = {node.node_id: node.directory_id for node in self.nodes}
+        return encode_metadata_record(
+            "Partition",
+            1,
+            partitionId=number,
+            topicId=plan.topic_id,
+            replicas=replicas,
+            # a shorter copy among them could be elected, and records would be lost
+            isr=replicas[:1],
+            leader=-1,
+            leaderEpoch=self.epoch(key),
+            partitionEpoch=0,
+            directories=[directories[one] for one in replicas],
+        )
+
+    def _carried(self) -> list[bytes]:
+        """Settings, ACLs, SCRAM credentials, quotas and tokens of the old cluster."""
+        if self.metadata is None:
+            return []
+        old, counts = self.metadata, self.carried
+        records, left_out = [], []
+        own = {str(node.node_id) for node in self.nodes}
+        for (kind, resource), settings in sorted(old.settings.items()):
+            for name, value in sorted(settings.items()) if kind != TOPIC else ():
+                is_own = kind != BROKER or not resource or resource in own
+                if not is_own or (kind == BROKER and resource and name.startswith(_NEVER_CARRIED)):
+                    left_out.append(f"{name} of broker {resource}")
+                    continue
+                records.append(_config(kind, resource, name, value))
+        counts["settings of brokers, groups and clients"] = len(records)
+        if left_out:
+            detail = f"settings of single brokers are left out: {', '.join(left_out[:8])}"
+            self.note(Finding(Reason.UNKNOWN_FILE, detail, damage=False))
+        parts = {
+            "ACLs": [encode_metadata_record("AccessControlEntry", 0, **one) for one in old.acls.values()],
+            "SCRAM credentials": [
+                encode_metadata_record("UserScramCredential", 0, **one) for one in (old.credentials or {}).values()
+            ],
+            "quotas": [
+                encode_metadata_record(
+                    "ClientQuota",
+                    0,
+                    entity=[{"entityType": one, "entityName": name} for one, name in entity],
+                    key=key,
+                    value=value,
+                    remove=False,
+                )
+                for entity, quotas in old.quotas.items()
+                for key, value in quotas.items()
+            ],
+            "delegation tokens": [encode_metadata_record("DelegationToken", 0, **one) for one in old.tokens.values()],
+        }
+        for kind_name, some in parts.items():
+            records += some
+            counts[kind_name] = len(some)
+        return records
+
+
+def _config(kind: int, resource: str, name: str, value: str) -> bytes:
+    return encode_metadata_record("Config", 0, resourceType=kind, resourceName=resource, name=name, value=value)

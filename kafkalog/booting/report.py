@@ -1,0 +1,198 @@
+"""What a boot wrote, and what to do next: as an object, as JSON, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkalog.booting.targets import TARGETS
+from kafkalog.booting.topics import KEPT, TopicPlan
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings
+from kafkalog.html import HtmlReport
+from kafkalog.text import counted
+
+
+@dataclass(slots=True)
+class BootNode:
+    """A node of the new cluster."""
+
+    node_id: int
+    directory: str
+    """With `data/` and `server.properties`."""
+    directory_id: str
+    listener: str
+    controller: str
+    """Both are HOST:PORT."""
+
+
+@dataclass(slots=True)
+class BootPartition:
+    """A partition that was taken over."""
+
+    topic: str
+    partition: int
+    source: str
+    node_id: int
+    log_start_offset: int
+    log_end_offset: int
+    leader_epoch: int
+    n_segments: int
+    n_bytes: int
+    is_leader: bool = True
+    """Whether this copy is the one that leads first; the other copies follow it."""
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction that is open at the end of a partition."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    start_offset: int
+    ends_by_itself: bool
+    """Whether its coordinator still knows it, and aborts it after its timeout."""
+    command: str
+    """The command that ends it."""
+
+
+@dataclass(slots=True)
+class BootReport(HtmlReport):
+    """What `boot` wrote."""
+
+    path: str
+    """The output."""
+    release: str
+    cluster_id: str
+    nodes: list[BootNode] = field(default_factory=list)
+    topics: list[TopicPlan] = field(default_factory=list)
+    partitions: list[BootPartition] = field(default_factory=list)
+    metadata: str | None = None
+    """The log dir whose metadata log was carried over; None if none survives."""
+    carried: dict[str, int] = field(default_factory=dict)
+    """Number of other records that were carried over, by kind: ACLs, SCRAM credentials, quotas and so on."""
+    next_producer_id: int = 0
+    n_groups: int = 0
+    n_commits: int = 0
+    open_transactions: list[OpenTransaction] = field(default_factory=list)
+    findings: Findings = field(default_factory=lambda: Findings(DEFAULT_LIMITS.max_findings))
+    """What is lost (`damage`), and what is guessed or left out."""
+    is_written: bool = False
+    """False after a dry run."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is lost."""
+        return not self.findings.n_damage
+
+    @property
+    def leaders(self) -> list[BootPartition]:
+        """The copies that lead first, one of each partition."""
+        return [one for one in self.partitions if one.is_leader]
+
+    def add_notes(self, findings: list[Finding]) -> None:
+        """Add findings that are no losses."""
+        for finding in findings:
+            self.findings.add(finding)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "ok": self.ok,
+            "nodes": [asdict(one) for one in self.nodes],
+            "topics": [one.as_dict() for one in self.topics],
+            "partitions": [asdict(one) for one in self.partitions],
+            "open_transactions": [asdict(one) for one in self.open_transactions],
+            "findings": [finding.as_dict() for finding in self.findings.rows],
+            "n_more_findings": self.findings.n_more,
+            "next_commands": self.next_commands(),
+        }
+
+    def __repr__(self) -> str:
+        n_topics = sum(not one.is_internal for one in self.topics)
+        parts = [counted(n_topics, "topic"), counted(len(self.leaders), "partition"), counted(len(self.nodes), "node")]
+        return f"BootReport({', '.join(parts)}, {'nothing lost' if self.ok else 'with losses'})"
+
+    def next_commands(self) -> list[str]:
+        """The commands to run next, in order."""
+        server = self.nodes[0].listener
+        at = f"--bootstrap-server {server}"
+        commands = [f"kafka-server-start.sh {Path(node.directory) / 'server.properties'}" for node in self.nodes]
+        commands.append(f"kafka-topics.sh {at} --describe --unavailable-partitions")
+        commands += [one.command for one in self.open_transactions if not one.ends_by_itself]
+        if TARGETS[self.release].is_below_release:
+            commands.append(f"kafka-features.sh {at} upgrade --release-version {self.release}")
+        for topic in self.topics:
+            if topic.origins.get("retention.ms") != _OFF and topic.origins.get("retention.bytes") != _OFF:
+                continue
+            old = {name: topic.replaced[name] for name in KEPT if name in topic.replaced}
+            change = [f"--delete-config {','.join(name for name in KEPT if name not in old)}"] if len(old) < 2 else []
+            change += [f"--add-config {','.join(f'{name}={value}' for name, value in old.items())}"] if old else []
+            commands += [f"kafka-configs.sh {at} --alter --topic {topic.name} {one}" for one in change]
+        return commands
+
+    def text(self) -> str:
+        """The report for people; it ends with the commands to run next."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        yield f"Cluster {self.cluster_id} for Kafka {self.release} in {self.path}"
+        for node in self.nodes:
+            yield f"  node {node.node_id}: {node.directory}, clients at {node.listener}"
+        size = sum(one.n_bytes for one in self.leaders)
+        yield f"{counted(len(self.leaders), 'partition')}, {size:,} bytes; next producer id {self.next_producer_id}"
+        yield f"{counted(self.n_groups, 'group')} with {counted(self.n_commits, 'committed offset')}"
+        if self.metadata is None:
+            yield "No metadata log survives: ACLs, SCRAM users, quotas and settings of topics are not known."
+        else:
+            carried = ", ".join(f"{n:,} {kind}" for kind, n in self.carried.items() if n) or "nothing else"
+            yield f"From the metadata log of {self.metadata}: settings of topics, and {carried}"
+        yield ""
+        yield "Topics (partitions, offsets held, settings with their origin)"
+        held: dict[str, int] = {}
+        for one in self.leaders:
+            held[one.topic] = held.get(one.topic, 0) + one.log_end_offset - one.log_start_offset
+        for topic in self.topics:
+            settings = ", ".join(f"{name}={value} ({topic.origins[name]})" for name, value in topic.settings.items())
+            yield f"  {topic.name}: {topic.n_partitions}, {held.get(topic.name, 0):,}, {settings or 'no settings'}"
+        for heading, rows in (
+            ("Lost", [finding for finding in self.findings.rows if finding.damage]),
+            ("Guessed, left out, or good to know", [finding for finding in self.findings.rows if not finding.damage]),
+        ):
+            if rows:
+                yield ""
+                yield heading
+                for finding in rows:
+                    yield f"  {finding.path + ': ' if finding.path else ''}{finding.detail}"
+        if self.open_transactions:
+            yield ""
+            yield "Open transactions: read_committed consumers wait for them"
+            for open_one in self.open_transactions:
+                how = "its coordinator aborts it after its timeout" if open_one.ends_by_itself else open_one.command
+                where = f"{open_one.topic}-{open_one.partition} from offset {open_one.start_offset}"
+                yield f"  {where}, producer {open_one.producer_id}: {how}"
+        yield ""
+        yield "Before you go on"
+        for risk in _RISKS:
+            yield f"  {risk}"
+        yield ""
+        yield "Next commands"
+        for command in self.next_commands():
+            yield f"  {command}"
+
+
+_OFF = "off until you decide"
+_PLAIN = (
+    *("path", "release", "cluster_id", "metadata", "carried", "next_producer_id"),
+    *("n_groups", "n_commits", "is_written"),
+)
+_RISKS = (
+    "Keep the sources until you have checked the result. Start it first with clients cut off.",
+    "Retention is off for every topic, and commits do not expire (offsets.retention.minutes): the disk fills up.",
+    "Records after the last replicated offset of a source are now committed.",
+    "Nodes of the old cluster must not join: the cluster id is new unless you named one.",
+    "Partitions have as many replicas as copies were found. Reassign them for more.",
+)

@@ -1,0 +1,240 @@
+"""Finds the partitions in the sources of a boot, and chooses between several copies of one.
+
+A source is a log dir, or a partition directory. Sources are only read. What is not a partition stays where it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
+from kafkalog.log.log_dir import LogDir, is_partition_directory
+from kafkalog.log.partition import Partition
+from kafkalog.repair.diff import diff
+from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties, read_topic_id
+from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.storage.broker_lock import refuse_if_locked
+from kafkalog.text import counted
+
+
+@dataclass(eq=False)
+class SourceRoot:
+    """A log dir of a source, or the directory in which a single partition lies."""
+
+    path: Path
+    is_log_dir: bool = False
+    """Whether it was named itself, not only partitions in it."""
+    findings: list[Finding] = field(default_factory=list)
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        """Its `meta.properties`; empty if there is none, or if it cannot be read."""
+        with contextlib.suppress(KafkalogError):
+            return read_properties(self.path / kf.META_PROPERTIES) or {}
+        return {}
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker's id."""
+        text = self.properties.get("node.id", self.properties.get("broker.id", ""))
+        return int(text) if text.isdecimal() else None
+
+    def offsets(self, name: str) -> dict[kf.TopicPartition, int]:
+        """Read one of its offset checkpoints; empty if there is none, or if it cannot be read."""
+        try:
+            return read_offset_checkpoint(self.path / name) or {}
+        except KafkalogError as error:
+            finding = error.to_finding(damage=False)
+            if finding not in self.findings:
+                self.findings.append(finding)
+            return {}
+
+
+@dataclass(eq=False)
+class Copy:
+    """One copy of a partition."""
+
+    key: kf.TopicPartition
+    path: Path
+    root: SourceRoot
+    limits: Limits
+
+    @cached_property
+    def progress(self) -> tuple[int, int, int]:
+        """Latest leader epoch, log end offset, and minus the log start offset; low ones if it cannot be read."""
+        try:
+            partition = Partition(self.path, limits=self.limits)
+            epochs = partition.epoch_cache.entries
+            epoch = int(epochs["epoch"][-1]) if epochs.size else kf.NO_EPOCH
+            return epoch, partition.log_end_offset, -partition.log_start_offset
+        except KafkalogError:
+            return -2, -1, 0
+
+    @cached_property
+    def topic_id(self) -> str | None:
+        """From its `partition.metadata`; raises `SidecarError` if that is malformed."""
+        return read_topic_id(self.path)
+
+
+@dataclass(eq=False)
+class Sources:
+    """The partitions of all sources."""
+
+    roots: list[SourceRoot] = field(default_factory=list)
+    """The log dirs."""
+    copies: dict[kf.TopicPartition, list[Copy]] = field(default_factory=dict)
+    """All copies of each partition."""
+    left_out: list[Finding] = field(default_factory=list)
+    """Directories and links that are not taken."""
+
+    @classmethod
+    def find(cls, paths: Sequence[str | os.PathLike[str]], limits: Limits = DEFAULT_LIMITS) -> Sources:
+        """Find the partitions.
+
+        Raises
+        ------
+        NotKafkaError
+            A path is neither a log dir nor a partition directory.
+        UnsafePathError
+            A broker runs on one of the log dirs.
+        """
+        found = cls()
+        for path in dict.fromkeys(Path(os.path.realpath(path)) for path in paths):
+            if not path.is_dir():
+                detail = "name log dirs (values of log.dirs), or partition directories such as orders-0"
+                raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
+            found._add(path, limits)
+        return found
+
+    def _add(self, path: Path, limits: Limits) -> None:
+        is_partition = is_partition_directory(path)
+        root = self._root(path.parent if is_partition else path)
+        root.is_log_dir |= not is_partition
+        refuse_if_locked([root.path])
+        log_dir = LogDir(path, limits=limits)
+        for finding in log_dir.findings:
+            # a broker would follow the link: its records would be missing without a word
+            self.left_out.append(finding)
+        for kind, directories in log_dir.set_apart.items():
+            for directory in directories:
+                detail = f"a directory that a broker has set apart ({kind}) is left out"
+                if kind == "stray":
+                    detail += "; if its records are wanted, rename it to TOPIC-N and run this again"
+                self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(directory), damage=False))
+        for key in log_dir:
+            where = log_dir.path_of(key).path
+            if key.topic == kf.METADATA_TOPIC:
+                continue
+            others = self.copies.setdefault(key, [])
+            if all(one.path != where for one in others):
+                others.append(Copy(key, where, root, limits))
+        if not is_partition:
+            self._note_others(path)
+
+    def _note_others(self, root: Path) -> None:
+        for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False) and kf.parse_partition_directory(entry.name) is None:
+                detail = "not a partition's directory: it is left out, since a broker does not start with it"
+                self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=entry.path, damage=False))
+
+    def _root(self, path: Path) -> SourceRoot:
+        for root in self.roots:
+            if root.path == path:
+                return root
+        self.roots.append(SourceRoot(path))
+        return self.roots[-1]
+
+    def offsets(self, name: str) -> dict[kf.TopicPartition, int]:
+        """The highest offset of each partition in a checkpoint of all log dirs that were named."""
+        found: dict[kf.TopicPartition, int] = {}
+        for root in self.roots:
+            for key, offset in root.offsets(name).items() if root.is_log_dir else ():
+                found[key] = max(offset, found.get(key, 0))
+        return found
+
+    def metadata(self, others: Iterable[Path], limits: Limits) -> tuple[ClusterMetadata | None, Path | None]:
+        """Read the metadata log that goes furthest, of all roots and of other directories; None if there is none.
+
+        Raises
+        ------
+        UnsafePathError
+            The sources are of different clusters.
+        """
+        named = [root for root in self.roots if root.is_log_dir]
+        clusters = {root.properties["cluster.id"]: root.path for root in named if "cluster.id" in root.properties}
+        if len(clusters) > 1:
+            (first, one), (second, other) = list(clusters.items())[:2]
+            detail = f"it is of cluster {second}, and {one} of cluster {first}; boot each cluster on its own"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=other)
+        best: tuple[ClusterMetadata | None, Path | None] = None, None
+        for path in [*others, *(root.path for root in self.roots)]:
+            found = read_cluster_metadata(path, with_credentials=True, limits=limits)
+            is_wanted = found is not None and found.end_offset > 0
+            if is_wanted and (best[0] is None or found.end_offset > best[0].end_offset):  # type: ignore[union-attr]
+                best = found, path
+        return best
+
+
+def one_copy_each(
+    copies: dict[kf.TopicPartition, list[Copy]],
+    *,
+    best: bool,
+    note: Callable[[Finding], object],
+    limits: Limits,
+) -> dict[kf.TopicPartition, Copy]:
+    """Choose one copy of each partition.
+
+    Parameters
+    ----------
+    best : bool
+        Whether the copy with the latest leader epoch, then the longest, is taken where copies differ.
+    note : callable
+        Called with a finding for each copy that is not taken.
+
+    Raises
+    ------
+    UnsafePathError
+        Copies differ, and `best` is False.
+    """
+    chosen, differing = {}, []
+    for key, some in copies.items():
+        first = max(some, key=lambda one: one.progress) if len(some) > 1 else some[0]
+        chosen[key] = first
+        for one in some:
+            if one is first:
+                continue
+            # to compare them takes as long as to read them
+            how = "" if best else _difference(first, one, limits)
+            if how:
+                differing.append((one, first, how))
+            detail = f"{first.path} is taken instead, a copy of the same partition"
+            note(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
+    if differing:
+        one, other, how = differing[0]
+        more = f" ({counted(len(differing) - 1, 'more copy', 'more copies')})" if len(differing) > 1 else ""
+        detail = (
+            f"it differs from {other.path}: {how}{more}. Use kafkalog merge to join the copies, --best (best=True) to"
+            " take the best of each partition, or --nodes N to keep each on its own node"
+        )
+        raise UnsafePathError(Reason.PARTITION_TWICE, detail, path=one.path)
+    return chosen
+
+
+def _difference(one: Copy, other: Copy, limits: Limits) -> str:
+    """How two copies differ; "" if they do not."""
+    try:
+        found = diff(one.path, other.path, limits=limits)
+    except KafkalogError as error:
+        return f"they cannot be compared ({error.detail})"
+    if found.offset is not None:
+        return f"the batches differ from offset {found.offset} on"
+    if found.end_offset_a != found.end_offset_b:
+        return f"it ends at offset {found.end_offset_b}, the other at {found.end_offset_a}"
+    return ""

@@ -1,0 +1,269 @@
+"""Stages the partitions of a boot: verified, copied, with all that is derived from them built again.
+
+`repair.recovering` reads every segment, checks it, and builds indexes, producer snapshots and leader epochs, so that a
+broker starts without a recovery. Here the files that go along are chosen, and it is noted what they say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog import format as kf
+from kafkalog.booting.sources import Copy
+from kafkalog.errors import CorruptionError, Finding, Findings, KafkalogError, Limits, Reason, WriteError
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment_files import INDEX_SUFFIXES
+from kafkalog.repair.placement import Copied, PartitionOutput
+from kafkalog.repair.recovering.recover import RecoveryRun
+from kafkalog.repair.recovering.report import RecoveryReport
+from kafkalog.state.checkpoints import encode_checkpoint, encode_partition_metadata, read_leader_epochs
+from kafkalog.state.producers import parse_snapshot, read_snapshot
+from kafkalog.storage.copying import How, link_file
+from kafkalog.storage.staging import StagedDirectory
+from kafkalog.survey.startup import PartitionPlan
+from kafkalog.survey.startup_load import LoadPlan, RootOffsets
+from kafkalog.text import counted
+
+CopyMode = Literal["auto", "reflink", "hardlink", "copy"]
+COPY_MODES: Final[tuple[CopyMode, ...]] = ("auto", "reflink", "hardlink", "copy")
+_TAKEN: Final = (kf.LOG_SUFFIX, *INDEX_SUFFIXES, kf.PRODUCER_SNAPSHOT_SUFFIX)
+
+
+@dataclass(slots=True)
+class StagedPartition:
+    """What a copy of a partition says once it is staged."""
+
+    copy: Copy
+    node_id: int
+    """The node that gets it."""
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    n_bytes: int = 0
+    n_segments: int = 0
+    leader_epoch: int = kf.NO_EPOCH
+    """The latest one."""
+    producer_id: int = -1
+    """The highest one."""
+    open_transactions: list[tuple[int, int]] = field(default_factory=list)
+    """Producer id and first offset of each."""
+    n_linked: int = 0
+    """Segments that share their bytes with the source."""
+
+
+def stage(
+    wanted: Sequence[tuple[Copy, int, str, str]],
+    staged: StagedDirectory | None,
+    *,
+    mode: CopyMode,
+    threads: int,
+    limits: Limits,
+    on_start: Callable[[int], object],
+    progress: Callable[[int], object],
+    findings: Findings,
+) -> list[StagedPartition]:
+    """Verify and stage partitions.
+
+    Parameters
+    ----------
+    wanted : sequence of (Copy, int, str, str)
+        A copy, the node that gets it, the directory of that node's partitions such as ``"data/"``, and the topic id.
+    staged : StagedDirectory or None
+        None for a dry run.
+    findings : Findings
+        Gets torn tails, and offsets that are missing.
+
+    Raises
+    ------
+    CorruptionError
+        A partition is damaged. All of them are verified before this is raised.
+    """
+    report = RecoveryReport(findings=findings)
+    offsets = {copy.root.path: RootOffsets.read(copy.root.path) for copy, *_ in wanted}
+    by_path = {copy.path: (copy, node_id, prefix, topic_id) for copy, node_id, prefix, topic_id in wanted}
+    plans = [
+        LoadPlan(copy.path, offsets[copy.root.path], ignores_recovery_point=True, limits=limits) for copy, *_ in wanted
+    ]
+    on_start(sum(plan.partition.size_in_bytes for plan in plans))
+    damaged: list[PartitionPlan] = []
+    outputs: dict[Path, _Output] = {}
+
+    def make(plan: LoadPlan) -> PartitionOutput:
+        copy, _, prefix, topic_id = by_path[plan.path]
+        inner = PartitionOutput()
+        if staged is not None:
+            (staged.path / prefix / str(copy.key)).mkdir(parents=True)
+            inner = _PartitionCopy(plan, staged, f"{prefix}{copy.key}/", mode)
+        outputs[plan.path] = output = _Output(plan, inner, damaged)
+        output.write(kf.PARTITION_METADATA, encode_partition_metadata(topic_id))
+        return output
+
+    found = []
+
+    def take(row: PartitionPlan) -> None:
+        path = Path(row.path)
+        if row.problem is not None or row.n_bytes_lost:
+            damaged.append(row)
+        else:
+            copy, node_id, *_ = by_path[path]
+            found.append(outputs.pop(path).described(StagedPartition(copy, node_id), row, findings))
+
+    RecoveryRun(report, make, None, None, limits).recover(plans, threads, progress, take)
+    if damaged:
+        raise _damage(damaged)
+    return found
+
+
+def _damage(rows: Sequence[PartitionPlan]) -> CorruptionError:
+    """The error for partitions on which a broker would lose records, or not start."""
+    row = rows[0]
+    finding = row.problem or next((one.finding for one in row.segments if one.finding is not None), None)
+    if finding is None:
+        finding = Finding(Reason.LOG_START_BEHIND_END, "its log start offset lies behind its end", path=row.path)
+    more = f"; so are {counted(len(rows) - 1, 'more partition')}" if len(rows) > 1 else ""
+    lost = "" if row.loss is None else f" (a broker would delete {row.loss})"
+    detail = (
+        f"{finding.detail}: the partition is damaged{lost}{more}. Use kafkalog salvage to keep every intact batch, or"
+        " kafkalog recover to cut it as a broker would, and boot the result"
+    )
+    return CorruptionError.about(finding, detail)
+
+
+class _Output(PartitionOutput):
+    """Notes the small files of a partition on their way to where they go."""
+
+    def __init__(self, plan: LoadPlan, inner: PartitionOutput, damaged: list[PartitionPlan]) -> None:
+        self._plan, self._inner, self._damaged = plan, inner, damaged
+        self._written: dict[str, bytes] = {}
+        self._removed: set[str] = set()
+
+    def write(self, name: str, data: bytes) -> None:
+        """Give a file new content."""
+        if name.endswith((kf.PRODUCER_SNAPSHOT_SUFFIX, kf.LEADER_EPOCH_CHECKPOINT)):
+            self._written[name] = data
+        self._inner.write(name, data)
+
+    def copy(self, source: Path, name: str, size: int | None = None) -> None:
+        """Give a file the content of another."""
+        self._inner.copy(source, name, size)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self._removed.add(name)
+        self._inner.remove(name)
+
+    def take_back(self, name: str) -> None:
+        """Remove a file that was written."""
+        self._written.pop(name, None)
+        self._inner.take_back(name)
+
+    def commit(self) -> None:
+        """Make the changes; once a partition is damaged, the others are only verified."""
+        if self._damaged:
+            self._inner.abandon()
+            return
+        name = kf.LEADER_EPOCH_CHECKPOINT
+        if name not in self._plan.files.names and name not in self._written:
+            self.write(name, encode_checkpoint([]))
+        self._inner.commit()
+
+    def abandon(self) -> None:
+        """Make none of the changes."""
+        self._inner.abandon()
+
+    def described(self, found: StagedPartition, row: PartitionPlan, findings: Findings) -> StagedPartition:
+        """Fill in what the files say."""
+        found.log_start_offset, found.log_end_offset = row.log_start_offset, row.log_end_offset
+        found.n_bytes, found.n_segments = row.n_bytes, sum(one.action != "deleted" for one in row.segments)
+        found.n_linked = self._inner.n_linked if isinstance(self._inner, _PartitionCopy) else 0
+        found.leader_epoch = max(self._epochs(findings), default=kf.NO_EPOCH)
+        for name in {*self._plan.files.names, *self._written}:
+            if not name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX):
+                continue
+            entries = self._entries(name)
+            # producers whose batches are gone are in old snapshots only
+            found.producer_id = max([found.producer_id, *entries["producer_id"].tolist()])
+            if kf.parse_base_offset(name) == row.log_end_offset and name not in self._removed - {*self._written}:
+                is_open = entries["current_txn_first_offset"] >= 0
+                rows = entries[is_open][["producer_id", "current_txn_first_offset"]].tolist()
+                found.open_transactions = sorted(rows, key=lambda one: one[1])
+        return found
+
+    def _entries(self, name: str) -> npt.NDArray[np.void]:
+        if name in self._written:
+            return parse_snapshot(self._written[name])
+        try:
+            return read_snapshot(self._plan.path / name, may_go_on=True).entries
+        except KafkalogError:
+            return np.empty(0, kf.PRODUCER_SNAPSHOT_DTYPE)
+
+    def _epochs(self, findings: Findings) -> list[int]:
+        name = kf.LEADER_EPOCH_CHECKPOINT
+        found = [int(line.split()[0]) for line in self._written.get(name, b"").decode().splitlines()[2:]]
+        try:
+            # the old file, too: it may be ahead of the records, and the next leader has to be later than all
+            old = read_leader_epochs(self._plan.path / name)
+        except KafkalogError as error:
+            findings.add(error.to_finding(damage=False))
+            old = None
+        return found if old is None else [*found, *old["epoch"].tolist()]
+
+
+class _PartitionCopy(Copied):
+    """The copy of a partition: only files that belong there, its segments in the mode that was asked for."""
+
+    def __init__(self, plan: LoadPlan, staged: StagedDirectory, prefix: str, mode: CopyMode) -> None:
+        names = [name for name in plan.files.names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]
+        super().__init__(plan.path, staged, prefix, names, lambda n_bytes: None)
+        self._mode = mode
+        # a broker appends to the last one, and would do so in the source
+        self._sealed = {segment.path.name for segment in plan.partition.segments[:-1]}
+        self.n_linked = 0
+
+    def _copy(self, source: Path, name: str, size: int | None, how: How = "auto") -> None:
+        is_log = name.endswith(kf.LOG_SUFFIX)
+        if self._mode == "hardlink" and is_log and size is None and source.name in self._sealed:
+            if link_file(source, self._staged, self._prefix + name):
+                self.n_linked += 1
+                return
+            detail = "it cannot be linked: the output is on another file system; use --copy auto"
+            raise WriteError(Reason.WRITE_FAILED, detail, path=source)
+        if is_log and self._mode != "hardlink":
+            how = self._mode
+        super()._copy(source, name, size, how)
+
+
+def highest_producer_id(directory: Path) -> int:
+    """The highest producer id in the snapshots of a partition; -1 for none."""
+    found = -1
+    for path in directory.glob(f"*{kf.PRODUCER_SNAPSHOT_SUFFIX}"):
+        with contextlib.suppress(KafkalogError):
+            found = max([found, *read_snapshot(path, may_go_on=True).entries["producer_id"].tolist()])
+    return found
+
+
+def looks_compacted(copy: Copy, limits: Limits) -> tuple[bool, bool]:
+    """Whether a partition's headers prove that it was compacted (delete horizons), and whether offsets look like it.
+
+    Reads all headers.
+    """
+    has_horizon = has_gaps = is_transactional = False
+    previous = None
+    for window in Partition(copy.path, limits=limits).iter_batches(on_corruption="skip"):
+        batches = window.batches
+        if not len(batches):
+            continue
+        has_horizon |= bool((batches.delete_horizon_ms >= 0).any())
+        is_transactional |= bool(batches.is_transactional.any())
+        before = np.append(batches.base_offset[0] - 1 if previous is None else previous, batches.last_offset[:-1])
+        is_sparse = batches.records_count <= batches.last_offset - batches.base_offset
+        # of compressed v0 and v1 messages the header does not tell where they begin
+        has_gaps |= bool(((batches.magic >= 2) & (is_sparse | (batches.base_offset > before + 1))).any())
+        previous = int(batches.last_offset[-1])
+    return has_horizon, has_gaps and not is_transactional

@@ -1,0 +1,344 @@
+"""Plans the topics of a boot: ids, numbers of partitions, settings, and where missing partitions go on.
+
+A fact comes from the cluster's metadata log if one survives, else from the files of the partitions, else it is guessed.
+The plan says which.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal
+
+from kafkalog import format as kf
+from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState
+from kafkalog.booting.sources import Copy
+from kafkalog.booting.targets import Target
+from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason, UnsafePathError
+from kafkalog.state.checkpoints import parse_topic_id
+from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.text import counted
+
+Missing = Literal["continue", "empty", "refuse"]
+MISSING: Final[tuple[Missing, ...]] = ("continue", "empty", "refuse")
+Retention = Literal["keep", "as-was"] | Mapping[str, int]
+Settings = Mapping[str, Mapping[str, str | None]]
+"""Settings by topic or glob; None removes one."""
+
+KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""Topic settings with which a broker deletes nothing."""
+INTERNAL_SETTINGS: Final[dict[str, dict[str, str]]] = {
+    kf.CONSUMER_OFFSETS: {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    },
+    kf.TRANSACTION_STATE: {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": "104857600",
+        "min.insync.replicas": "1",
+        "unclean.leader.election.enable": "false",
+    },
+    kf.SHARE_GROUP_STATE: {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+        "min.insync.replicas": "1",
+        "retention.ms": "-1",
+    },
+}
+"""The settings with which a broker creates its internal topics. Without them, it deletes offsets by their age."""
+_LOST_STATE: Final = {
+    kf.CONSUMER_OFFSETS: ". The groups in it lose their offsets",
+    kf.TRANSACTION_STATE: ". The transactional ids in it lose their epochs, and nobody ends their open transactions",
+    kf.SHARE_GROUP_STATE: ". The share groups in it begin again",
+}
+_OF_OLD_BROKERS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_OF_TIERS: Final = ("remote.", "local.retention.")
+
+
+@dataclass(slots=True)
+class TopicPlan:
+    """A topic of the new cluster."""
+
+    name: str
+    topic_id: str
+    n_partitions: int
+    id_origin: str
+    count_origin: str
+    replication_factor: int = 1
+    """That it had, as far as known."""
+    settings: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    """Where each setting comes from."""
+    replaced: dict[str, str] = field(default_factory=dict)
+    """Settings of the old cluster that are not carried over, or have another value for now."""
+    missing: dict[int, int] = field(default_factory=dict)
+    """Partitions that no source has, and the offset at which each goes on."""
+    committed: dict[int, int] = field(default_factory=dict)
+    """Partitions with offsets from a file, and their log end offsets."""
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether brokers keep their own state in it."""
+        return self.name in kf.INTERNAL_TOPICS
+
+    def set(self, name: str, value: str, origin: str) -> None:
+        """Give a setting a value."""
+        self.settings[name], self.origins[name] = value, origin
+
+    def drop(self, name: str) -> None:
+        """Take a setting out."""
+        if name in self.settings:
+            self.replaced[name] = self.settings.pop(name)
+            del self.origins[name]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        settings = {name: {"value": self.settings[name], "from": self.origins[name]} for name in sorted(self.settings)}
+        return {
+            "topic": self.name,
+            "topic_id": self.topic_id,
+            "topic_id_from": self.id_origin,
+            "partitions": self.n_partitions,
+            "partitions_from": self.count_origin,
+            "settings": settings,
+            "replaced_settings": self.replaced,
+            "missing": [{"partition": number, "continues_at": at} for number, at in sorted(self.missing.items())],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """What a caller says about topics."""
+
+    target: Target
+    retention: Retention = "keep"
+    settings: Settings = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    missing: Missing = "continue"
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What is known of the cluster besides its partitions."""
+
+    metadata: ClusterMetadata | None
+    state: CoordinatorState
+    ends: Mapping[kf.TopicPartition, int]
+    """The highest offset of each partition in the checkpoints of all log dirs."""
+    cleaned: Mapping[kf.TopicPartition, int]
+    """How far the cleaner has come."""
+    compacted: Callable[[Copy], tuple[bool, bool]]
+    """See `kafkalog.booting.staging.looks_compacted`."""
+    note: Callable[[Finding], object]
+
+
+def plan_topics(
+    copies: Mapping[kf.TopicPartition, Sequence[Copy]],
+    evidence: Evidence,
+    options: TopicOptions,
+    is_wanted: Callable[[str], bool],
+) -> list[TopicPlan]:
+    """Plan the topics, sorted by name.
+
+    Raises
+    ------
+    UnsafePathError
+        Directories of one topic have different ids; a broker of the target does not start with a setting; a partition
+        is missing, and that is to be refused.
+    """
+    by_topic: dict[str, list[Copy]] = {}
+    for key, some in copies.items():
+        by_topic.setdefault(key.topic, []).extend(some)
+    known = [] if evidence.metadata is None else list(evidence.metadata.topic_ids)
+    names = {*by_topic, *filter(is_wanted, known)} - {kf.METADATA_TOPIC}
+    plans = [_plan(name, by_topic.get(name, []), evidence, options) for name in sorted(names)]
+    for name in INTERNAL_SETTINGS:
+        # created here, so that no setting of a broker decides on their replicas when they are used first
+        has_share_groups = name != kf.SHARE_GROUP_STATE or "share.version" in options.target.features
+        if name not in names and has_share_groups:
+            plans.append(TopicPlan(name, new_id(), DEFAULT_PARTITIONS, "new", "default"))
+            _set_all(plans[-1], [], evidence, options)
+    _check_ids(plans)
+    _note_unknown_commits({plan.name for plan in plans}, evidence)
+    return sorted(plans, key=lambda plan: plan.name)
+
+
+def new_id() -> str:
+    """A random id of a topic, a directory or a cluster; none that looks like an option."""
+    while True:
+        found = parse_topic_id(uuid.uuid4())
+        if not found.startswith("-"):
+            return found
+
+
+def _plan(name: str, copies: Sequence[Copy], evidence: Evidence, options: TopicOptions) -> TopicPlan:
+    topic_id, id_origin = _topic_id(name, copies, evidence, options)
+    n_partitions, count_origin = _n_partitions(name, copies, evidence)
+    plan = TopicPlan(name, topic_id, n_partitions, id_origin, count_origin)
+    assigned = {} if evidence.metadata is None else evidence.metadata.partitions(name)
+    n_copies = max((sum(one.key == copy.key for one in copies) for copy in copies), default=1)
+    plan.replication_factor = max([len(one.replicas) for one in assigned.values()], default=n_copies)
+    _set_all(plan, copies, evidence, options)
+    _find_missing(plan, {copy.key.partition for copy in copies}, evidence, options)
+    return plan
+
+
+def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: TopicOptions) -> tuple[str, str]:
+    found: dict[str, Copy] = {}
+    for copy in copies:
+        try:
+            if copy.topic_id is not None:
+                found.setdefault(copy.topic_id, copy)
+        except KafkalogError as error:
+            if name not in options.topic_ids:
+                detail = f"{error.detail}; remove the file, or name the id with --topic-id {name}=ID (topic_ids)"
+                raise CorruptionError.about(error, detail) from error
+    if name in options.topic_ids:
+        return options.topic_ids[name], "option"
+    known = None if evidence.metadata is None else evidence.metadata.topic_ids.get(name)
+    if known is not None:
+        found.setdefault(known, copies[0] if copies else None)  # type: ignore[arg-type]
+    if len(found) > 1:
+        wrong, copy = next(one for one in found.items() if one[0] != known)
+        other = known or next(one for one in found if one != wrong)
+        where = "the cluster's metadata has" if known else f"{found[other].path} has"
+        detail = (
+            f"its topic id is {wrong}, and {where} {other}: a directory of another topic of that name. Leave it out"
+            f" (name the right directories), or take all with --topic-id {name}={other} (topic_ids)"
+        )
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=copy.path)
+    if known is not None:
+        return known, "cluster metadata"
+    return (next(iter(found)), "partition.metadata") if found else (new_id(), "new")
+
+
+def _check_ids(plans: Iterable[TopicPlan]) -> None:
+    seen: dict[str, str] = {}
+    for plan in plans:
+        other = seen.setdefault(plan.topic_id, plan.name)
+        if other != plan.name:
+            detail = f"topics {other} and {plan.name} have the same id {plan.topic_id}; give one of them another id"
+            raise UnsafePathError(Reason.UNSAFE_PATH, f"{detail} (--topic-id {plan.name}=ID)")
+
+
+def _n_partitions(name: str, copies: Sequence[Copy], evidence: Evidence) -> tuple[int, str]:
+    known = {} if evidence.metadata is None else evidence.metadata.partitions(name)
+    numbers = {copy.key.partition for copy in copies}
+    if known:
+        return max([*known, *numbers]) + 1, "cluster metadata"
+    n = max(numbers) + 1
+    if name in (kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE):
+        told = evidence.state.n_partitions(name, n)
+        return told, "directories" if told == n else "hashes of names"
+    committed = [commit.partition for commit in evidence.state.commits if commit.topic == name]
+    checkpointed = [key.partition for key in evidence.ends if key.topic == name]
+    more = max([n, *(number + 1 for number in (*committed, *checkpointed))])
+    return more, "directories" if more == n else "checkpoints and commits"
+
+
+def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, options: TopicOptions) -> None:
+    """Put the settings of a topic together, and check them."""
+    for name, value in INTERNAL_SETTINGS.get(plan.name, {}).items():
+        plan.set(name, value, "default of the internal topic")
+    carried = {} if evidence.metadata is None else evidence.metadata.settings.get((TOPIC, plan.name), {})
+    for name, value in carried.items():
+        plan.set(name, value, "cluster metadata")
+    for name in [*plan.settings]:
+        if name in _OF_OLD_BROKERS or name.startswith(_OF_TIERS):
+            plan.drop(name)
+    if carried.get("remote.storage.enable") == "true":
+        detail = f"{plan.name} is tiered: only its local part is in the sources, and the settings of tiers are left out"
+        evidence.note(Finding(Reason.SEGMENT_MISSING, detail, damage=False))
+    cluster = {} if evidence.metadata is None else evidence.metadata.settings.get((BROKER, ""), {})
+    if "cleanup.policy" not in plan.settings and "log.cleanup.policy" not in cluster:
+        _guess_policy(plan, copies, evidence)
+    if not plan.is_internal:
+        _keep_all(plan, options.retention)
+    for pattern, settings in options.settings.items():
+        for name, chosen in settings.items() if fnmatchcase(plan.name, pattern) else ():
+            plan.drop(name)
+            if chosen is not None:
+                plan.set(name, chosen, "option")
+    for name, value in plan.settings.items():
+        if problem := options.target.setting_problem(name, value):
+            detail = (
+                f"topic {plan.name}: {problem}, and a broker of Kafka {options.target.release} does not start with it."
+                f" Set another value with --set {plan.name}:{name}=VALUE (settings), or none with {plan.name}:{name}="
+            )
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail)
+
+
+def _keep_all(plan: TopicPlan, retention: Retention) -> None:
+    """Set how long records are kept."""
+    if retention == "as-was":
+        return
+    chosen = None
+    if not isinstance(retention, str):
+        chosen = next((ms for pattern, ms in retention.items() if fnmatchcase(plan.name, pattern)), None)
+    if chosen is not None:
+        plan.drop("retention.ms")
+        plan.set("retention.ms", str(chosen), "option")
+        return
+    for name, value in KEPT.items():
+        if plan.settings.get(name) != value:
+            plan.drop(name)
+            plan.set(name, value, "off until you decide")
+
+
+def _guess_policy(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence) -> None:
+    """Without its `cleanup.policy`, a compacted topic would be one whose records are deleted by age."""
+    origin = ""
+    if any(key.topic == plan.name for key in evidence.cleaned):
+        origin = f"guessed: {kf.CLEANER_OFFSET_CHECKPOINT} names it"
+    looks_so = False
+    for copy in () if origin else copies:
+        is_proven, looks_so_here = evidence.compacted(copy)
+        looks_so |= looks_so_here
+        if is_proven:
+            origin = "guessed: its batches have delete horizons"
+            break
+    if origin:
+        plan.set("cleanup.policy", "compact", origin)
+    elif looks_so:
+        detail = (
+            f"{plan.name} has gaps in its offsets, as if it were compacted, and its cleanup.policy is lost. It stays"
+            f" uncompacted; if it was compacted, use --set {plan.name}:cleanup.policy=compact"
+        )
+        evidence.note(Finding(Reason.METADATA_INCOMPLETE, detail, damage=False))
+
+
+def _find_missing(plan: TopicPlan, there: set[int], evidence: Evidence, options: TopicOptions) -> None:
+    gone = sorted({*range(plan.n_partitions)} - there)
+    if not gone:
+        return
+    if options.missing == "refuse":
+        detail = (
+            f"no source has {counted(len(gone), 'partition')} of {plan.name} ({', '.join(map(str, gone[:8]))})."
+            " Add their disks, or begin them empty (--missing continue)"
+        )
+        raise UnsafePathError(Reason.SEGMENT_MISSING, detail)
+    for number in gone:
+        key = kf.TopicPartition(plan.name, number)
+        committed = [commit.offset for commit in evidence.state.commits if commit.key == key]
+        known = max([0, evidence.ends.get(key, 0), *committed]) if options.missing == "continue" else 0
+        plan.missing[number] = known
+        detail = f"no source has {key}: it begins empty at offset {known}"
+        detail += ", the highest that is known" if known else ""
+        detail += _LOST_STATE.get(plan.name, "")
+        evidence.note(Finding(Reason.SEGMENT_MISSING, detail, last_offset=known - 1 if known else None))
+
+
+def _note_unknown_commits(names: set[str], evidence: Evidence) -> None:
+    lost = sorted({commit.topic for commit in evidence.state.commits} - names)
+    if lost:
+        detail = (
+            f"groups have committed offsets of {counted(len(lost), 'topic')} that no source has:"
+            f" {', '.join(lost[:8])}{', ...' if len(lost) > 8 else ''}. They may have been deleted; if not, add their"
+            " disks"
+        )
+        evidence.note(Finding(Reason.METADATA_INCOMPLETE, detail, damage=False))

@@ -1,0 +1,177 @@
+"""`kafkalog boot`: makes a directory on which a stock broker starts, out of partition directories."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_threads, add_topics, chosen
+from kafkalog.cli.scan_options import usage_errors
+
+if TYPE_CHECKING:
+    from kafkalog.booting.report import BootReport
+
+_PATHS: Final = (
+    "DIR",
+    "log dir or partition directory",
+    """\
+DIRs are log dirs of one or more brokers (values of log.dirs, or copies of them), single topic-partition directories,
+or outputs of kafkalog load, convert, salvage and merge. Files are only read, never written.""",
+)
+_HELP: Final = HelpText(
+    description="""\
+Make a directory on which a stock broker starts and serves all partitions with their offsets, when the cluster's
+metadata or its quorum is gone.
+
+Every segment is verified and copied. Indexes, producer snapshots, leader epochs and checkpoints are built again.
+Topics, settings and ids go into a new metadata log. Settings, ACLs, SCRAM users and quotas are carried over if any DIR
+has a copy of __cluster_metadata-0. Retention is off for each topic until you turn it on again, committed offsets do
+not expire, and the next producer id is above all known ones. Damage, copies that differ, and settings with which a
+broker does not start are refused.
+
+-o DIR gets data/, server.properties, report.json and report.txt, which ends with the next commands. The exit code is 0
+only if nothing is lost.""",
+    examples="""\
+  kafkalog boot /mnt/disk-1 /mnt/disk-2 -o /var/lib/kafka-new
+  kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --best --for 4.0
+  kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --nodes 3 --listeners k1:9092,k2:9092,k3:9092
+  kafkalog boot /mnt/disk -o /new --groups offsets.jsonl --set 'orders:cleanup.policy=compact'
+  kafkalog boot /mnt/disk --dry-run --json""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(commands, "boot", _HELP, run, paths=_PATHS)
+    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
+    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
+    where.add_argument("--dry-run", action="store_true", help="write nothing: verify, and say what would be made")
+    add_topics(parser.add_argument_group("what"))
+    cluster = parser.add_argument_group("the new cluster")
+    cluster.add_argument(
+        "--for",
+        dest="release",
+        metavar="RELEASE",
+        help="the release of Kafka that starts on it, 3.9 to 4.4 (default: 4.3)",
+    )
+    cluster.add_argument(
+        "--nodes", metavar="N", type=int, help="number of nodes, each a broker and a controller (default: 1)"
+    )
+    cluster.add_argument("--node-id", metavar="ID", type=int, help="id of the first node (default: 1)")
+    cluster.add_argument("--cluster-id", metavar="ID", help="default: a new one, so that no old node can join")
+    cluster.add_argument(
+        "--listeners",
+        metavar="HOST:PORT,...",
+        help="one for each node, or HOST:PORT:CONTROLLER_PORT (default: 127.0.0.1, from 9092 on)",
+    )
+    facts = parser.add_argument_group("what the directories do not say")
+    facts.add_argument("--metadata", metavar="DIR", help="a log dir with a copy of __cluster_metadata-0")
+    facts.add_argument(
+        "--set",
+        dest="settings",
+        metavar="TOPIC:NAME=VALUE",
+        action="append",
+        help="a setting of topics, by name or glob; without VALUE it is removed; may be repeated",
+    )
+    facts.add_argument(
+        "--topic-id", dest="topic_ids", metavar="TOPIC=ID", action="append", help="the id of a topic; may be repeated"
+    )
+    facts.add_argument(
+        "--retention",
+        metavar="keep|as-was|TOPIC=MS,...",
+        help="keep: off for each topic (default); as-was: carried over; or retention.ms of topics, others keep all",
+    )
+    facts.add_argument(
+        "--groups",
+        metavar="keep|none|FILE",
+        help="committed offsets: those of __consumer_offsets (default), none, or those of a file of kafkalog groups -o"
+        " (JSON lines, or CSV)",
+    )
+    facts.add_argument(
+        "--missing",
+        choices=("continue", "empty", "refuse"),
+        help="partitions that no DIR has: go on at the highest known offset (default), begin at 0, or are refused",
+    )
+    facts.add_argument(
+        "--best", action="store_true", help="where copies differ, take the one with the latest epoch, then the longest"
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--copy",
+        choices=("auto", "reflink", "hardlink", "copy"),
+        help="auto shares blocks with the source where the file system can (default); hardlink shares sealed segments",
+    )
+    add_threads(how, "segments to read at a time (default: processors, up to 4)")
+    parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in report.json")
+    add_limits(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Boot, and print the report."""
+    from kafkalog.booting.boot import boot
+
+    names = ("release", "topics", "nodes", "node_id", "cluster_id", "metadata", "groups", "missing", "copy", "threads")
+    options = {name: value for name, value in chosen(args, *names, "limits").items() if value is not None}
+    if args.listeners is not None:
+        options["listeners"] = args.listeners.split(",")
+    if args.retention is not None:
+        options["retention"] = _retention(args.retention)
+    if args.settings:
+        options["settings"] = _settings(args.settings)
+    if args.topic_ids:
+        options["topic_ids"] = dict(_pair("--topic-id", text) for text in args.topic_ids)
+    with usage_errors():
+        report = boot(
+            args.paths,
+            # a dry run writes nothing, and needs a name only for what would be written
+            "kafkalog-boot" if args.output is None else args.output,
+            best=args.best,
+            dry_run=args.dry_run,
+            on_start=lambda n_bytes: console.start_progress(n_bytes, "bytes"),
+            progress=console.progress.advance,
+            **options,
+        )
+    console.progress.close()
+    _show(report, args, console)
+
+
+def _show(report: BootReport, args: argparse.Namespace, console: Console) -> None:
+    if args.json:
+        console.json(report.as_dict())
+        console.all_findings(report.findings)
+        return
+    # the text has the findings, in its own order
+    console.count_findings(report.findings.rows)
+    console.unkept_findings(report.findings.n_more)
+    console.lines(report.text().splitlines())
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(f"{option} takes NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _settings(texts: list[str]) -> dict[str, dict[str, str | None]]:
+    found: dict[str, dict[str, str | None]] = {}
+    for text in texts:
+        topic, separator, setting = text.partition(":")
+        if not separator or not topic:
+            raise UsageError(f"--set takes TOPIC:NAME=VALUE, not {text!r}")
+        name, value = _pair("--set", setting)
+        found.setdefault(topic, {})[name] = value or None
+    return found
+
+
+def _retention(text: str) -> str | dict[str, int]:
+    if "=" not in text:
+        return text
+    found = {}
+    for part in text.split(","):
+        topic, value = _pair("--retention", part)
+        if not value.removeprefix("-").isdecimal():
+            raise UsageError(f"--retention takes milliseconds, not {value!r}")
+        found[topic] = int(value)
+    return found

@@ -1,0 +1,450 @@
+"""A log dir becomes a directory on which a broker starts; what would lose something is refused, with the next step."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from faults import is_killed_at
+from golden_sets import LOG_DIR, shared_log_dir, unpacked
+
+import kafkalog
+from kafkalog.booting.report import BootReport
+from kafkalog.booting.topics import TopicPlan
+from kafkalog.cli.app import main
+from kafkalog.errors import CorruptionError, NotKafkaError, OutputExistsError, Reason, UnsafePathError
+from kafkalog.state.checkpoints import read_offset_checkpoint, read_topic_id
+from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.storage.broker_lock import hold_locks
+
+KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def metadata(out: Path, node: str = "") -> ClusterMetadata:
+    """The cluster that a broker finds there."""
+    found = read_cluster_metadata(out / node / "data", with_credentials=True)
+    assert found is not None
+    assert found.findings == []
+    return found
+
+
+def plan(report: BootReport, topic: str) -> TopicPlan:
+    return next(one for one in report.topics if one.name == topic)
+
+
+def sums(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): digest(path) for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def make(root: Path, topic: str = "orders", n: int = 30, partitions: int = 1) -> Path:
+    """A log dir with records of a topic."""
+    table = {"key": [b"%d" % i for i in range(n)], "value": [b"v%d" % i for i in range(n)]}
+    kafkalog.write_table({**table, "timestamp": [1000 + i for i in range(n)]}, root, topic=topic, partitions=partitions)
+    return root
+
+
+def test_a_broker_starts_on_it_and_finds_all_records(tmp_path: Path) -> None:
+    before = sums(shared_log_dir())
+    out = tmp_path / "out"
+    report = kafkalog.boot(shared_log_dir(), out)
+    assert report.ok
+    assert report.is_written
+    found = kafkalog.preflight(out / "data", config=out / "server.properties")
+    assert (found.verdict, found.is_clean, found.n_bytes_read) == ("starts", True, 0)
+    assert sums(shared_log_dir()) == before
+    after = sums(out / "data")
+    logs = {name: digest for name, digest in before.items() if name.endswith(".log")}
+    assert logs
+    assert {name: after[name] for name in logs} == logs
+    for level in ("read_uncommitted", "read_committed"):
+        read = [kafkalog.read_table(path, isolation_level=level) for path in (shared_log_dir(), out / "data")]
+        assert read[0].equals(read[1])
+    starts = read_offset_checkpoint(shared_log_dir() / "log-start-offset-checkpoint")
+    assert starts
+    assert read_offset_checkpoint(out / "data" / "log-start-offset-checkpoint") == starts
+
+
+def test_topics_keep_their_ids_and_nothing_is_deleted(tmp_path: Path) -> None:
+    kafkalog.boot(shared_log_dir(), tmp_path / "out")
+    cluster = metadata(tmp_path / "out")
+    for name in kafkalog.open(shared_log_dir()).topics:
+        directory = tmp_path / "out" / "data" / f"{name}-0"
+        assert cluster.topic_ids[name] == read_topic_id(directory)
+        assert read_topic_id(shared_log_dir() / f"{name}-0") in (None, cluster.topic_ids[name])
+        assert KEPT.items() <= cluster.settings[TOPIC, name].items()
+    assert cluster.settings[TOPIC, "p-compact"]["cleanup.policy"] == "compact"
+    assert cluster.settings[TOPIC, "__consumer_offsets"]["cleanup.policy"] == "compact"
+    assert "eligible.leader.replicas.version" not in cluster.features
+    assert cluster.features["metadata.version"] == 30
+    properties = (tmp_path / "out" / "server.properties").read_text()
+    assert "offsets.retention.minutes=2147483647" in properties
+
+
+def test_partitions_have_no_leader_but_the_latest_epoch(tmp_path: Path) -> None:
+    report = kafkalog.boot(shared_log_dir(), tmp_path / "out")
+    cluster = metadata(tmp_path / "out")
+    rows = {(row.topic, row.partition): row for row in report.partitions}
+    for key, row in rows.items():
+        one = cluster.partition(kafkalog.TopicPartition(*key))
+        assert one is not None
+        assert (one.leader, one.replicas, one.isr, one.leader_epoch) == (-1, [1], [1], row.leader_epoch)
+        assert one.directories == [report.nodes[0].directory_id]
+        epochs = kafkalog.open(row.source).leader_epochs["epoch"]
+        assert row.leader_epoch == max([0, *epochs.tolist()])
+
+
+def test_settings_groups_and_ids_of_the_old_cluster_go_along(tmp_path: Path) -> None:
+    source = unpacked("k44")
+    old = read_cluster_metadata(source)
+    assert old is not None
+    report = kafkalog.boot(source, tmp_path / "out")
+    new = metadata(tmp_path / "out")
+    assert report.metadata == str(source)
+    assert report.ok
+    assert new.topic_ids == old.topic_ids
+    assert new.next_producer_id >= old.next_producer_id
+    ids = [row.producer_id for one in kafkalog.producers(source) for row in one.producers]
+    assert max(ids) < new.next_producer_id
+    for topic in old.topic_ids:
+        assert [*new.partitions(topic)] == [*old.partitions(topic)]
+        wanted = old.settings.get((TOPIC, topic), {})
+        if not topic.startswith("__"):
+            wanted = {**wanted, **KEPT}
+        assert new.settings.get((TOPIC, topic), {}) == wanted
+    others = {key: value for key, value in old.settings.items() if key[0] != TOPIC}
+    assert {key: value for key, value in new.settings.items() if key[0] != TOPIC} == others
+    groups = [kafkalog.groups(path).to_arrow().to_pylist() for path in (source, tmp_path / "out" / "data")]
+    assert groups[0]
+    assert groups[0] == groups[1]
+    assert report.n_commits == sum(row["type"] != "share" for row in groups[0])
+    hanging = {(one.topic, one.partition, one.start_offset) for one in report.open_transactions}
+    assert ("p-txn", 0, 426) in hanging
+
+
+def test_the_files_of_zookeeper_times_get_ids(tmp_path: Path) -> None:
+    report = kafkalog.boot(unpacked("k28"), tmp_path / "out")
+    assert report.ok
+    assert report.metadata is None
+    cluster = metadata(tmp_path / "out")
+    assert len({*cluster.topic_ids.values()}) == len(cluster.topic_ids)
+    assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
+    assert len(cluster.partitions("__transaction_state")) == 2
+
+
+@pytest.mark.parametrize(("release", "level"), [("3.9", 21), ("4.0", 25), ("4.2", 25), ("4.4", 30)])
+def test_each_release_gets_levels_that_it_knows(tmp_path: Path, release: str, level: int) -> None:
+    kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", release=release)
+    features = metadata(tmp_path / "out").features
+    assert features["metadata.version"] == level
+    assert ("group.version" in features) == (release != "3.9")
+
+
+def test_retention_is_carried_over_where_that_is_wanted(tmp_path: Path) -> None:
+    report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", retention="as-was")
+    assert metadata(tmp_path / "out").settings.get((TOPIC, "orders")) is None
+    assert [finding for finding in report.findings.rows if "retention deletes" in finding.detail]
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "some", retention={"ord*": 5000})
+    assert metadata(tmp_path / "some").settings[TOPIC, "orders"] == {"retention.ms": "5000"}
+
+
+def test_the_report_ends_with_the_next_commands(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    report = kafkalog.boot(make(tmp_path / "log"), out, listeners=["10.0.0.7:19092"], settings={"orders": {"a.b": "1"}})
+    written = json.loads((out / "report.json").read_text())
+    assert written == report.as_dict()
+    text = (out / "report.txt").read_text()
+    commands = written["next_commands"]
+    assert [line.strip() for line in text.splitlines()[-len(commands) :]] == commands
+    assert commands[0] == f"kafka-server-start.sh {out / 'server.properties'}"
+    assert "--bootstrap-server 10.0.0.7:19092" in commands[-1]
+    assert commands[-1].endswith("--topic orders --delete-config retention.ms,retention.bytes")
+    assert "listeners=PLAINTEXT://10.0.0.7:19092,CONTROLLER://10.0.0.7:19093" in (out / "server.properties").read_text()
+
+
+def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path: Path) -> None:
+    source = make(tmp_path / "log", partitions=3)
+    for name in ("orders-1", "orders-2"):
+        shutil.rmtree(source / name)
+    (source / "replication-offset-checkpoint").write_text("0\n2\norders 0 30\norders 2 70\n")
+    with pytest.raises(UnsafePathError, match="orders") as refused:
+        kafkalog.boot(source, tmp_path / "out", missing="refuse")
+    assert refused.value.reason is Reason.SEGMENT_MISSING
+    report = kafkalog.boot(source, tmp_path / "out")
+    assert not report.ok
+    assert plan(report, "orders").missing == {1: 0, 2: 70}
+    directory = tmp_path / "out" / "data" / "orders-2"
+    assert kafkalog.open(directory).log_end_offset == 70
+    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 70\n"
+    assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
+    report = kafkalog.boot(source, tmp_path / "empty", missing="empty")
+    assert plan(report, "orders").missing == {1: 0, 2: 0}
+
+
+def test_committed_offsets_tell_of_partitions_that_are_missing(tmp_path: Path) -> None:
+    commits = tmp_path / "commits.csv"
+    commits.write_text("group,topic,partition,offset\nbilling,orders,4,99\nbilling,orders,0,7\n")
+    report = kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", groups=commits)
+    assert plan(report, "orders").missing == {1: 0, 2: 0, 3: 0, 4: 99}
+    rows = kafkalog.groups(tmp_path / "out" / "data").to_arrow().to_pylist()
+    assert [(row["group"], row["partition"], row["offset"], row["lag"]) for row in rows] == [
+        ("billing", 0, 7, 23),
+        ("billing", 4, 99, 0),
+    ]
+
+
+def test_a_second_source_adds_its_partitions(tmp_path: Path) -> None:
+    one, other = make(tmp_path / "a"), make(tmp_path / "b", "payments")
+    kafkalog.boot([one, other / "payments-0"], tmp_path / "out")
+    assert sorted(kafkalog.open(tmp_path / "out" / "data").topics)[-2:] == ["orders", "payments"]
+
+
+def test_copies_that_are_equal_are_one_and_others_are_refused(tmp_path: Path) -> None:
+    one = make(tmp_path / "a")
+    shutil.copytree(one, tmp_path / "b")
+    report = kafkalog.boot([one, tmp_path / "b"], tmp_path / "same")
+    assert report.ok
+    longer = make(tmp_path / "c", n=40)
+    with pytest.raises(UnsafePathError) as refused:
+        kafkalog.boot([one, longer], tmp_path / "out")
+    assert refused.value.reason is Reason.PARTITION_TWICE
+    assert "kafkalog merge" in refused.value.detail
+    assert "--best" in refused.value.detail
+    report = kafkalog.boot([one, longer], tmp_path / "out", best=True)
+    assert [row.source for row in report.partitions] == [str(longer / "orders-0")]
+
+
+def test_damage_is_refused_and_nothing_appears(tmp_path: Path) -> None:
+    source = make(tmp_path / "log", partitions=2)
+    path = next((source / "orders-1").glob("*.log"))
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptionError) as refused:
+        kafkalog.boot(source, tmp_path / "out")
+    assert refused.value.reason is Reason.CRC_MISMATCH
+    assert refused.value.path == str(path)
+    assert "kafkalog salvage" in refused.value.detail
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+    kafkalog.salvage(source, output=tmp_path / "saved")
+    assert kafkalog.boot(tmp_path / "saved", tmp_path / "out").ok
+
+
+def test_a_torn_tail_is_cut_as_a_broker_cuts_it(tmp_path: Path) -> None:
+    source = make(tmp_path / "log")
+    path = next((source / "orders-0").glob("*.log"))
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:40])
+    report = kafkalog.boot(source, tmp_path / "out")
+    assert report.ok
+    assert (tmp_path / "out" / "data" / "orders-0" / path.name).read_bytes() == whole
+    assert path.read_bytes() == whole + whole[:40]
+
+
+def test_a_held_lock_is_refused(tmp_path: Path) -> None:
+    source = make(tmp_path / "log")
+    (source / ".lock").touch()
+    with hold_locks([source]), pytest.raises(UnsafePathError, match="stop it first"):
+        kafkalog.boot(source, tmp_path / "out")
+
+
+def test_a_directory_that_is_no_partition_is_refused_or_left_out(tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(NotKafkaError, match="name a log dir"):
+        kafkalog.boot(tmp_path / "nothing", tmp_path / "out")
+    source = make(tmp_path / "log")
+    (source / "lost+found").mkdir()
+    shutil.copytree(source / "orders-0", source / f"orders-0.{'0' * 32}-stray")
+    report = kafkalog.boot(source, tmp_path / "out")
+    assert report.ok
+    left_out = {Path(finding.path or "").name for finding in report.findings.rows}
+    assert left_out == {"lost+found", f"orders-0.{'0' * 32}-stray"}
+    assert not (tmp_path / "out" / "data" / "lost+found").exists()
+
+
+def test_directories_of_another_topic_of_that_name_are_refused(tmp_path: Path) -> None:
+    source = make(tmp_path / "log", partitions=2)
+    ids = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+    for number, topic_id in enumerate(ids):
+        (source / f"orders-{number}" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    with pytest.raises(UnsafePathError) as refused:
+        kafkalog.boot(source, tmp_path / "out")
+    assert "--topic-id orders=" in refused.value.detail
+    kafkalog.boot(source, tmp_path / "out", topic_ids={"orders": ids[1]})
+    assert metadata(tmp_path / "out").topic_ids["orders"] == ids[1]
+    assert read_topic_id(tmp_path / "out" / "data" / "orders-0") == ids[1]
+
+
+@pytest.mark.parametrize(
+    "setting", [("segment.bytes", "1000"), ("retention.ms", "-5"), ("cleanup.policy", "rubbish"), ("preallocate", "x")]
+)
+def test_a_setting_with_which_no_broker_starts_is_refused(tmp_path: Path, setting: tuple[str, str]) -> None:
+    name, value = setting
+    with pytest.raises(UnsafePathError) as refused:
+        kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", settings={"orders": {name: value}})
+    assert f"--set orders:{name}=" in refused.value.detail
+    assert not (tmp_path / "out").exists()
+
+
+def test_small_segments_are_fine_before_4_0(tmp_path: Path) -> None:
+    settings = {"orders": {"segment.bytes": "1000"}}
+    assert kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", release="3.9", settings=settings).ok
+
+
+def test_outputs_are_not_replaced_and_not_among_the_sources(tmp_path: Path) -> None:
+    source = make(tmp_path / "log")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(OutputExistsError):
+        kafkalog.boot(source, tmp_path / "out")
+    with pytest.raises(UnsafePathError):
+        kafkalog.boot(source, source / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"release": "2.8"}, "release is one of"),
+        ({"missing": "maybe"}, "missing"),
+        ({"copy": "fast"}, "copy"),
+        ({"retention": "never"}, "retention"),
+        ({"nodes": 0}, "nodes"),
+        ({"listeners": ["nowhere"]}, "HOST:PORT"),
+        ({"nodes": 2, "listeners": ["a:1"]}, "listeners"),
+        ({"topic_ids": {"orders": "x"}}, "topic id"),
+        ({"topics": "absent"}, "absent"),
+    ],
+)
+def test_options_are_checked(tmp_path: Path, options: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_hard_links_share_sealed_segments_only(tmp_path: Path) -> None:
+    source = LOG_DIR / "p-txn-0"
+    shutil.copytree(source, tmp_path / "p-txn-0")
+    kafkalog.boot(tmp_path / "p-txn-0", tmp_path / "out", copy="hardlink")
+    made = tmp_path / "out" / "data" / "p-txn-0"
+    logs = sorted(path.name for path in made.glob("*.log"))
+    linked = [name for name in sorted(path.name for path in made.iterdir()) if (made / name).stat().st_nlink > 1]
+    assert len(logs) > 1
+    assert linked == logs[:-1]
+
+
+def test_blocks_are_shared_only_where_the_file_system_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(tmp_path / "log")
+
+    def clone(target: int, request: int, descriptor: int) -> None:
+        import os
+
+        assert request == 0x40049409
+        os.write(target, os.pread(descriptor, 2**20, 0))
+
+    def cannot(*arguments: object) -> None:
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr("fcntl.ioctl", cannot)
+    with pytest.raises(kafkalog.WriteError, match="share blocks"):
+        kafkalog.boot(source, tmp_path / "out", copy="reflink")
+    monkeypatch.setattr("fcntl.ioctl", clone)
+    kafkalog.boot(source, tmp_path / "out", copy="reflink")
+    path = next((source / "orders-0").glob("*.log"))
+    assert (tmp_path / "out" / "data" / "orders-0" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    told = kafkalog.boot(unpacked("k44"), tmp_path / "out", dry_run=True, cluster_id="x")
+    assert not any(tmp_path.iterdir())
+    made = kafkalog.boot(unpacked("k44"), tmp_path / "out", cluster_id="x")
+    one, other = told.as_dict(), made.as_dict()
+    for name in ("partitions", "open_transactions", "next_producer_id", "carried", "n_commits", "findings"):
+        assert one[name] == other[name]
+    assert (told.is_written, made.is_written) == (False, True)
+
+
+def test_three_nodes_keep_their_copies_and_the_best_one_leads(tmp_path: Path) -> None:
+    sources = []
+    for number, n in ((1, 30), (2, 40), (3, 20)):
+        source = make(tmp_path / f"broker-{number}", n=n)
+        (source / "meta.properties").write_text(f"version=1\ncluster.id=abc\nnode.id={number}\n")
+        sources.append(source)
+    with pytest.raises(UnsafePathError, match="--nodes 3"):
+        kafkalog.boot(sources, tmp_path / "out", nodes=2)
+    report = kafkalog.boot(sources, tmp_path / "out", nodes=3)
+    files = [sums(tmp_path / "out" / f"node-{number}" / "data" / "__cluster_metadata-0") for number in (1, 2, 3)]
+    assert files[0] == files[1] == files[2]
+    cluster = metadata(tmp_path / "out", "node-2")
+    one = cluster.partition(kafkalog.TopicPartition("orders", 0))
+    assert one is not None
+    assert (one.replicas, one.isr) == ([2, 1, 3], [2])
+    ids = {node.node_id: node.directory_id for node in report.nodes}
+    assert one.directories == [ids[number] for number in one.replicas]
+    assert {(voter["voterId"], voter["voterDirectoryId"]) for voter in cluster.voters} == {*ids.items()}
+    for number in (1, 2, 3):
+        text = (tmp_path / "out" / f"node-{number}" / "data" / "meta.properties").read_text()
+        assert f"node.id={number}\ndirectory.id={ids[number]}\n" in text
+        assert kafkalog.preflight(tmp_path / "out" / f"node-{number}" / "data").verdict == "starts"
+
+
+def test_disks_of_two_clusters_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make(tmp_path / name, name)
+        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id={name}\nnode.id=1\n")
+    with pytest.raises(UnsafePathError, match="boot each cluster on its own"):
+        kafkalog.boot([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
+
+
+def test_brokers_defaults_are_carried_and_those_of_one_broker_only_to_it(tmp_path: Path) -> None:
+    source = unpacked("k44")
+    kafkalog.boot(source, tmp_path / "out", node_id=7)
+    new, old = metadata(tmp_path / "out"), read_cluster_metadata(source)
+    assert old is not None
+    assert new.settings.get((BROKER, ""), {}) == old.settings.get((BROKER, ""), {})
+    assert (BROKER, "1") not in new.settings
+
+
+def test_the_command_prints_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = make(tmp_path / "log")
+    assert main(["boot", str(source), "-o", str(tmp_path / "out"), "-q", "--set", "orders:cleanup.policy=compact"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[-1].startswith("  kafka-configs.sh")
+    assert metadata(tmp_path / "out").settings[TOPIC, "orders"]["cleanup.policy"] == "compact"
+    shutil.rmtree(make(tmp_path / "gaps", partitions=2) / "orders-0")
+    arguments = ["boot", str(tmp_path / "gaps"), "--dry-run", "-q", "--json", "--for", "4.0", "--retention", "*=60000"]
+    assert main(arguments) == 1
+    assert json.loads(capsys.readouterr().out)["topics"][-1]["missing"] == [{"partition": 0, "continues_at": 0}]
+    assert main(["boot", str(source), "-o", str(tmp_path / "out"), "-q"]) == 6
+    assert main(["boot", str(source), "--dry-run", "-q", "--set", "nonsense"]) == 2
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+def test_killed_at_any_step_the_output_is_absent_or_complete(tmp_path: Path) -> None:
+    source = make(tmp_path / "log", partitions=2)
+    before, out = sums(source), tmp_path / "out"
+
+    def act() -> None:
+        kafkalog.boot(source, out, threads=1)
+
+    act()
+    names = [*sums(out)]
+    shutil.rmtree(out)
+    n = n_kills = 1
+    while is_killed_at(n, act):
+        n_kills += 1
+        if out.exists():
+            assert [*sums(out)] == names
+            assert kafkalog.preflight(out / "data").verdict == "starts"
+            shutil.rmtree(out)
+        n += 9
+    assert n_kills > 12
+    assert [*sums(out)] == names
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert sums(source) == before

@@ -1,0 +1,128 @@
+"""Committed offsets from files, and the partition that a group belongs to."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from golden_sets import unpacked
+
+import kafkalog
+from kafkalog.booting.coordinators import (
+    Commit,
+    CoordinatorState,
+    by_partition,
+    coordinator_partition,
+    read_commits_file,
+    write_commits,
+)
+from kafkalog.booting.sources import Sources
+from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError, ReadError
+
+
+def test_the_hash_is_javas() -> None:
+    # String.hashCode() of these is 0, -2^31, and that of surrogate pairs
+    assert coordinator_partition("", 50) == 0
+    assert coordinator_partition("polygenelubricants", 50) == 0
+    assert coordinator_partition("\N{GRINNING FACE}", 50) == abs((31 * 0xD83D + 0xDE00) % 2**32) % 50
+
+
+@pytest.mark.parametrize("name", ["k44", "k28"])
+def test_a_count_is_found_by_which_every_name_lies_where_it_was(name: str) -> None:
+    sources = Sources.find([unpacked(name)])
+    state = CoordinatorState.read([some[0] for some in sources.copies.values()], DEFAULT_LIMITS)
+    for topic, names in state.names.items():
+        n = len([key for key in sources.copies if key.topic == topic])
+        assert state.n_partitions(topic, n) == n
+        assert any(names.values())
+
+
+def test_few_directories_of_fifty_are_known_by_their_groups() -> None:
+    state = CoordinatorState()
+    names = [f"group-{number}" for number in range(200)]
+    for n in (50, 12):
+        where = {at: [name for name in names if coordinator_partition(name, n) == at] for at in range(8)}
+        state.names["__consumer_offsets"] = where
+        assert state.n_partitions("__consumer_offsets", 8) == n
+
+
+def test_files_of_both_kinds_are_read(tmp_path: Path) -> None:
+    lines = tmp_path / "commits.jsonl"
+    lines.write_text(
+        '{"group": "a", "topic": "orders", "partition": 0, "offset": 5, "leader_epoch": 2, "metadata": "x\\u2028y"}\n'
+        '\n{"group": "a", "topic": "orders", "partition": "1", "offset": "6", "commit_timestamp": 1000, "lag": 3}\n'
+    )
+    first = Commit("a", "orders", 0, 5, 2, "x\u2028y")
+    assert read_commits_file(lines) == [first, Commit("a", "orders", 1, 6, commit_timestamp=1000)]
+    table = tmp_path / "commits.csv"
+    table.write_text(
+        "group,topic,partition,offset,commit_timestamp,metadata\n"
+        '"b, c",orders,0,7,2026-11-21T08:00:00Z,\n"b, c",orders,1,8,,"two\nlines"\n'
+    )
+    assert read_commits_file(table) == [
+        Commit("b, c", "orders", 0, 7, commit_timestamp=1_795_248_000_000),
+        Commit("b, c", "orders", 1, 8, metadata="two\nlines"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nonsense", "no JSON object"),
+        ("[1]", "no JSON object"),
+        ('{"group": "a", "topic": "t", "partition": 0}', "'offset' is missing"),
+        ('{"group": "a", "topic": "t", "partition": 0, "offset": -1}', "out of range"),
+        ('{"group": "a", "topic": "t", "partition": 0, "offset": 1.5}', "no whole number"),
+        ('{"group": "a", "topic": "t", "partition": true, "offset": 1}', "no whole number"),
+        ('{"group": "", "topic": "t", "partition": 0, "offset": 1}', "no name"),
+        ('{"group": "a", "topic": "t/u", "partition": 0, "offset": 1}', "no name of a topic"),
+        ('{"group": "a", "topic": "t", "partition": 0, "offset": 1, "metadata": 5}', "metadata"),
+        ('{"group": "a", "topic": "t", "partition": 0, "offset": 1, "commit_timestamp": "then"}', "commit_timestamp"),
+    ],
+)
+def test_a_line_that_is_no_commit_is_an_error(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "commits.jsonl"
+    path.write_text('{"group": "g", "topic": "t", "partition": 0, "offset": 1}\n' + line + "\n")
+    with pytest.raises(NotKafkaError, match="line 2") as refused:
+        read_commits_file(path)
+    assert words in refused.value.detail
+    assert refused.value.path == str(path)
+
+
+def test_two_offsets_of_one_group_and_partition_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "commits.jsonl"
+    path.write_text('{"group": "g", "topic": "t", "partition": 0, "offset": 1}\n' * 2)
+    with pytest.raises(NotKafkaError, match="two offsets"):
+        read_commits_file(path)
+    with pytest.raises(ReadError):
+        read_commits_file(tmp_path / "absent.csv")
+
+
+def test_commits_that_are_written_are_read_again(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    commits = [
+        Commit(
+            f"gr\N{LATIN SMALL LETTER U WITH DIAERESIS}ppe-{group}",
+            f"topic-{topic}",
+            part,
+            rng.getrandbits(62),
+            rng.randrange(-1, 9),
+            "m" * part,
+            7,
+        )
+        for group in range(40)
+        for topic in range(3)
+        for part in range(2)
+    ]
+    (tmp_path / "data").mkdir()
+    write_commits(tmp_path / "data", by_partition(commits, 50), "AAAAAAAAAAAAAAAAAAAAAQ", 1000)
+    found = [
+        Commit(one.name, row.topic, row.partition, row.offset, row.leader_epoch, row.metadata, row.commit_timestamp)
+        for one in kafkalog.groups(tmp_path / "data")
+        for row in one.offsets
+    ]
+    assert sorted(found, key=str) == sorted(commits, key=str)
+    for directory in (tmp_path / "data").iterdir():
+        names = {one.name for one in kafkalog.groups(directory)}
+        assert {coordinator_partition(name, 50) for name in names} == {int(directory.name.rpartition("-")[2])}
