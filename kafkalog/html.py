@@ -20,14 +20,20 @@ _ROWS: Final = ("partitions", "files", "segments")
 _FINDING: Final = ("reason", "path", "position", "base_offset", "last_offset", "n_records", "damage", "detail")
 
 
-def escape(value: object) -> str:
-    """Return a value as text that is safe in HTML; characters that cannot be seen are written as escapes."""
+def visible(value: object, most: int = _MOST_CHARACTERS) -> str:
+    """Return a value as text of at most `most` characters; those that cannot be seen are written as escapes."""
     text = str(value)
     # notebooks show reports unasked: a long value must not fill the page
-    if len(text) > _MOST_CHARACTERS:
-        text = text[:_MOST_CHARACTERS] + "..."
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-    return html.escape(shown)
+    if len(text) > most:
+        text = text[:most] + "..."
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def escape(value: object, most: int = _MOST_CHARACTERS) -> str:
+    """Return a value as `visible` does, as text that is safe in HTML."""
+    return html.escape(visible(value, most))
 
 
 def table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], *, n_rows: int | None = None) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 
 _COMMANDS: Final = {
     "reading.ls": "list topics, partitions and segments: sizes, offsets, times, formats, codecs",
+    "reading.report": "report on everything in log dirs: contents, damage, losses, lag, what a broker will do",
     "reading.cat": "print records, as text or as JSON lines",
     "reading.sql": "run a query in SQL over topics as tables: fields of values, joins, groups",
     "reading.batches": "list record batches: sizes, counts, compression, producers; or sum up who sends what",

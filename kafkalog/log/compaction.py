@@ -24,7 +24,7 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import list_names, stat_of
 
-_COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
+COMPACTED: Final = frozenset({kf.CONSUMER_OFFSETS, kf.TRANSACTION_STATE})
 """Topics that a broker creates with `cleanup.policy=compact`."""
 
 
@@ -95,7 +95,7 @@ def is_compacted(
     segments show compaction even if its own cleaner has never run. While a broker runs, its cleaner replaces segments
     before it stores how far it is.
     """
-    if key is not None and key.topic in _COMPACTED:
+    if key is not None and key.topic in COMPACTED:
         return True
     is_lost = None if is_locked(path.absolute().parent) else False
     if key is not None and key.topic == kf.METADATA_TOPIC:

@@ -20,6 +20,8 @@ from kafkalog.state.checkpoints import read_properties
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
+Visit = Callable[[Segment, BatchTable], object]
+
 
 @dataclass(slots=True)
 class Summary:
@@ -197,7 +199,11 @@ def _node_id(root: Path) -> int | None:
 
 
 def summarise(
-    partition: Partition, progress: Callable[[int], object], *, clusters: Clusters | None = None
+    partition: Partition,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+    *,
+    clusters: Clusters | None = None,
+    visit: Visit = lambda segment, batches: None,
 ) -> PartitionSummary:
     """Sum up a partition by walking its batch headers.
 
@@ -207,6 +213,8 @@ def summarise(
         Called with the number of bytes of the partition that are walked.
     clusters : Clusters, optional
         From which the topic's settings are.
+    visit : callable
+        Called with each segment and each window of its batches, for further counts in the same walk.
     """
     key = partition.topic_partition
     topic, number = (None, None) if key is None else key
@@ -214,7 +222,7 @@ def summarise(
     summary = PartitionSummary(topic, number, str(partition.path), name=name, kind=partition.kind)
     done = 0
     for segment in partition.segments:
-        found = summarise_segment(segment, _after(done, progress), partition.log_start_offset)
+        found = summarise_segment(segment, _after(done, progress), partition.log_start_offset, visit)
         found.kind = partition.kind
         if any(finding.reason is Reason.PARTITION_REMOVED for finding in found.findings):
             summary.findings += found.findings
@@ -250,7 +258,12 @@ def summarise(
     return summary
 
 
-def summarise_segment(segment: Segment, progress: Callable[[int], object], log_start_offset: int = 0) -> SegmentSummary:
+def summarise_segment(
+    segment: Segment,
+    progress: Callable[[int], object],
+    log_start_offset: int = 0,
+    visit: Visit = lambda segment, batches: None,
+) -> SegmentSummary:
     """Sum up a segment by walking its batch headers; damage is a finding, and the walk continues after it."""
     topic, number = (None, None) if segment.topic_partition is None else segment.topic_partition
     summary = SegmentSummary(topic, number, str(segment.path), segment.size_in_bytes, file_name=segment.path.name)
@@ -261,6 +274,7 @@ def summarise_segment(segment: Segment, progress: Callable[[int], object], log_s
             stream = SegmentStream(segment, source, on_corruption="skip", report=found.append)
             for window in stream.windows():
                 summary.add(_summarise_batches(window.batches, log_start_offset))
+                visit(segment, window.batches)
                 # behind damage offsets may fall
                 summary.end = max(summary.end, int(window.batches.last_offset[-1]) + 1)
                 progress(window.batches.end_position)

@@ -4,6 +4,7 @@
     `scan`            `Scan`: which records, as which columns
     `dataset`         `ScanDataset`: a scan as engines take a `pyarrow.dataset.Dataset`
     `batch_scan`      `BatchScan`: the batch table of all partitions
+    `batch_summary`   counts of batches by producer, codec and so on
     `conditions`      `filters=`: conditions on records, as tuples, as text and as Arrow expressions
     `user_functions`  `where=` and `extract=`: functions compiled with numba
     `decoded`         `decode=`: which conditions wait for decoded values, and the schemas beside a log
@@ -12,7 +13,6 @@
     `execution`       one pass: plans windows, decodes them in several threads, returns them in order
     `explain`         what a pass rules out at which level, and how much it read
     `planning`        divides what a scan reads into tasks for other processes
-    `following`       scans of what a running broker appends
     `tasks`           reads one task of a plan, as Spark's jobs do
 
 Nothing here writes logs.

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss
 from kafkalog.survey.losses import Lost, losses_of, total
+from kafkalog.text import counted
 
 Verdict = Literal["starts", "recovers", "loses", "does not start"]
 VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "does not start")
@@ -157,6 +158,36 @@ class PartitionPlan:
     def count(self, action: SegmentAction) -> int:
         """Number of segments with a given action."""
         return sum(segment.action == action for segment in self.segments)
+
+    def lines(self) -> list[str]:
+        """What becomes of the partition: a line, and one for each thing that happens to it."""
+        offsets = f"offsets {self.log_start_offset}..{self.log_end_offset}"
+        lost = f", {self.n_bytes_lost:,} bytes lost" if self.n_bytes_lost else ""
+        lost += f", {self.loss}" if self.losses else ""
+        lines = [f"{self.verdict:<8} {self.path}  {offsets}{lost}"]
+        if self.error is not None:
+            lines.append(f"  {self.error}")
+        if self.stray is not None:
+            lines.append(f"  set apart as a stray, to be deleted: {self.stray}")
+        for segment in self.segments:
+            if segment.action == "cut":
+                why = f": {segment.finding.reason.value}" if segment.finding is not None else ""
+                lines.append(f"  {segment.name} cut at byte {segment.n_bytes:,} of {segment.n_bytes_before:,}{why}")
+            elif segment.action not in ("kept", "recovered"):
+                lines.append(f"  {segment.name} {segment.action}")
+        for setting in ("retention.ms", "retention.bytes"):
+            sizes = [one.n_bytes for one in self.segments if one.expires == setting]
+            if sizes:
+                lines.append(
+                    f"  {counted(len(sizes), 'segment')} deleted by {setting} after the start, {sum(sizes):,} bytes"
+                )
+        n_recovered = sum(segment.action == "recovered" for segment in self.segments)
+        lines += [f"  {counted(n_recovered, 'segment')} recovered, with indexes"] if n_recovered else []
+        n_files = sum(file.change != "same" for file in self.files)
+        lines += [f"  {counted(n_files, 'file')} rebuilt"] if n_files and not n_recovered else []
+        lines += [f"  {name} deleted: {why}" for name, why in self.removed.items()]
+        lines += [f"  {name} becomes {new}" for name, new in self.renamed.items()]
+        return lines + [f"  {remark}" for remark in self.remarks]
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

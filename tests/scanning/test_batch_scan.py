@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog.cli.reading.batch_summary import MAX_GROUPS, BatchSummary
 from kafkalog.format import CODEC_NAMES
 from kafkalog.records.batch_table import COLUMNS, DERIVED
 from kafkalog.scanning.batch_scan import BATCH_COLUMNS
+from kafkalog.scanning.batch_summary import MAX_GROUPS, BatchSummary
 
 
 @pytest.mark.parametrize("set_name", golden_sets.SETS)
@@ -262,7 +262,7 @@ def test_as_many_producers_as_batches_are_counted_in_bounded_memory(
     batches = [builder.batch_v2(base_offset=i, producer_id=i, records_count=1, last_offset_delta=0) for i in range(300)]
     (partition / f"{0:020d}.log").write_bytes(b"".join(batches))
     assert MAX_GROUPS >= 100_000
-    monkeypatch.setattr("kafkalog.cli.reading.batch_summary.MAX_GROUPS", 100)
+    monkeypatch.setattr("kafkalog.scanning.batch_summary.MAX_GROUPS", 100)
     code, out, err = run_lines("batches", partition, "--summary", "-n", 3)
     assert code == 0
     assert "200 batches of groups beyond the first 100 count as others" in err

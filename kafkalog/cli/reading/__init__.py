@@ -1,17 +1,17 @@
 """Commands that read.
 
-    `ls`             lists topics, partitions, segments
-    `cat`            prints records
-    `record_text`    formats records as lines, for `cat` and `lookup`
-    `sql`            runs queries over topics as tables
-    `batches`        lists record batches
-    `batch_summary`  counts batches by producer, codec and so on, for `batches`
-    `lookup`         finds an offset or a time
-    `dump`           prints what DumpLogSegments prints
-    `producers`      lists producers and transactions
-    `epochs`         lists leader epochs
-    `index_stats`    measures indexes
-    `verify`         checks for damage
+    `ls`           lists topics, partitions, segments
+    `report`       reports on all of it at once
+    `cat`          prints records
+    `record_text`  formats records as lines, for `cat` and `lookup`
+    `sql`          runs queries over topics as tables
+    `batches`      lists record batches
+    `lookup`       finds an offset or a time
+    `dump`         prints what DumpLogSegments prints
+    `producers`    lists producers and transactions
+    `epochs`       lists leader epochs
+    `index_stats`  measures indexes
+    `verify`       checks for damage
 
 A command is imported when it runs; `kafkalog.cli.commands` names them.
 """

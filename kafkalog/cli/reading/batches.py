@@ -27,9 +27,11 @@ from kafkalog.cli.scan_options import (
     reported,
     usage_errors,
 )
+from kafkalog.cli.text import escape_line, table
 
 if TYPE_CHECKING:
     from kafkalog.scanning.batch_scan import BatchRows, BatchScan
+    from kafkalog.scanning.batch_summary import BatchSummary, Group
 
 _HELP: Final = HelpText(
     description="""\
@@ -114,7 +116,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         options = chosen(args, "topics", "partitions", "start_offset", "end_offset", "on_corruption", "limits")
         scan = BatchScan(path_of(args), columns=columns, **options)
         if args.summary:
-            from kafkalog.cli.reading.batch_summary import DEFAULT_KEYS, BatchSummary
+            from kafkalog.scanning.batch_summary import DEFAULT_KEYS, BatchSummary
 
             summary = BatchSummary(args.by or DEFAULT_KEYS)
     note_if_nothing_matches(args, scan, console)
@@ -128,7 +130,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
                 summary.add(rows)
     finally:
         # also after an error: what was counted up to the damage is of use
-        console.rows(summary.objects(args.limit), summary.text_lines(args.limit), as_json=args.json)
+        console.rows(summary.objects(args.limit), _summary_lines(summary, args.limit), as_json=args.json)
     if summary.n_unlisted:
         console.note(f"{summary.n_unlisted:,} batches of groups beyond the first {len(summary):,} count as others")
 
@@ -137,16 +139,16 @@ def _print(
     scan: BatchScan, columns: Sequence[str], args: argparse.Namespace, reporter: ScanReporter, console: Console
 ) -> None:
     left = args.limit
-    table = None if args.json else _TextTable(columns)
-    if table is not None:
-        console.write(table.header())
+    text = None if args.json else _TextTable(columns)
+    if text is not None:
+        console.write(text.header())
     for rows in scan.iter_rows():
         reporter.look()
         if left is not None:
             rows = rows._replace(batches=rows.batches[:left])
             left -= len(rows.batches)
-        if table is not None:
-            console.write("".join(table.lines(rows)))
+        if text is not None:
+            console.write("".join(text.lines(rows)))
         else:
             console.json(*_objects(rows, columns))
         if left == 0:
@@ -168,6 +170,51 @@ def _values(name: str, rows: BatchRows) -> list[Any]:
         return [{"topic": topic, "partition": partition, "segment": rows.segment}[name]] * len(rows.batches)
     values: list[Any] = batch_column(name, rows.batches).tolist()
     return values
+
+
+def _summary_lines(summary: BatchSummary, n: int | None) -> Iterator[str]:
+    """A table of the groups, the largest first, and the total."""
+    from kafkalog.scanning.batch_summary import PERCENTILES
+
+    total = summary.total()
+    if not total.n_batches:
+        yield "total: 0 batches"
+        return
+    header = [*map(str.upper, summary.keys), "BATCHES", "RECORDS", "BYTES", "SHARE", "RECORDS/BATCH", "BYTES/BATCH"]
+    header += ["MIN", *(f"P{percent}" for percent in PERCENTILES), "MAX", "TRANSACTIONAL", "IDEMPOTENT", "CONTROL"]
+    shown = summary.largest(n)
+    rows = [header, *(_summary_cells(key, group, total.n_bytes) for key, group in shown)]
+    blank = [""] * (len(summary.keys) - 1)
+    if n_more := len(summary) - len(shown) + bool(summary.n_unlisted):
+        rest = summary.total(without=[key for key, _ in shown])
+        rows.append(_summary_cells((f"{n_more:,} others", *blank), rest, total.n_bytes))
+    rows.append(_summary_cells(("total", *blank), total, total.n_bytes))
+    yield from table(rows, [*[False] * len(summary.keys), *[True] * (len(header) - len(summary.keys))])
+
+
+def _summary_cells(key: tuple[Any, ...], group: Group, all_bytes: int) -> list[str]:
+    from kafkalog.scanning.batch_summary import PERCENTILES
+
+    mean = group.records_a_batch
+    return [
+        *map(_key_text, key),
+        f"{group.n_batches:,}",
+        f"{'>=' if group.n_hidden else ''}{group.n_records:,}",
+        f"{group.n_bytes:,}",
+        f"{group.n_bytes / all_bytes:.1%}",
+        "?" if mean is None and group.n_hidden else "-" if mean is None else f"{mean:,.1f}",
+        f"{group.n_bytes / group.n_batches:,.0f}",
+        f"{group.smallest:,}",
+        *(f"{group.percentile(percent):,}" for percent in PERCENTILES),
+        f"{group.largest:,}",
+        *(f"{n:,}" for n in (group.n_transactional, group.n_idempotent, group.n_control)),
+    ]
+
+
+def _key_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value in (None, -1) else escape_line(str(value))
 
 
 class _TextTable:
@@ -203,7 +250,6 @@ _WIDTHS: Final = {"segment": 24, "topic": 12, "base_timestamp": 24, "max_timesta
 
 def _cells(name: str, rows: BatchRows) -> list[str]:
     """Return a column as text, ``-`` for no value."""
-    from kafkalog.cli.text import escape_line
     from kafkalog.format import TIMESTAMP_TYPE_NAMES, ControlRecordType
 
     if name in _TIMESTAMPS:

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     def show(row: PartitionPlan) -> None:
         is_told = row.verdict != "starts" or any(one.expires for one in row.segments)
         if not args.json and (is_told or args.verbose):
-            console.lines(_lines(row))
+            console.lines(row.lines())
 
     result = preflight(
         args.paths,
@@ -107,37 +107,6 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if result.verdict in ("loses", "does not start") and not (found or result.problems):
         detail = f"the broker {result.verdict}"
         console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=str(result.partitions[0].path))])
-
-
-def _lines(row: PartitionPlan) -> list[str]:
-    """What becomes of a partition: a line, and one for each thing that happens to it."""
-    offsets = f"offsets {row.log_start_offset}..{row.log_end_offset}"
-    lost = f", {row.n_bytes_lost:,} bytes lost" if row.n_bytes_lost else ""
-    lost += f", {row.loss}" if row.losses else ""
-    lines = [f"{row.verdict:<8} {row.path}  {offsets}{lost}"]
-    if row.error is not None:
-        lines.append(f"  {row.error}")
-    if row.stray is not None:
-        lines.append(f"  set apart as a stray, to be deleted: {row.stray}")
-    for segment in row.segments:
-        if segment.action == "cut":
-            why = f": {segment.finding.reason.value}" if segment.finding is not None else ""
-            lines.append(f"  {segment.name} cut at byte {segment.n_bytes:,} of {segment.n_bytes_before:,}{why}")
-        elif segment.action not in ("kept", "recovered"):
-            lines.append(f"  {segment.name} {segment.action}")
-    for setting in ("retention.ms", "retention.bytes"):
-        sizes = [one.n_bytes for one in row.segments if one.expires == setting]
-        if sizes:
-            lines.append(
-                f"  {counted(len(sizes), 'segment')} deleted by {setting} after the start, {sum(sizes):,} bytes"
-            )
-    n_recovered = sum(segment.action == "recovered" for segment in row.segments)
-    lines += [f"  {counted(n_recovered, 'segment')} recovered, with indexes"] if n_recovered else []
-    n_files = sum(file.change != "same" for file in row.files)
-    lines += [f"  {counted(n_files, 'file')} rebuilt"] if n_files and not n_recovered else []
-    lines += [f"  {name} deleted: {why}" for name, why in row.removed.items()]
-    lines += [f"  {name} becomes {new}" for name, new in row.renamed.items()]
-    return lines + [f"  {remark}" for remark in row.remarks]
 
 
 _PLURALS: Final = {"starts": "start", "recovers": "recover", "loses": "lose", "does not start": "fail"}

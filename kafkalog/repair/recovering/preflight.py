@@ -157,7 +157,7 @@ def preflight(
 
     n_readers = n_threads if len(loads) == 1 else 1
     with ThreadPoolExecutor(n_threads, "kafkalog-preflight") as pool:
-        for row, findings in pool.map(lambda one: one.run(advance, n_readers), loads):
+        for row, findings in pool.map(lambda one: one.run(advance, n_readers), _consumed(loads)):
             for finding in findings.rows:
                 result.findings.add(finding)
             if row is not None:
@@ -167,6 +167,13 @@ def preflight(
     if seconds > 0 and result.n_bytes_read:
         result.bytes_per_second = result.n_bytes_read / seconds
     return result
+
+
+def _consumed(loads: list[_Load]) -> Iterator[_Load]:
+    """Yield the loads in order, and keep none: each holds a plan with all segments of its partition."""
+    loads.reverse()
+    while loads:
+        yield loads.pop()
 
 
 def _name(directory: Path) -> str:

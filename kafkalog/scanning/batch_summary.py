@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from kafkalog.cli.text import escape_line, table
 from kafkalog.indexes.distribution import nearest_rank, rounded
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.batch_scan import BatchRows, batch_column
@@ -32,11 +31,13 @@ MAX_GROUPS: Final = 100_000
 
 _CONTEXT: Final = ("topic", "partition", "segment")
 _COUNTS: Final = ("n_batches", "n_records", "n_hidden", "n_bytes", "n_transactional", "n_control", "n_idempotent")
-_PERCENTILES: Final = (50, 90, 99)
+PERCENTILES: Final = (50, 90, 99)
 
 
 @dataclass(slots=True)
-class _Group:
+class Group:
+    """Counts of some batches."""
+
     n_batches: int = 0
     n_records: int = 0
     n_hidden: int = 0
@@ -50,7 +51,7 @@ class _Group:
     sizes: dict[int, int] = field(default_factory=dict)
     """Number of batches by size in bytes, rounded down to `EXACT_BITS` significant bits."""
 
-    def merge(self, other: _Group) -> None:
+    def merge(self, other: Group) -> None:
         """Add the counts of another group."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -81,7 +82,7 @@ class _Group:
             "mean_records": None if mean is None else round(mean, 2),
             "mean_bytes": round(self.n_bytes / self.n_batches, 1),
             "min_bytes": self.smallest,
-            **{f"p{percent}_bytes": self.percentile(percent) for percent in _PERCENTILES},
+            **{f"p{percent}_bytes": self.percentile(percent) for percent in PERCENTILES},
             "max_bytes": self.largest,
             "n_transactional": self.n_transactional,
             "n_idempotent": self.n_idempotent,
@@ -109,9 +110,9 @@ class BatchSummary:
                 raise ValueError(f"--by takes {', '.join(KEYS)}, not {key!r}")
         if len(set(keys)) != len(keys):
             raise ValueError("--by names a column twice")
-        self._keys = tuple(keys)
-        self._groups: dict[tuple[Any, ...], _Group] = {}
-        self._others = _Group()
+        self.keys = tuple(keys)
+        self._groups: dict[tuple[Any, ...], Group] = {}
+        self._others = Group()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -125,10 +126,10 @@ class BatchSummary:
         """Add rows of the batch table."""
         topic, partition = rows.topic_partition or (None, None)
         context = {"topic": topic, "partition": partition, "segment": rows.segment}
-        names = [key for key in self._keys if key not in _CONTEXT]
+        names = [key for key in self.keys if key not in _CONTEXT]
         for values, counted in _by(names, rows.batches):
             found = dict(zip(names, values, strict=True))
-            key = tuple(context[name] if name in _CONTEXT else found[name] for name in self._keys)
+            key = tuple(context[name] if name in _CONTEXT else found[name] for name in self.keys)
             if key in self._groups:
                 self._groups[key].merge(counted)
             elif len(self._groups) < MAX_GROUPS:
@@ -136,61 +137,24 @@ class BatchSummary:
             else:
                 self._others.merge(counted)
 
-    def _sorted(self, n: int | None) -> list[tuple[tuple[Any, ...], _Group]]:
+    def largest(self, n: int | None = None) -> list[tuple[tuple[Any, ...], Group]]:
+        """Return the keys and counts of the groups with the most bytes, the largest first; default: all groups."""
         return sorted(self._groups.items(), key=lambda item: -item[1].n_bytes)[:n]
+
+    def total(self, without: Sequence[tuple[Any, ...]] = ()) -> Group:
+        """Return the sum of all groups but some, those beyond `MAX_GROUPS` included."""
+        total = Group()
+        for group in (*(group for key, group in self._groups.items() if key not in {*without}), self._others):
+            total.merge(group)
+        return total
 
     def objects(self, n: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield the fields of each group, the largest first."""
-        for key, group in self._sorted(n):
-            yield {**dict(zip(self._keys, key, strict=True)), **group.as_dict()}
-
-    def text_lines(self, n: int | None = None) -> list[str]:
-        """Return a table of the groups, the largest first, and the total."""
-        total = _Group()
-        for group in (*self._groups.values(), self._others):
-            total.merge(group)
-        if not total.n_batches:
-            return ["total: 0 batches"]
-        percentiles = [f"P{percent}" for percent in _PERCENTILES]
-        header = [*map(str.upper, self._keys), "BATCHES", "RECORDS", "BYTES", "SHARE", "RECORDS/BATCH", "BYTES/BATCH"]
-        header += ["MIN", *percentiles, "MAX", "TRANSACTIONAL", "IDEMPOTENT", "CONTROL"]
-        shown = self._sorted(n)
-        rows = [header, *(self._cells(key, group, total.n_bytes) for key, group in shown)]
-        if n_more := len(self._groups) - len(shown) + bool(self.n_unlisted):
-            rest = _Group()
-            rest.merge(self._others)
-            listed = {key for key, _ in shown}
-            for key, group in self._groups.items():
-                if key not in listed:
-                    rest.merge(group)
-            rows.append(self._cells((f"{n_more:,} others", *[""] * (len(self._keys) - 1)), rest, total.n_bytes))
-        rows.append(self._cells(("total", *[""] * (len(self._keys) - 1)), total, total.n_bytes))
-        return table(rows, [*[False] * len(self._keys), *[True] * (len(header) - len(self._keys))])
-
-    def _cells(self, key: tuple[Any, ...], group: _Group, all_bytes: int) -> list[str]:
-        mean = group.records_a_batch
-        return [
-            *map(_key_text, key),
-            f"{group.n_batches:,}",
-            f"{'>=' if group.n_hidden else ''}{group.n_records:,}",
-            f"{group.n_bytes:,}",
-            f"{group.n_bytes / all_bytes:.1%}",
-            "?" if mean is None and group.n_hidden else "-" if mean is None else f"{mean:,.1f}",
-            f"{group.n_bytes / group.n_batches:,.0f}",
-            f"{group.smallest:,}",
-            *(f"{group.percentile(percent):,}" for percent in _PERCENTILES),
-            f"{group.largest:,}",
-            *(f"{n:,}" for n in (group.n_transactional, group.n_idempotent, group.n_control)),
-        ]
+        for key, group in self.largest(n):
+            yield {**dict(zip(self.keys, key, strict=True)), **group.as_dict()}
 
 
-def _key_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value in (None, -1) else escape_line(str(value))
-
-
-def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, ...], _Group]]:
+def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, ...], Group]]:
     """Group rows by the values of columns, and count them; makes no Python object for each row."""
     columns = [batches.codec if name == "compression" else batch_column(name, batches) for name in names]
     order = np.lexsort(columns) if columns else np.arange(len(batches))
@@ -214,7 +178,7 @@ def _by(names: Sequence[str], batches: BatchTable) -> Iterator[tuple[tuple[Any, 
     columns_out = {name: np.add.reduceat(counts[name][order], starts, dtype=np.int64).tolist() for name in _COUNTS}
     columns_out["smallest"] = np.minimum.reduceat(sizes[order], starts).tolist()
     columns_out["largest"] = np.maximum.reduceat(sizes[order], starts).tolist()
-    groups = [_Group(*row) for row in zip(*columns_out.values(), strict=True)]
+    groups = [Group(*row) for row in zip(*columns_out.values(), strict=True)]
     numbers = np.cumsum(changes) - 1
     pairs, n_each = np.unique(numbers << 32 | rounded(sizes[order]), return_counts=True)
     for number, size, n in zip((pairs >> 32).tolist(), (pairs & 0xFFFFFFFF).tolist(), n_each.tolist(), strict=True):

@@ -1,0 +1,96 @@
+"""`kafkalog report`: one report on log dirs, as a page, as Markdown or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import (
+    HelpText,
+    add_command,
+    add_limits,
+    add_names,
+    add_threads,
+    add_transaction_ages,
+    chosen,
+)
+from kafkalog.cli.scan_options import add_decoding, decode_options, usage_errors
+
+_HELP: Final = HelpText(
+    description="""\
+Report on the log dirs of a broker: topics and partitions with times, formats, codecs and sizes; damage and losses, and
+how certain they are; what a broker does when it starts; groups and their lag; open transactions, and the command that
+ends one that hangs; what retention and the log cleaner do next, and what holds them up; batching, producers, indexes,
+and space by day, codec and kind of file. The numbers are those of verify, preflight, ls, groups and transactions.
+
+With -o the format is that of the file name: .html is one page that needs no network, .md is for a ticket, .json is for
+programs. Without -o, Markdown is printed. With --value-format or --key-format all records are decoded, and those that
+do not decode are counted by topic.
+
+The exit code is 1 if something is damaged, or if a broker would lose records or not start.""",
+    examples="""\
+  kafkalog report /var/lib/kafka -o report.html
+  kafkalog report /disk1/kafka /disk2/kafka --config server.properties -o report.html
+  kafkalog report /var/lib/kafka -t orders --value-format json > ticket.md
+  kafkalog report /backup/kafka --json | jq '.summary'""",
+)
+_DIRS: Final = (
+    "DIR",
+    "log dirs of a broker, or partition directories",
+    "DIR is a log dir (a value of a broker's log.dirs, or a copy of one), or a topic-partition directory in it.",
+)
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(commands, "report", _HELP, run, paths=_DIRS)
+    add_names(parser, "-t", "--topics", what="topics", such="orders.*")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file: .html, .md or .json")
+    parser.add_argument("--overwrite", action="store_true", help="replace the file")
+    parser.add_argument("--json", action="store_true", help="print one object with all of it")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--config", metavar="FILE", help="the broker's server.properties, for retention, the cleaner and log.dirs"
+    )
+    add_transaction_ages(how)
+    add_threads(how, "segments read at the same time (default: up to 4)")
+    add_limits(parser)
+    add_decoding(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Write or print a report."""
+    from kafkalog.errors import Finding, Reason
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.reporting.report import check_output, report
+    from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
+
+    if args.output is not None:
+        if args.json:
+            raise UsageError("--json prints to stdout; -o FILE.json writes the same to a file")
+        with usage_errors():
+            check_output(args.output, args.paths)
+    timeout = args.transaction_max_timeout_ms
+    n_bytes = sum(partition.size_in_bytes for partition in LogDir(args.paths, limits=args.limits).values())
+    console.start_progress(n_bytes, "report")
+    with usage_errors():
+        found = report(
+            args.paths,
+            **chosen(args, "topics", "config", "now", "threads", "limits"),
+            **decode_options(args),
+            transaction_max_timeout_ms=TRANSACTION_MAX_TIMEOUT_MS if timeout is None else timeout,
+            progress=console.progress.advance,
+        )
+    console.progress.close()
+    console.count_findings(found.findings.rows)
+    console.unkept_findings(found.findings.n_more)
+    if args.output is not None:
+        found.write(args.output, overwrite=args.overwrite)
+    elif args.json:
+        console.json(found.as_dict())
+    else:
+        console.write(found.to_markdown())
+    if not found.ok and not found.findings.n_damage:
+        detail = f"the broker {found.summary['verdict']}"
+        console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=found.paths[0])])

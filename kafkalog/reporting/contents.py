@@ -1,0 +1,387 @@
+"""The contents of a report, as tables: what the other commands find, joined by topic and partition.
+
+Each partition is verified and then walked once more by its headers, for all counts at a time. Findings are those of
+`verify`; preflight, groups and transactions add theirs if verify has none about the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from typing import Any, Final
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, Findings, Limits
+from kafkalog.indexes.statistics import PartitionMeter, SegmentMeter
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import partitions_of
+from kafkalog.log.partition import Partition
+from kafkalog.log.segment import Segment
+from kafkalog.operations.listing import Clusters, clusters_beside, summarise
+from kafkalog.operations.verifying.report import Verification, VerifiedPartition
+from kafkalog.operations.verifying.values import VerifiedValues
+from kafkalog.operations.verifying.verify import iter_verify
+from kafkalog.parsing import TopicPatterns
+from kafkalog.records.batch_table import BatchTable
+from kafkalog.repair.recovering.report import Preflight
+from kafkalog.repair.recovering.settings import Cluster
+from kafkalog.reporting.outlook import outlook
+from kafkalog.reporting.space_meter import SpaceMeter
+from kafkalog.reporting.tables import Table
+from kafkalog.scanning.batch_scan import BatchRows
+from kafkalog.scanning.batch_summary import BatchSummary
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.survey.startup import VERDICTS, Verdict
+from kafkalog.system_topics.groups import GroupOffset, Groups
+from kafkalog.system_topics.transactions import Transactions
+from kafkalog.text import counted
+
+MOST_ROWS: Final = 1000
+"""Rows of the table of producers."""
+
+_TABLES: Final = """
+findings: Findings. What is damaged, and notes about what is unusual.
+    damage bool, path?, position number?, base_offset number?, last_offset number?, n_records number?, certainty?,
+    reason, detail
+losses: Losses. Offsets whose records existed and cannot be read. Certainty says where the number comes from.
+    path, first_offset number?, end_offset number?, n_records number?, certainty?, n_bytes bytes, reason
+problems: Problems at start. Files that keep a broker from starting.
+    path, effect, reason, detail
+start: What a broker does when it starts. Partitions with which something happens.
+    path, verdict, log_start_offset number, log_end_offset number, n_bytes_lost bytes, n_records_lost number,
+    steps list
+topics: Topics. Sizes are those of the .log files.
+    topic, n_partitions number, n_segments number, n_bytes bytes, share share, n_records number,
+    n_records_is_minimum bool, first_timestamp time?, max_timestamp time?, formats list, codecs list,
+    cleanup_policy?, n_damaged number, verdict
+partitions: Partitions. Files are the .log files with their indexes and all else in the directory.
+    partition, topic, path, n_segments number, n_bytes bytes, n_file_bytes bytes, log_start_offset number,
+    log_end_offset number, high_watermark number?, n_records number, n_records_is_minimum bool,
+    first_timestamp time?, max_timestamp time?, formats list, codecs list, n_damage number, n_records_lost number,
+    verdict
+groups: Groups. Offsets out of range are those that the log no longer has, or does not have yet.
+    group, type, state, n_members number, n_partitions number, lag number?, n_out_of_range number
+lags: Lag by topic. The lag of each group in each topic.
+    group, topic, n_partitions number, lag number?, n_out_of_range number
+transactions: Open transactions. Consumers with read_committed wait for those that block. A command ends one that hangs.
+    transactional_id?, state?, producer_id number, producer_epoch number, topic, partition number,
+    start_offset number, last_timestamp time, idle_ms ms?, n_held number, is_blocking bool, is_hanging bool,
+    abort_command?
+undecodable: Values that do not decode. By topic and column, with the first reason.
+    topic?, column, n_records number, n_undecoded number, first_partition number?, first_offset number?,
+    first_reason?
+outlook: Retention and cleaning. What a broker deletes or cleans next, and why not more. Unknown settings are defaults.
+    partition, policy list, settings, n_bytes bytes, n_segments_expired number, n_bytes_expired bytes,
+    next_deletion time?, dirty_bytes bytes?, dirty_ratio share?, will_be_cleaned bool?, reasons list
+batches: Batching by topic. Small batches cost space and time: each has a header of 61 bytes, and compresses less.
+    topic, compression, magic number, n_batches number, n_records number, n_bytes bytes, mean_records decimal?,
+    mean_bytes decimal, p50_bytes bytes, p99_bytes bytes
+producers: Producers. Those with the most bytes; -1 are all without an id.
+    producer_id number, n_batches number, n_records number, n_bytes bytes, mean_records decimal?, mean_bytes decimal,
+    n_transactional number
+indexes: Offset indexes by topic. Bytes between entries. A lookup scans half of a gap on average.
+    topic, n_segments number, n_unindexed number, n_entries number?, entries_per_mib decimal?, mean_gap_bytes decimal?,
+    p99_gap_bytes bytes?, max_gap_bytes bytes?, worst_scan bytes?
+days: Bytes by day. By the largest timestamp of each batch, UTC.
+    day, n_batches number, n_bytes bytes
+codecs: Bytes by codec. Batches as they are stored.
+    codec, n_batches number, n_bytes bytes
+files: Bytes by kind of file. All files of the partitions.
+    kind, n_files number, n_bytes bytes
+"""
+"""Name, title and about of each table; below, its columns with their kinds. Those without a kind are text."""
+
+
+def new_tables() -> dict[str, Table]:
+    """Return the tables, empty."""
+    return {table.name: table for table in map(Table.of, re.split(r"\n(?=\w)", _TABLES.strip()))}
+
+
+_OF_SUMMARY: Final = ("path", "high_watermark", "first_timestamp", "max_timestamp", "codecs")
+_OF_INDEX: Final = ("mean", "p99", "max")
+
+
+@dataclass(slots=True)
+class Contents:
+    """Fills the tables of a report.
+
+    Parameters
+    ----------
+    limits : Limits
+    now_ms : int
+        The clock by which segments expire.
+    properties : dict, optional
+        The broker's `server.properties`.
+    """
+
+    limits: Limits
+    now_ms: int
+    properties: dict[str, object] | None
+    tables: dict[str, Table] = field(default_factory=new_tables)
+    findings: Findings = field(init=False)
+    space: SpaceMeter = field(default_factory=SpaceMeter)
+    _seen: set[tuple[Any, ...]] = field(default_factory=set)
+    _damaged: set[str | None] = field(default_factory=set)
+    _index: tuple[str, PartitionMeter] | None = None
+    """The topic whose partitions are walked, and what their indexes add up to."""
+    _batches: BatchSummary = field(default_factory=lambda: BatchSummary(["compression", "magic"]))
+    _producers: BatchSummary = field(default_factory=lambda: BatchSummary(["producer_id"]))
+    _verdicts: dict[str, Verdict] = field(default_factory=dict)
+    _policies: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.findings = Findings(self.limits.max_findings)
+
+    def row(self, name: str, **values: Any) -> None:
+        """Add a row to a table; the names are those of its columns."""
+        table = self.tables[name]
+        table.rows.append(tuple(values.pop(column) for column in table.columns))
+        assert not values, values
+
+    def add_findings(self, found: Iterable[Finding], *, is_secondary: bool = False) -> None:
+        """Add findings, each once.
+
+        Parameters
+        ----------
+        is_secondary : bool
+            Whether to leave out damage of files that have damage already: several passes meet the same bytes.
+        """
+        for one in found:
+            path = one.path and os.path.abspath(one.path)
+            key = (path, one.reason, one.position, one.base_offset)
+            if key in self._seen or (is_secondary and one.damage and path in self._damaged):
+                continue
+            self.findings.add(one)
+            if len(self._seen) < self.limits.max_findings:
+                self._seen.add(key)
+                if one.damage:
+                    self._damaged.add(path)
+
+    def lost(self) -> dict[str, Any]:
+        """Return how many records are lost, and the same in words."""
+        losses = [*self.findings.losses.values()]
+        n_records, n_unknown = sum(one.n_records for one in losses), sum(one.n_unknown for one in losses)
+        is_most = any(one.certainty == "at_most" for one in losses)
+        n_partitions = sum(bool(one.n_records or one.n_unknown) for one in losses)
+        text = f"{'at most ' * is_most}{counted(n_records, 'record')}" if n_records else ""
+        more = f"an unknown number of records in {counted(n_unknown, 'place')}" if n_unknown else ""
+        where = f" in {counted(n_partitions, 'partition')}" if n_partitions else ""
+        return {
+            "n_records_lost": n_records,
+            "n_unknown_losses": n_unknown,
+            "losses": " and ".join(filter(None, [text, more])) + where,
+        }
+
+    def add_start(self, plans: Preflight) -> None:
+        """Add what a broker's start does."""
+        for problem in plans.problems:
+            self.row(
+                "problems", path=problem.path, effect=problem.effect, reason=problem.reason.value, detail=problem.detail
+            )
+        for plan in plans.partitions:
+            self._verdicts[os.path.abspath(plan.path)] = plan.verdict
+            if plan.verdict != "starts":
+                names = ("path", "verdict", "log_start_offset", "log_end_offset", "n_bytes_lost")
+                self.row(
+                    "start",
+                    **{name: getattr(plan, name) for name in names},
+                    n_records_lost=plan.loss.n_records,
+                    steps=[line.strip() for line in plan.lines()[1:]],
+                )
+
+    def add_groups(self, groups: Groups, topics: TopicPatterns) -> None:
+        """Add groups, and their lag in each topic."""
+        for group in groups:
+            by_topic: dict[str, list[Any]] = defaultdict(list)
+            for offset in group.offsets:
+                if topics.wants(offset.topic):
+                    by_topic[offset.topic].append(offset)
+            offsets = [*chain.from_iterable(by_topic.values())]
+            members = len(group.members)
+            self.row(
+                "groups", group=group.name, type=group.type, state=group.state, n_members=members, **_lag_of(offsets)
+            )
+            for topic, some in by_topic.items():
+                self.row("lags", group=group.name, topic=topic, **_lag_of(some))
+
+    def add_transactions(self, found: Transactions, topics: TopicPatterns) -> dict[kf.TopicPartition, int]:
+        """Add open transactions; return the first offset of the earliest one by partition."""
+        first: dict[kf.TopicPartition, int] = {}
+        for one in found:
+            for part in one.open:
+                key = kf.TopicPartition(part.topic, part.partition)
+                first[key] = min(part.start_offset, first.get(key, part.start_offset))
+                if topics.wants(part.topic):
+                    values = {**part.as_dict(), "transactional_id": one.transactional_id, "state": one.state}
+                    self.row("transactions", **{name: values[name] for name in self.tables["transactions"].columns})
+        return first
+
+    def add_partitions(
+        self,
+        log_dir: LogDir,
+        topics: str | Sequence[str] | None,
+        first_open: dict[kf.TopicPartition, int],
+        **options: Any,
+    ) -> None:
+        """Verify each partition, and walk its headers once more.
+
+        Parameters
+        ----------
+        options
+            Those of `iter_verify`: threads and progress.
+        """
+        found = [one for one in partitions_of(log_dir, topics, set_apart=True) if isinstance(one, Partition)]
+        partitions = {str(one.path): one for one in found}
+        clusters = clusters_beside(found, self.limits)
+        self.add_findings(clusters.findings)
+        roots = dict.fromkeys(one.path.absolute().parent for one in found)
+        metadata = next((one for root in roots if (one := read_cluster_metadata(root, limits=self.limits))), None)
+        cluster = Cluster(metadata, None, self.properties)
+        result = Verification()
+        for verified in iter_verify(log_dir, topics=topics, limits=self.limits, into=result, **options):
+            self.add_findings(verified.all_findings())
+            self.findings.n_more += verified.n_more_findings
+            self.findings.n_damage += verified.n_more_findings
+            for lost in verified.losses:
+                self.row("losses", **lost.as_dict())
+            partition = partitions.pop(verified.path, None)
+            if partition is None or not partition.path.exists():
+                continue  # a running broker has removed it
+            self._measure(partition, verified, clusters)
+            if partition.kind is None and partition.topic_partition is not None:
+                key = partition.topic_partition
+                ahead = outlook(partition, cluster, self.now_ms, first_open.get(key))
+                self.row("outlook", partition=str(key), n_bytes=partition.size_in_bytes, **asdict(ahead))
+        self._end_topic()
+        self.add_findings(result.findings)
+        self._end_partitions()
+
+    def _measure(self, partition: Partition, verified: VerifiedPartition, clusters: Clusters) -> None:
+        """Count the batches of a partition in one walk."""
+        key = partition.topic_partition
+        topic = str(partition.path) if key is None else key.topic
+        if self._index is None or self._index[0] != topic:
+            self._end_topic()
+            self._index = topic, PartitionMeter(topic)
+        meters: list[SegmentMeter] = []
+        last: Segment | None = None
+
+        def visit(segment: Segment, batches: BatchTable) -> None:
+            nonlocal last
+            if segment is not last:
+                last = segment
+                meters.append(segment.index_meter())
+            meters[-1].feed(batches)
+            rows = BatchRows(key, segment.path.name, batches)
+            self._batches.add(rows)
+            self._producers.add(rows)
+            self.space.add(batches)
+
+        summary = summarise(partition, clusters=clusters, visit=visit)
+        for meter in meters:
+            meter.finish(is_whole=False)
+            self._index[1].add(meter)
+        if summary.configs is not None:
+            self._policies[topic] = summary.configs.get("cleanup.policy", "")
+        self.row(
+            "partitions",
+            partition=summary.name,
+            topic=topic,
+            n_segments=len(summary.segments),
+            n_bytes=summary.size_in_bytes,
+            n_file_bytes=self.space.add_files(partition.path, summary.size_in_bytes),
+            log_start_offset=summary.start,
+            log_end_offset=summary.end,
+            n_records=summary.n_readable_records,
+            n_records_is_minimum=summary.n_readable_is_minimum,
+            formats=[f"v{magic}" for magic in summary.magics],
+            n_damage=verified.n_more_findings + sum(one.damage for one in verified.all_findings()),
+            n_records_lost=verified.loss.n_records,
+            verdict=self._verdicts.get(os.path.abspath(verified.path), "starts"),
+            **{name: getattr(summary, name) for name in _OF_SUMMARY},
+        )
+
+    def _end_topic(self) -> None:
+        """Add the rows of a topic, whose partitions follow each other: its indexes, and its batches by codec."""
+        if self._index is None:
+            return
+        topic, meter = self._index
+        self._index = None
+        batches, self._batches = self._batches, BatchSummary(self._batches.keys)
+        for one in batches.objects():
+            values = {"topic": topic, **one}
+            self.row("batches", **{column: values[column] for column in self.tables["batches"].columns})
+        found = meter.statistics()
+        index = found.index
+        gaps = {} if index is None else asdict(index.gap_bytes)
+        self.row(
+            "indexes",
+            topic=topic,
+            n_segments=found.n_segments,
+            n_unindexed=found.n_unindexed,
+            n_entries=None if index is None else index.n_entries,
+            entries_per_mib=None if index is None else index.entries_per_mib,
+            worst_scan=None if index is None else index.worst_scan,
+            **{f"{name}_gap_bytes": gaps.get(name) for name in _OF_INDEX},
+        )
+
+    def _end_partitions(self) -> None:
+        """Add the tables of sums over all partitions."""
+        partitions = [*self.tables["partitions"].objects()]
+        all_bytes = sum(one["n_bytes"] for one in partitions)
+        by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for one in partitions:
+            by_topic[one["topic"]].append(one)
+        for topic, rows in by_topic.items():
+            self.row(
+                "topics",
+                topic=topic,
+                n_partitions=len(rows),
+                share=sum(one["n_bytes"] for one in rows) / all_bytes if all_bytes else 0.0,
+                n_records_is_minimum=any(one["n_records_is_minimum"] for one in rows),
+                cleanup_policy=self._policies.get(topic),
+                n_damaged=sum(bool(one["n_damage"]) for one in rows),
+                verdict=max((one["verdict"] for one in rows), key=VERDICTS.index),
+                first_timestamp=min(
+                    (one["first_timestamp"] for one in rows if one["first_timestamp"] is not None), default=None
+                ),
+                max_timestamp=max(
+                    (one["max_timestamp"] for one in rows if one["max_timestamp"] is not None), default=None
+                ),
+                **{name: sorted({value for one in rows for value in one[name]}) for name in ("formats", "codecs")},
+                **{name: sum(one[name] for one in rows) for name in ("n_segments", "n_bytes", "n_records")},
+            )
+        for one in self._producers.objects(MOST_ROWS):
+            self.row("producers", **{column: one[column] for column in self.tables["producers"].columns})
+        self.tables["producers"].n_more = max(len(self._producers) - MOST_ROWS, 0)
+        for name in ("days", "codecs", "files"):
+            self.tables[name].rows = self.space.rows(name)
+
+    def end(self) -> None:
+        """Add the table of findings, damage first."""
+        table = self.tables["findings"]
+        for one in sorted(self.findings.rows, key=lambda finding: not finding.damage):
+            values = one.as_dict()
+            table.rows.append(tuple(values[name] for name in table.columns))
+        table.n_more = self.findings.n_more
+
+    def add_values(self, values: Iterable[VerifiedValues]) -> None:
+        """Add how many keys or values do not decode."""
+        table = self.tables["undecodable"]
+        for one in values:
+            table.rows.append(tuple(getattr(one, name) for name in table.columns))
+            if not one.ok:
+                self.findings.add(one.to_finding())
+
+
+def _lag_of(offsets: Sequence[GroupOffset]) -> dict[str, int | None]:
+    known = [one.lag for one in offsets if one.lag is not None]
+    return {
+        "n_partitions": len(offsets),
+        "lag": sum(known) if known else None,
+        "n_out_of_range": sum(one.out_of_range is not None for one in offsets),
+    }

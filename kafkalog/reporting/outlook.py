@@ -1,0 +1,138 @@
+"""What retention and the log cleaner will do with a partition, and what holds them up.
+
+Mirrors `UnifiedLog.deleteOldSegments` and `LogCleanerManager`. Settings that are not known here are Kafka's defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError
+from kafkalog.log.compaction import COMPACTED
+from kafkalog.log.partition import Partition
+from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
+from kafkalog.state.checkpoints import read_offset_checkpoint
+from kafkalog.state.log_config import LogConfig
+from kafkalog.text import counted, iso_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The outlook of a partition."""
+
+    policy: list[str]
+    settings: str
+    """Where they come from: "topic", "broker", or "assumed" (Kafka's defaults; "compact" if the cleaner was here)."""
+    n_segments_expired: int = 0
+    n_bytes_expired: int = 0
+    """Segments that a broker deletes at its next check."""
+    next_deletion: int | None = None
+    """When the next segment expires by retention.ms, in ms; None if none will."""
+    dirty_bytes: int | None = None
+    dirty_ratio: float | None = None
+    """What the cleaner could clean, and its share; None if the topic is not compacted."""
+    will_be_cleaned: bool | None = None
+    reasons: tuple[str, ...] = ()
+    """What holds up deletion or cleaning."""
+
+
+def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int | None) -> Outlook:
+    """Say what retention and the cleaner will do.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        The settings of topics and of the broker, as far as known.
+    now_ms : int
+        The broker's clock.
+    first_open : int, optional
+        Start offset of the first open transaction.
+
+    Notes
+    -----
+    All records count as replicated. Source: UnifiedLog.deleteOldSegments, LogCleanerManager.cleanableOffsets,
+    Kafka 4.3.
+    """
+    key, config = partition.topic_partition, cluster.likely_config(partition)
+    cleaned_to = _cleaned_to(partition)
+    is_known = key is not None and cluster.metadata is not None and key.topic in cluster.metadata.topic_ids
+    if not is_known and (cleaned_to is not None or (key is not None and key.topic in COMPACTED)):
+        config = replace(config, cleanup_policy=("compact",))
+    sizes = [segment.size_in_bytes for segment in partition.segments]
+    bases = [segment.base_offset for segment in partition.segments]
+    newest = [newest_timestamps(segment, False)[0] for segment in partition.segments]
+    settings = "topic" if is_known else "broker" if cluster.properties is not None else "assumed"
+    found: dict[str, Any] = {"policy": list(config.cleanup_policy), "settings": settings}
+    reasons: list[str] = []
+    if "delete" in config.cleanup_policy:
+        expired = expiring(sizes, newest, config, now_ms)
+        found |= {"n_segments_expired": len(expired), "n_bytes_expired": sum(sizes[: len(expired)])}
+        stays = next((number for number in range(len(expired), len(sizes)) if sizes[number]), None)
+        if config.retention_ms < 0 and config.retention_bytes < 0:
+            reasons.append("no limit: retention.ms and retention.bytes are -1")
+        elif stays is not None and config.retention_ms >= 0:
+            found["next_deletion"] = newest[stays] + config.retention_ms
+            old = sum(now_ms - one > config.retention_ms for one in newest[stays + 1 :])
+            waits = f"; {counted(old, 'later segment')} that expired wait for it" if old else ""
+            if newest[stays] > now_ms:
+                when = iso_seconds(newest[stays])
+                reasons.append(f"segment {bases[stays]} has timestamps in the future, up to {when}{waits}")
+            elif waits:
+                reasons.append(f"segment {bases[stays]} has not expired{waits}")
+    if config.is_compacted:
+        found |= _cleaning(partition, config, now_ms, first_open, cleaned_to, (bases, sizes, newest), reasons)
+    return Outlook(**found, reasons=tuple(reasons))
+
+
+def _cleaning(
+    partition: Partition,
+    config: LogConfig,
+    now_ms: int,
+    first_open: int | None,
+    cleaned_to: int | None,
+    segments: tuple[list[int], list[int], list[int]],
+    reasons: list[str],
+) -> dict[str, Any]:
+    bases, sizes, newest = segments
+    if not bases:
+        return {"dirty_bytes": 0, "dirty_ratio": 0.0, "will_be_cleaned": False}
+    dirty = cleaned_to if cleaned_to is not None else partition.log_start_offset
+    if not partition.log_start_offset <= dirty <= max(partition.log_end_offset, bases[-1]):
+        dirty = partition.log_start_offset
+    lag = config.min_compaction_lag_ms
+    last = len(bases) - 1
+    # segments from the one that holds the first dirty offset on, and those before it
+    first = max((number for number, base in enumerate(bases) if base <= dirty), default=0)
+    young = next((one for one in range(first, last) if lag > 0 and newest[one] > now_ms - lag), last)
+    opened = last if first_open is None else sum(base <= first_open for base in bases) - 1
+    end = max(min(young, opened, last), first)
+    # a segment that holds the first dirty offset behind its base is clean up to there, and cleaned again
+    n_clean = sum(sizes[:first])
+    n_dirty = sum(sizes[first:end])
+    ratio = n_dirty / (n_clean + n_dirty) if n_clean + n_dirty else 0.0
+    is_overdue = any(now_ms - one > config.max_compaction_lag_ms for one in newest[first:end])
+    is_cleaned = bool(n_dirty) and (is_overdue or ratio > config.min_cleanable_dirty_ratio)
+    if opened < last and opened <= young:
+        reasons.append(f"a transaction is open from offset {first_open}: nothing from there on is cleaned")
+    if young < last and young <= opened:
+        what = "in the future" if newest[young] > now_ms else f"within min.compaction.lag.ms ({lag:,} ms)"
+        reasons.append(f"segment {bases[young]} has timestamps {what}: nothing from there on is cleaned")
+    if not is_cleaned and n_dirty:
+        reasons.append(
+            f"dirty ratio {ratio:.2f} is not above min.cleanable.dirty.ratio {config.min_cleanable_dirty_ratio}"
+        )
+    elif not n_dirty and not reasons:
+        reasons.append("all that is not cleaned is in the active segment")
+    return {"dirty_bytes": n_dirty, "dirty_ratio": ratio, "will_be_cleaned": is_cleaned}
+
+
+def _cleaned_to(partition: Partition) -> int | None:
+    """The offset up to which the cleaner has come; None if the checkpoint does not say."""
+    path = partition.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT
+    try:
+        offsets = read_offset_checkpoint(path) or {}
+    except KafkalogError:
+        return None  # verify reports it
+    return None if partition.topic_partition is None else offsets.get(partition.topic_partition)

@@ -1,0 +1,180 @@
+"""A report as one HTML page: no network, light and dark, print and phone; each table can be sorted and searched.
+
+Names and values come from files that anybody may have written. They are escaped in the markup, are data to the script,
+and a content security policy lets nothing run but that script.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kafkalog.html import escape, visible
+from kafkalog.reporting.tables import NUMERIC, Table, column_title
+from kafkalog.text import iso_seconds
+
+_STATIC_ROWS: Final = 100
+"""Rows in the markup, for print and for readers without a script."""
+_MOST_CHARACTERS: Final = 2000
+_MOST_DATA: Final = 7_000_000
+"""Characters of the rows of all tables: so large a page opens quickly."""
+_BAD: Final[dict[str, tuple[str, list[Any]]]] = {
+    "findings": ("damage", [True]),
+    "problems": ("effect", ["does not start", "log dir offline"]),
+    "start": ("verdict", ["loses", "does not start"]),
+    "topics": ("verdict", ["loses", "does not start"]),
+    "partitions": ("verdict", ["loses", "does not start"]),
+    "transactions": ("is_hanging", [True]),
+}
+"""The column, and its values, that mark a row."""
+
+
+def page(
+    title: str, created: int, figures: Sequence[tuple[str, str]], every: Iterable[Table], *, is_ok: bool
+) -> Iterator[str]:
+    """Yield the parts of the page.
+
+    Parameters
+    ----------
+    created : int
+        The time of the report, in ms.
+    figures : sequence of (str, str)
+        The key figures with titles; the first four say how things are.
+    every : iterable of Table
+        Those without rows are left out.
+    is_ok : bool
+        How the line about the state is marked.
+    """
+    style, script = (Path(__file__).with_name(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    tables = [table for table in every if table.rows]
+    title = escape(title)
+    yield f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<h1>{title}</h1>
+<p>{iso_seconds(created)}</p>
+"""
+    state = ". ".join(f"{name}: {escape(text)}" for name, text in figures[:4])
+    yield f'<p class="state{"" if is_ok else " bad"}">{state}.</p>\n'
+    yield '<dl class="figures">'
+    yield from (f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in figures)
+    yield "</dl>\n<nav>"
+    yield from (f'<a href="#{one.name}">{one.title} ({len(one.rows) + one.n_more:,})</a>' for one in tables)
+    yield "</nav>\n"
+    data, n_left = {}, _MOST_DATA
+    for table in tables:
+        rows, n_left = _rows(table, n_left)
+        data[table.name] = rows
+        yield from _section(table, len(rows))
+    # "<" cannot end the element, nor begin a comment in it
+    yield '<script type="application/json" id="data">{'
+    for number, table in enumerate(tables):
+        bad = _BAD.get(table.name)
+        mark = None if bad is None else [[*table.columns].index(bad[0]), bad[1]]
+        head = json.dumps({"kinds": [*table.columns.values()], "bad": mark})
+        body = ",\n".join(data.pop(table.name)).replace("<", "\\u003c")
+        yield f'{"," if number else ""}"{table.name}":{head[:-1]},"rows":[{body}]}}'
+    yield f"}}</script>\n<script>{script}</script>\n</body>\n</html>\n"
+
+
+def _rows(table: Table, n_left: int) -> tuple[list[str], int]:
+    """The rows as JSON, as many as there is room for, and the room that is left."""
+    found: list[str] = []
+    for row in table.rows:
+        text = json.dumps([_shown(value) for value in row], ensure_ascii=False, separators=(",", ":"))
+        n_left -= len(text)
+        if n_left < 0 and len(found) >= _STATIC_ROWS:
+            break
+        found.append(text)
+    return found, n_left
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value, _MOST_CHARACTERS)
+    if isinstance(value, (list, tuple)):
+        return [visible(str(one), _MOST_CHARACTERS) for one in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _section(table: Table, n_rows: int) -> Iterator[str]:
+    kinds = [*table.columns.values()]
+    yield f'<section id="{table.name}"><h2>{table.title}</h2><p>{table.about}</p>\n'
+    if table.name in _PLOTS:
+        yield _PLOTS[table.name](table)
+    yield '<div class="wide"><table><thead><tr>'
+    for name, kind in table.columns.items():
+        yield f'<th scope="col"{" class=n" if kind in NUMERIC else ""}>{column_title(name)}</th>'
+    yield "</tr></thead><tbody>\n"
+    bad = _BAD.get(table.name)
+    place = None if bad is None else [*table.columns].index(bad[0])
+    for row in table.rows[:_STATIC_ROWS]:
+        is_bad = bad is not None and place is not None and row[place] in bad[1]
+        yield "<tr class=bad>" if is_bad else "<tr>"
+        for text, kind in zip(table.texts(row), kinds, strict=True):
+            mark = "n" if kind in NUMERIC else "long" if len(text) > 40 else ""
+            yield f"<td{f' class={mark}' if mark else ''}>{escape(text, _MOST_CHARACTERS)}</td>"
+        yield "</tr>\n"
+    yield '</tbody></table></div><button class="more" hidden></button>'
+    if n_more := len(table.rows) - n_rows + table.n_more:
+        yield f"<p>{n_more:,} more are not on this page; --json has {'all' if not table.n_more else 'more'}.</p>"
+    yield "</section>\n"
+
+
+_MOST_COLUMNS: Final = 400
+_MOST_BARS: Final = 12
+
+
+def _columns(table: Table) -> str:
+    """A plot with a column for each day."""
+    rows = [(str(day), int(n_bytes)) for day, _, n_bytes in table.rows if str(day)[:1].isdigit()][-_MOST_COLUMNS:]
+    if len(rows) < 2:
+        return ""
+    width, height, most = 800 / len(rows), 120, max(n for _, n in rows) or 1
+    bars = "".join(
+        f'<rect x="{number * width:.1f}" y="{height * (1 - n / most):.1f}" width="{max(width - 1, 0.5):.1f}"'
+        f' height="{height * n / most:.1f}"><title>{escape(day)}: {n:,} bytes</title></rect>'
+        for number, (day, n) in enumerate(rows)
+    )
+    first, last = escape(rows[0][0]), escape(rows[-1][0])
+    ends = f'<text x="0" y="136">{first}</text><text x="800" y="136" text-anchor="end">{last}</text>'
+    return _figure(f"{table.title}, at most {most:,}", f"0 0 800 {height + 20}", bars + ends)
+
+
+def _bars(table: Table) -> str:
+    """A plot with a bar for each of the rows with the most bytes."""
+    place = [*table.columns].index("n_bytes")
+    rows = sorted(table.rows, key=lambda row: -row[place])[:_MOST_BARS]
+    if len(rows) < 2:
+        return ""
+    most = max(rows[0][place], 1)
+    bars = "".join(
+        f'<text x="250" y="{number * 20 + 13}" text-anchor="end">{escape(row[0], 38)}</text>'
+        f'<rect x="258" y="{number * 20 + 2}" width="{430 * row[place] / most:.1f}" height="15">'
+        f"<title>{escape(row[0])}: {row[place]:,} bytes</title></rect>"
+        f'<text x="{264 + 430 * row[place] / most:.1f}" y="{number * 20 + 13}">{row[place]:,}</text>'
+        for number, row in enumerate(rows)
+    )
+    title = table.title if table.title.startswith("Bytes") else f"{table.title} with the most bytes"
+    return _figure(title, f"0 0 800 {len(rows) * 20 + 4}", bars)
+
+
+def _figure(title: str, box: str, content: str) -> str:
+    svg = f'<svg viewBox="{box}" role="img" aria-label="{title}">{content}</svg>'
+    return f"<figure><figcaption>{title}</figcaption>{svg}</figure>\n"
+
+
+_PLOTS: Final = {"days": _columns, "topics": _bars, "files": _bars, "codecs": _bars}

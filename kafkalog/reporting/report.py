@@ -1,0 +1,253 @@
+"""A report on log dirs: what is there, what is damaged or lost, what a broker would do, who waits, what comes next."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from kafkalog.errors import DEFAULT_LIMITS, Findings, Limits
+from kafkalog.html import PublicNames, visible
+from kafkalog.log.log_dir import LogDir
+from kafkalog.operations.verifying.values import verify_values
+from kafkalog.parsing import TopicPatterns, parse_milliseconds
+from kafkalog.repair.recovering.preflight import preflight
+from kafkalog.reporting.contents import Contents
+from kafkalog.reporting.page import page
+from kafkalog.reporting.tables import NUMERIC, Table, column_title
+from kafkalog.state.log_config import read_properties_file
+from kafkalog.storage.output_paths import check_outside
+from kafkalog.storage.staging import staged_file
+from kafkalog.system_topics.groups import groups
+from kafkalog.system_topics.list_producers import TRANSACTION_MAX_TIMEOUT_MS
+from kafkalog.system_topics.transactions import transactions
+from kafkalog.text import iso_seconds
+
+FORMATS: Final = (".html", ".md", ".json")
+VERSION: Final = 1
+"""Of the JSON form. Later versions only add fields."""
+_MOST_MARKDOWN: Final = 30
+
+
+@dataclass(slots=True, repr=False)
+class Report(PublicNames):
+    """A report."""
+
+    paths: list[str]
+    created: int
+    """The clock of the report, in ms."""
+    summary: dict[str, Any]
+    """The key figures."""
+    tables: dict[str, Table]
+    findings: Findings
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged, and a broker starts without a loss."""
+        return not self.findings.n_damage and self.summary["verdict"] in ("starts", "recovers")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The key figures and all rows, for JSON."""
+        return {
+            "version": VERSION,
+            "paths": self.paths,
+            "created": self.created,
+            "ok": self.ok,
+            "summary": self.summary,
+            **{name: [*table.objects()] for name, table in self.tables.items()},
+            "n_more": {name: table.n_more for name, table in self.tables.items() if table.n_more},
+        }
+
+    def to_html(self) -> str:
+        """Return one page that needs no network."""
+        return "".join(self._page())
+
+    def _page(self) -> Iterator[str]:
+        return page(self._title(), self.created, self.key_figures(), self.tables.values(), is_ok=self.ok)
+
+    def _title(self) -> str:
+        return f"kafkalog report: {', '.join(self.paths)}"
+
+    def to_markdown(self) -> str:
+        """Return text for a ticket: the first rows of each table that has any."""
+        lines = [f"# {_plain(self._title())}", "", iso_seconds(self.created), ""]
+        lines += [f"- {title}: {text}" for title, text in self.key_figures()]
+        for table in self.tables.values():
+            if not table.rows:
+                continue
+            lines += ["", f"## {table.title}", "", table.about, ""]
+            lines += [f"| {' | '.join(map(column_title, table.columns))} |"]
+            lines += [f"|{'|'.join('--:' if kind in NUMERIC else '---' for kind in table.columns.values())}|"]
+            lines += [f"| {' | '.join(map(_plain, table.texts(row)))} |" for row in table.rows[:_MOST_MARKDOWN]]
+            n_more = len(table.rows) - _MOST_MARKDOWN + table.n_more
+            lines += ["", f"and {n_more:,} more"] if n_more > 0 else []
+        return "\n".join(lines) + "\n"
+
+    def write(self, output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the report to a file whose suffix is the format: `.html`, `.md` or `.json`.
+
+        Raises
+        ------
+        OutputExistsError, UnsafePathError, WriteError
+            The file exists and `overwrite` is False, would lie in a log dir, or could not be written.
+        """
+        check_output(output, self.paths)
+        suffix = Path(output).suffix
+        parts: Iterable[str] = self._page() if suffix == ".html" else [self.to_markdown()] if suffix == ".md" else []
+        with staged_file(output, overwrite=overwrite) as file:
+            for part in parts or [json.dumps(self.as_dict()), "\n"]:
+                file.write(part.encode("utf-8", "backslashreplace"))
+
+    def key_figures(self) -> list[tuple[str, str]]:
+        """Return the key figures with titles, as text."""
+        one = self.summary
+        verdict = f"{one['verdict']} ({'clean' if one['is_clean'] else 'unclean'} start)"
+        least = "at least " if one["n_records_is_minimum"] else ""
+        lost = one["losses"]
+        return [
+            ("State", "no damage" if not one["n_damage"] else f"{one['n_damage']:,} findings of damage"),
+            ("Lost", lost if lost else "nothing"),
+            ("A broker", verdict),
+            ("Lost by a start", f"{one['n_bytes_lost']:,} bytes"),
+            ("Topics", f"{one['n_topics']:,}"),
+            ("Partitions", f"{one['n_partitions']:,}"),
+            ("Segments", f"{one['n_segments']:,}"),
+            ("Bytes of segments", f"{one['n_bytes']:,}"),
+            ("Bytes of all files", f"{one['n_file_bytes']:,}"),
+            ("Records", f"{least}{one['n_records']:,}"),
+            ("Groups", f"{one['n_groups']:,}"),
+            ("Lag", f"{one['lag'] or 0:,}"),
+            ("Hanging transactions", f"{one['n_hanging']:,}"),
+        ]
+
+    def __repr__(self) -> str:
+        state = "OK" if self.ok else f"{self.findings.n_damage:,} findings of damage, {self.summary['verdict']}"
+        return f"Report({self.summary['n_partitions']:,} partitions, {state})"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the page in a frame, so that its style stays inside."""
+        from html import escape
+
+        return f'<iframe srcdoc="{escape(self.to_html())}" style="width:100%;height:40em;border:0"></iframe>'
+
+
+def check_output(output: str | os.PathLike[str], paths: Iterable[str | os.PathLike[str]]) -> None:
+    """Raise if a report cannot be written to a path: its suffix is not a format, or it would lie in a log dir."""
+    if Path(output).suffix not in FORMATS:
+        raise ValueError(f"a report is a file that ends in {', '.join(FORMATS)}, not {os.fspath(output)}")
+    check_outside(output, paths)
+
+
+def report(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    topics: str | Sequence[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    decode: Mapping[str, Any] | None = None,
+    schemas: Any = None,
+    schema_context: str | None = None,
+    now: int | str | datetime | None = None,
+    transaction_max_timeout_ms: int = TRANSACTION_MAX_TIMEOUT_MS,
+    threads: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+) -> Report:
+    """Report on the log dirs of a broker: contents, damage, losses, the next start, groups, transactions, outlook.
+
+    The facts are those of `verify`, `preflight`, `ls`, `groups` and `transactions`. Nothing is written.
+
+    Parameters
+    ----------
+    path : path-like or sequence of path-like
+        Log dirs of one broker, or partition directories.
+    topics : str or sequence of str, optional
+        Only these topics: names or globs; a leading ``!`` excludes.
+    config : path-like, optional
+        The broker's `server.properties`, for retention and the log cleaner. Default: settings of topics in the
+        cluster's metadata, and Kafka's defaults.
+    decode : mapping, optional
+        How keys and values are encoded, as in `scan`. All records are decoded, and those that do not decode are
+        counted by topic.
+    schemas, schema_context : optional
+        See `scan`.
+    now : int (ms), str or aware datetime, optional
+        The time from which transactions are idle and segments expire. Default: the system clock.
+    transaction_max_timeout_ms : int
+        The brokers' `transaction.max.timeout.ms`, after which an open transaction hangs.
+    threads : int, optional
+        Segments that are verified at the same time; default: the number of processors, up to four.
+    limits : Limits
+    progress : callable
+        Called with the number of further bytes of `.log` files that are verified.
+
+    Returns
+    -------
+    Report
+        `to_html`, `to_markdown` and `as_dict` give the same numbers.
+
+    Raises
+    ------
+    NotKafkaError, ReadError
+        There is no such directory, or no log in it.
+
+    Examples
+    --------
+    >>> found = kafkalog.report("tests/golden/log_dir", now="2023-11-14T22:30:00Z")
+    >>> found.ok, found.summary["n_hanging"]
+    (False, 1)
+    """
+    names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    now_ms = parse_milliseconds("now", "now" if now is None else now)
+    log_dir = LogDir(names, limits=limits)
+    wanted = TopicPatterns(topics)
+    contents = Contents(limits, now_ms, None if config is None else read_properties_file(config))
+    plans = preflight(names, topics=topics, config=config, now=now_ms, threads=threads, limits=limits)
+    contents.add_start(plans)
+    verdict, n_bytes_lost = plans.verdict, plans.n_bytes_lost
+    plans.partitions.clear()  # of 10,000 partitions the plans take 40 MB
+    known = groups(log_dir)
+    found = transactions(log_dir, now=now_ms, transaction_max_timeout_ms=transaction_max_timeout_ms)
+    contents.add_groups(known, wanted)
+    first_open = contents.add_transactions(found, wanted)
+    contents.add_partitions(log_dir, topics, first_open, threads=threads, progress=progress)
+    for more in (plans.findings.rows, known.findings, found.findings):
+        contents.add_findings(more, is_secondary=True)
+    if decode:
+        options = {"schemas": schemas, "schema_context": schema_context, "topics": topics, "threads": threads}
+        contents.add_values(verify_values(log_dir, decode=decode, **options))
+    contents.end()
+    totals = {name: sum(one[name] for one in contents.tables["partitions"].objects()) for name in _TOTALS}
+    summary = {
+        "verdict": verdict,
+        "is_clean": plans.is_clean,
+        "n_bytes_lost": n_bytes_lost,
+        "n_topics": len(contents.tables["topics"].rows),
+        "n_partitions": len(contents.tables["partitions"].rows),
+        **totals,
+        "n_records_is_minimum": any(one["n_records_is_minimum"] for one in contents.tables["partitions"].objects()),
+        "n_findings": len(contents.findings.rows) + contents.findings.n_more,
+        "n_damage": contents.findings.n_damage,
+        **contents.lost(),
+        "n_groups": len(contents.tables["groups"].rows),
+        "lag": sum(one["lag"] or 0 for one in contents.tables["groups"].objects()),
+        "n_hanging": sum(one["is_hanging"] for one in contents.tables["transactions"].objects()),
+    }
+    return Report([str(one) for one in names], now_ms, summary, contents.tables, contents.findings)
+
+
+_TOTALS: Final = ("n_segments", "n_bytes", "n_file_bytes", "n_records")
+
+
+def _plain(text: str) -> str:
+    """Return text for a cell of a Markdown table: markup and characters that cannot be seen are escaped."""
+    shown = visible(text, _MOST_CHARACTERS)
+    return "".join(f"\\{one}" if one in _MARKUP else _ENTITIES.get(one, one) for one in shown)
+
+
+_MOST_CHARACTERS: Final = 2000
+_MARKUP: Final = frozenset("\\`*_{}[]()#+!|~@")
+_ENTITIES: Final = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
