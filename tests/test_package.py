@@ -183,19 +183,3 @@ def test_building_without_a_compiler_says_what_is_missing_before_anything_is_tra
     assert done.returncode == 1
     assert done.stdout == ""
     assert "kafkalog needs a C compiler: there is no 'no-such-compiler' on the path." in done.stderr
-
-
-def test_the_license_is_named_and_there() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["license"] == "Apache-2.0"
-    (name,) = project["license-files"]
-    assert "Version 2.0, January 2004" in (ROOT / name).read_text()
-
-
-def test_tests_that_take_hours_run_only_when_asked_for() -> None:
-    one = "tests/log/searching/test_resume.py"
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "soak", "-p", "no:cacheprovider", one]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "takes hours; --soak runs it" in done.stdout
-    assert "1 skipped" in done.stdout
-    assert done.returncode == 0

@@ -110,6 +110,7 @@ class SegmentStream:
         unread = walk if reader is None else partial(walk_with, reader)
         self._walk: Callable[..., Iterator[Window]] = walk_checked if checked else unread
         self._window_bytes, self._first_window_bytes = window_bytes, first_window_bytes
+        self._reads_all = reader is None
         self.previous = segment.base_offset - 1 if previous is None else previous
         self.end_offset: int | None = None
         self.stopped = False
@@ -125,6 +126,8 @@ class SegmentStream:
         witnesses = cache(segment.witnesses)  # they take a listing of the directory
         segment.findings = []
         self._start = max(start, segment.first_position)
+        if source.fetches_ranges and self._reads_all and self._first_window_bytes is None:
+            source.plan(self._start, source.size)
         position: int | None = self._start
         while position is not None:
             # after a jump the previous offset is not known: it is no evidence against the first batch

@@ -13,6 +13,7 @@
     `execution`       one pass: plans windows, decodes them in several threads, returns them in order
     `explain`         what a pass rules out at which level, and how much it read
     `planning`        divides what a scan reads into tasks for other processes
+    `following`       scans of what a running broker appends
     `tasks`           reads one task of a plan, as Spark's jobs do
 
 Nothing here writes logs.

@@ -13,7 +13,6 @@
     `repartition`     brings the records of each Kafka partition together, for the sink
     `runner`          runs a function for pieces of a log on executors, and publishes their files
     `jobs`            scan, batches, verify, reindex and export
-    `session`         a Spark session for the command line
 
 If the package is installed, Spark finds the data source by itself. If it is only importable, as from a source tree,
 call `register`.

@@ -239,24 +239,15 @@ def absolute(path: Any) -> Any:
     if isinstance(path, (Partition, Segment)):
         return path if path.path.is_absolute() else open_path(path.path.absolute(), limits=path.limits)
     if isinstance(path, (str, os.PathLike)):
-        return os.path.abspath(local_path(os.fspath(path)))
+        scheme, found, rest = os.fspath(path).partition(":")
+        if found and "/" not in scheme:
+            if scheme != "file":
+                raise ValueError(
+                    f"{path}: log dirs are on a file system that driver and executors mount, not on {scheme}:"
+                )
+            path = "/" + unquote(rest).lstrip("/")
+        return os.path.abspath(path)
     return [absolute(one) for one in path]
-
-
-def local_path(path: str) -> str:
-    """Return the local path of a path or ``file:`` URL; driver and executors must share its file system.
-
-    Raises
-    ------
-    ValueError
-        The URL has another scheme.
-    """
-    scheme, found, rest = path.partition(":")
-    if not found or "/" in scheme:
-        return path
-    if scheme != "file":
-        raise ValueError(f"{path}: log dirs are on a file system that driver and executors mount, not on {scheme}:")
-    return "/" + unquote(rest).lstrip("/")
 
 
 @contextlib.contextmanager

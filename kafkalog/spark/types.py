@@ -12,18 +12,8 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from kafkalog.interchange.arrow_output import EXTRA_COLUMNS, TIMESTAMP, record_schema
 from kafkalog.interchange.table_types import Lost, converted
@@ -38,17 +28,12 @@ MAX_BATCH_BYTES: Final = 2**24
 MAX_BATCH_ROWS: Final = 50_000
 
 _OF_DECODED: Final = ("error", "bytes")
-_MICROSECOND_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_WIDER: Final = {pa.int8(): pa.int32(), pa.int16(): pa.int32(), TIMESTAMP: _MICROSECOND_TIMESTAMP}
-_SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {
-    pa.binary(): BinaryType(),
-    pa.string(): StringType(),
-    pa.int32(): IntegerType(),
-    pa.int64(): LongType(),
-    pa.bool_(): BooleanType(),
-    _MICROSECOND_TIMESTAMP: TimestampType(),
+WIDER: Final = {
+    **dict.fromkeys((pa.int8(), pa.int16()), pa.int32()),
+    pa.uint32(): pa.int64(),
+    TIMESTAMP: pa.timestamp("us", tz="UTC"),
 }
-_HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+"""The types of columns that Spark has in a wider form alone, and that form."""
 
 
 def check_columns(columns: Sequence[str], decoded: Collection[str] = ()) -> tuple[str, ...]:
@@ -77,15 +62,13 @@ def check_columns(columns: Sequence[str], decoded: Collection[str] = ()) -> tupl
 
 def spark_schema(columns: Sequence[str] = KAFKA_COLUMNS) -> StructType:
     """Return the schema in Spark's types; needs no session."""
-    return StructType(
-        [StructField(field.name, _SPARK_TYPES.get(field.type, _HEADERS)) for field in arrow_schema(columns)]
-    )
+    return from_arrow_schema(arrow_schema(columns))
 
 
 def arrow_schema(columns: Sequence[str] = KAFKA_COLUMNS) -> pa.Schema:
     """Return the Arrow schema of the batches that `to_spark` returns."""
     types = record_schema(record_columns(columns)).types
-    return pa.schema([(name, _WIDER.get(kind, kind)) for name, kind in zip(columns, types, strict=True)])
+    return pa.schema([(name, WIDER.get(kind, kind)) for name, kind in zip(columns, types, strict=True)])
 
 
 def record_columns(columns: Sequence[str]) -> list[str]:

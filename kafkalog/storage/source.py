@@ -111,6 +111,9 @@ class ByteSource(ABC):
     def release(self, window: Bytes, start: int) -> None:  # noqa: B027 - nothing to do is a proper answer
         """Release a window that is no longer needed, so that its mapped pages may leave memory."""
 
+    def plan(self, start: int, stop: int) -> None:  # noqa: B027
+        """Expect reads from one position up to another, in order; what takes time to fetch may be fetched ahead."""
+
     def check_unchanged(self) -> None:  # noqa: B027
         """Raise `FileChangedError` if the file has changed since it was opened."""
 

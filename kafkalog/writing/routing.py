@@ -218,10 +218,8 @@ class RoutedPartition:
     ----------
     writer : PartitionWriter or None
         Takes the records; None to count them only.
-    sorts : bool
-        Whether records are sorted by offset before they are written; else their offsets must already increase.
     hint : str
-        Added to the error if they do not: what the caller can do about it.
+        Added to the error if offsets do not increase: what the caller can do about it.
 
     Attributes
     ----------
@@ -235,12 +233,12 @@ class RoutedPartition:
         The largest timestamp of all records, ms; -1 for none.
     """
 
-    def __init__(self, key: kf.TopicPartition, writer: PartitionWriter | None, *, sorts: bool, hint: str) -> None:
+    def __init__(self, key: kf.TopicPartition, writer: PartitionWriter | None, *, hint: str) -> None:
         self.key = key
         self.n_waiting = self.n_records = self.n_batches = self.n_bytes = 0
         self.next_offset = self.first_offset = 0 if writer is None else writer.next_offset
         self.max_timestamp = kf.NO_TIMESTAMP
-        self._writer, self._sorts, self._hint = writer, sorts, hint
+        self._writer, self._hint = writer, hint
         self._parts: list[RecordColumns] = []
         self._last = self.next_offset - 1
 
@@ -254,8 +252,7 @@ class RoutedPartition:
         """
         if self._parts and ("offset" in columns) != ("offset" in self._parts[0]):
             self.flush()  # one input has offsets and the next one has none: they cannot be concatenated
-        if not self._sorts:
-            self._check_offsets(columns)
+        self._check_offsets(columns)
         self._parts.append(columns)
         self.n_waiting += int(record_sizes(columns).sum())
         self.max_timestamp = max(self.max_timestamp, int(columns.timestamp.max()))
@@ -270,9 +267,6 @@ class RoutedPartition:
         if not self._parts:
             return
         columns, self._parts = RecordColumns.concatenate(self._parts), []
-        if self._sorts and "offset" in columns:
-            columns = columns.take(np.argsort(columns.offset, kind="stable"))
-            self._check_offsets(columns)
         first = int(columns.offset[0]) if "offset" in columns else self.next_offset
         last = int(columns.offset[-1]) if "offset" in columns else first + columns.n_records - 1
         if self._writer is None:
@@ -318,8 +312,8 @@ class WaitingRecords:
         Where the partitions are written, for messages.
     batch_size : int
         Bytes that fill a batch.
-    sorts, hint
-        See `RoutedPartition`. Records that are sorted wait in memory until the end.
+    hint
+        See `RoutedPartition`.
 
     Attributes
     ----------
@@ -338,12 +332,11 @@ class WaitingRecords:
         *,
         path: Path,
         batch_size: int,
-        sorts: bool = False,
         hint: str,
     ) -> None:
         self.partitions: dict[kf.TopicPartition, RoutedPartition] = {}
         self._open_writer, self._path, self._batch_size = open_writer, path, batch_size
-        self._sorts, self._hint = sorts, hint
+        self._hint = hint
         self._n_files = count_open_files()
 
     def expect(self, n: int) -> None:
@@ -364,7 +357,7 @@ class WaitingRecords:
             # before the writer is opened: it would fail in the middle, with its lock held
             self.expect(1)
             writer = self._open_writer(key)
-            partition = RoutedPartition(key, writer, sorts=self._sorts, hint=self._hint)
+            partition = RoutedPartition(key, writer, hint=self._hint)
             self.partitions[key] = partition
         return partition
 
@@ -373,7 +366,7 @@ class WaitingRecords:
         partition = self.partition(routed.key)
         partition.give(routed.columns)
         enough = min(max(_MOST_BYTES, _MOST_BATCHES * self._batch_size), WAITING_BYTES // len(self.partitions))
-        if not self._sorts and partition.n_waiting >= max(self._batch_size, enough):
+        if partition.n_waiting >= max(self._batch_size, enough):
             partition.flush()
         elif not routed.is_owned:
             partition.copy_last()

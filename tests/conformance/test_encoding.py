@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from conformance.jars import class_path, java
 from conformance.kafka import QUICK_JVM
@@ -28,7 +27,6 @@ from encoding import (
     some_rows,
     twin_of,
 )
-from legacy_encoder import encode_messages
 
 from kafkalog.format import Codec
 from kafkalog.records.codecs import LEVELS, Compression
@@ -154,23 +152,6 @@ def test_markers_and_empty_batches_are_kafkas(kafka: Kafka, tmp_path: Path) -> N
         assert mine.batches.size_in_bytes[0] == len(bytes_) in (61, 78)
 
 
-def test_messages_of_v0_and_v1_are_kafkas(kafka: Kafka, tmp_path: Path) -> None:
-    source = random.Random(22)
-    for magic in (0, 1):
-        logs = [some_rows(source, source.choice((0, 5, 2**35)), 12, headers=False) for _ in range(20)]
-        asked = []
-        ours = []
-        for rows in logs:
-            batch = Wanted(rows, rows[0][0], rows[-1][0])
-            options: dict[str, Any] = {}
-            if magic and source.random() < 0.3:
-                batch.log_append_time = 1_700_000_000_123
-                options = {"timestamp_type": 1, "log_append_time": batch.log_append_time}
-            asked.append(json_of(batch, magic))
-            ours.append(encode_messages(columns_of(rows), magic=magic, **options).data.tobytes())
-        assert ours == built(kafka, tmp_path, asked)
-
-
 def read_back(kafka: Kafka, folder: Path, data: bytes) -> list[dict[str, Any]]:
     """Records as Kafka reads them from a segment of these bytes."""
     log, answer = folder / "00000000000000000000.log", folder / "records.json"
@@ -225,24 +206,6 @@ def test_kafka_reads_what_we_compress_with_every_codec_and_level(kafka: Kafka, t
     data = encoded(batches).data.tobytes()
     expected = [row for batch in batches for row in as_read(batch.rows, batch.compression.codec.name.lower())]
     assert read_back(kafka, tmp_path, data) == expected
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_kafka_reads_messages_that_we_wrap(kafka: Kafka, tmp_path: Path, magic: int) -> None:
-    source = random.Random(24)
-    rows: list[Row] = []
-    parts = []
-    for codec in (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
-        mine = some_rows(source, rows[-1][0] + 1 if rows else 77, 50, headers=False)
-        window = encode_messages(columns_of(mine), np.array([0, 20, 50]), magic=magic, compression=Compression(codec))
-        assert len(window.batches) == (2 if codec else 50)
-        parts.append(window.data.tobytes())
-        rows += mine
-    got = read_back(kafka, tmp_path, b"".join(parts))
-    expected = [row for part in (rows[i : i + 50] for i in range(0, 200, 50)) for row in as_read(part, "")]
-    for row in expected:
-        row["timestamp"] = row["timestamp"] if magic else -1
-    assert [{**row, "codec": ""} for row in got] == expected
 
 
 def test_batches_end_where_a_producers_do(kafka: Kafka, tmp_path: Path) -> None:

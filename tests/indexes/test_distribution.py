@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.indexes.distribution import Distribution, bucket_numbers, bucket_starts, buckets, rounded
+from kafkalog.indexes.distribution import Distribution
 
 MOST = 2**63 - 1
 
@@ -20,25 +20,6 @@ def distribution(*parts: list[int]) -> Distribution:
     for part in parts:
         made.add(np.array(part, np.int64))
     return made
-
-
-def test_sizes_are_rounded_down_by_less_than_a_64th() -> None:
-    sizes = np.unique(np.concatenate([np.arange(1, 5000), 2 ** np.arange(31), 2 ** np.arange(1, 31) - 1, [2**31 - 1]]))
-    down = rounded(sizes.astype(np.int64))
-    assert (down <= sizes).all()
-    assert (sizes - down < sizes / 64).all()
-    assert len(np.unique(down)) < 64 * 31
-    assert (down[sizes < 128] == sizes[sizes < 128]).all()
-
-
-@given(st.lists(st.integers(0, MOST) | st.integers(0, 63).map(lambda bit: (1 << bit) - 1), min_size=1, max_size=50))
-def test_a_bucket_is_a_rounded_number(values: list[int]) -> None:
-    numbers = np.array(values, np.int64)
-    assert bucket_starts(bucket_numbers(numbers)).tolist() == rounded(numbers).tolist()
-    assert [value >> max(value.bit_length() - 7, 0) << max(value.bit_length() - 7, 0) for value in values] == rounded(
-        numbers
-    ).tolist()
-    assert buckets(numbers).sum() == len(values)
 
 
 @given(st.lists(st.lists(st.integers(0, 2**40), max_size=20), max_size=5))

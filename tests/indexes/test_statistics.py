@@ -7,12 +7,10 @@ import json
 import shutil
 import struct
 import tempfile
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import builder
 import golden_sets
 import numpy as np
 import pytest
@@ -311,12 +309,6 @@ def test_a_damaged_start_of_a_segment_behind_an_empty_one_ends_it(tmp_path: Path
     assert [one.n_batches for one in skipped.segments] == [3, 0, 1, 2]
 
 
-def test_indexes_are_not_kept(log_dir: Path) -> None:
-    partition = kafkalog.Partition(log_dir / "p-txn-0")
-    assert partition.index_statistics().index is not None
-    assert not any("offset_index" in vars(segment) or "time_index" in vars(segment) for segment in partition.segments)
-
-
 def test_a_file_of_another_name_has_no_index_that_could_be_measured(log_dir: Path, tmp_path: Path) -> None:
     for suffix in ("log", "index", "timeindex"):
         shutil.copy(log_dir / "p-txn-0" / f"00000000000000000164.{suffix}", tmp_path / f"copy.{suffix}")
@@ -372,52 +364,3 @@ def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged: strategies.
     for measures in statistics.what_if:
         assert 0 <= measures.worst_scan <= len(damaged.data)
         assert (measures.expected_scan_by_offset or 0) <= measures.worst_scan + 1e-6
-
-
-def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = a_log(tmp_path, [i % 50 for i in range(2000)])
-    rebuild(directory, 1024)
-    whole = kafkalog.Partition(directory).index_statistics(what_if=INTERVALS)
-    windows = []
-    plain = kafkalog.Partition.iter_batches
-
-    def narrow(self: kafkalog.Partition, **options: Any) -> Any:
-        for segment, batches in plain(self, **options):
-            for start in range(0, len(batches), 7):
-                windows.append(start)
-                yield type("Row", (), {"segment": segment, "batches": batches[start : start + 7]})
-
-    monkeypatch.setattr(kafkalog.Partition, "iter_batches", narrow)
-    narrowed = kafkalog.Partition(directory).index_statistics(what_if=INTERVALS)
-    assert len(windows) > 200
-    for one, other in zip((whole.index, *whole.what_if), (narrowed.index, *narrowed.what_if), strict=True):
-        assert one is not None
-        assert other is not None
-        flat, wanted = _flat(other.as_dict()), _flat(one.as_dict())
-        assert flat == pytest.approx(wanted)
-
-
-def _flat(values: dict[str, Any]) -> dict[str, float]:
-    flat = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{inner}": number for inner, number in value.items()}
-        else:
-            flat[name] = value
-    return {name: -1.0 if value is None else float(value) for name, value in flat.items()}
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
-    one = builder.batch_v2(base_timestamp=5, records_count=1, last_offset_delta=0, crc=0)[8:]
-    peaks = []
-    for n in (150_000, 450_000):
-        directory = tmp_path / f"orders-{n}"
-        directory.mkdir()
-        (directory / f"{0:020}.log").write_bytes(b"".join(offset.to_bytes(8, "big") + one for offset in range(n)))
-        tracemalloc.start()
-        statistics = kafkalog.Partition(directory).index_statistics(what_if=(0, 512, 65536))
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        assert statistics.what_if[0].n_entries == n - 1
-    assert peaks[1] < 1.1 * peaks[0]

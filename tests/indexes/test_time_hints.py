@@ -151,14 +151,6 @@ def test_wrong_indexes_change_nothing_for_those_who_do_not_use_them_and_are_noti
         assert n_bytes(path, start_timestamp=start, use_time_index=True)[0] == offsets
 
 
-@pytest.mark.slow
-def test_many_wrong_indexes(tmp_path: Path) -> None:
-    for seed in range(100, 160):
-        test_wrong_indexes_change_nothing_for_those_who_do_not_use_them_and_are_noticed_by_those_who_do(
-            tmp_path / str(seed), seed
-        )
-
-
 def test_an_index_that_is_cut_or_begins_late(tmp_path: Path) -> None:
     path = make(tmp_path, 1, disorder=0)
     log = min(path.glob("*.log"))

@@ -20,15 +20,11 @@ from encoding import (
     some_rows,
     twin_of,
 )
-from guard import Guard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from legacy_encoder import encode_messages
 from reading import read, without_magic
 from strategies import BLOBS, TIMESTAMPS, VALUES
 
-from kafkalog._kernels import encode as kernels
-from kafkalog._kernels.batch_spec import Heads, write_heads
 from kafkalog.errors import KafkalogError, Reason, UnwritableError
 from kafkalog.format import Codec
 from kafkalog.records.batch_spec import BatchSpec
@@ -334,90 +330,12 @@ def test_columns_whose_offsets_lead_astray_are_refused(column: BinaryColumn) -> 
 TWO = RecordColumns(2, {"offset": np.array([10, 20]), "timestamp": np.array([1, 2])})
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"offset": np.array([1.0, 2.0])},
-        {"offset": np.arange(2), "timestamp": np.array(["a", "b"])},
-        {"offset": np.arange(2), "key": np.arange(2)},
-        {"offset": np.arange(2), "headers": binary([b"", b""])},
-        {"offset": np.arange(2, dtype=np.uint64)},
-    ],
-)
-def test_columns_of_another_kind_are_a_type_error(columns: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="column"):
-        encode_batches(RecordColumns(2, columns), np.array([0, 2]))
-
-
 def test_without_offsets_nothing_is_written() -> None:
     with pytest.raises(ValueError, match="'offset'"):
         encode_batches(RecordColumns(1, {"timestamp": np.arange(1)}), np.array([0, 1]))
 
 
 # --- memory --------------------------------------------------------------------------------------------------
-
-
-def kernel_columns(key: bytes, n: int, room: Any = None) -> kernels.Columns:
-    """`n` records with the same key and nothing else."""
-    data = np.frombuffer(key * n, np.uint8) if room is None else room
-    offsets = np.arange(n + 1, dtype=np.int64) * len(key)
-    return kernels.Columns(np.arange(n), np.zeros(n, np.int64), offsets, data, None, *[None] * 10)
-
-
-def measured(columns: kernels.Columns, n: int) -> tuple[Any, ...]:
-    boundaries, zero = np.array([0, n]), np.zeros(1, np.int64)
-    body_size, payload_size = np.empty(n, np.int32), np.empty(1, np.int64)
-    assert (
-        kernels.measure_batches(columns, boundaries, zero, zero, body_size, payload_size, np.empty(1, np.int64))[0] == 0
-    )
-    i32, i16 = np.zeros(1, np.int32), np.zeros(1, np.int16)
-    heads = Heads(zero, zero, i32, i16, zero, zero, zero, i16, i32, i32)
-    return boundaries, heads, body_size, payload_size
-
-
-@pytest.mark.parametrize("size", [*range(70), 127, 128, 129, 300])
-def test_copies_in_whole_words_neither_read_nor_write_too_far(size: int) -> None:
-    key = bytes(range(1, 256))[:size] * (1 + size // 255)
-    key = key[:size]
-    columns = kernel_columns(key, 3, Guard(4096).ending(key * 3))
-    boundaries, *rest = measured(columns, 3)
-    n_bytes = int(rest[2][0])
-    out = Guard(4096).ending(b"\xaa" * (n_bytes + kernels.SLACK))
-    assert kernels.write_batches(columns, boundaries, *rest, 0, 1, False, out) == (0, n_bytes)
-    assert out[:n_bytes].tobytes() == b"".join(builder.record_v2(i, 0, key, None) for i in range(3))
-
-
-def test_columns_that_grow_after_they_were_measured_fill_nothing_else() -> None:
-    """As when another thread writes to them meanwhile."""
-    statuses = set()
-    for small, large in ((0, 1), (0, 63), (1, 64), (5, 300), (64, 65), (100, 4000)):
-        boundaries, *rest = measured(kernel_columns(b"s" * small, 3), 3)
-        out = Guard(4096).ending(b"\xaa" * (int(rest[2][0]) + kernels.SLACK))
-        status, _ = kernels.write_batches(kernel_columns(b"L" * large, 3), boundaries, *rest, 0, 1, False, out)
-        statuses.add(status)
-    assert statuses == {kernels.STATUSES["OUTPUT_FULL"]}
-
-
-def test_kernels_refuse_outputs_and_boundaries_that_do_not_fit() -> None:
-    columns = kernel_columns(b"key", 3)
-    boundaries, *rest = measured(columns, 3)
-    n_bytes = int(rest[2][0])
-    full, _ = kernels.write_batches(columns, boundaries, *rest, 0, 1, True, np.empty(n_bytes + kernels.SLACK, np.uint8))
-    assert full == kernels.STATUSES["OUTPUT_FULL"]
-    with pytest.raises(ValueError, match="too small"):
-        kernels.write_batches(columns, boundaries, *rest, 0, 1, False, np.empty(9, np.uint8))
-    out = np.empty(n_bytes + kernels.SLACK, np.uint8)
-    for first, stop in ((0, 2), (-1, 1), (1, 0)):
-        with pytest.raises(ValueError, match="boundaries"):
-            kernels.write_batches(columns, boundaries, *rest, first, stop, False, out)
-    status, written = kernels.write_batches(columns, np.array([0, 4]), *rest, 0, 1, False, out)
-    assert (status, written) == (kernels.STATUSES["BOUNDARIES"], 0)
-    for position, size in ((-1, 61), (0, 60), (out.size - 60, 61), (0, 2**31)):
-        with pytest.raises(ValueError, match="outside"):
-            write_heads(rest[0], 0, np.array([position]), np.array([size]), out)
-    # a header alone that ends where the output ends
-    write_heads(rest[0], 0, np.array([out.size - 61]), np.array([61]), out)
-    assert out[out.size - 61 + 16] == 2
 
 
 # --- where batches end ---------------------------------------------------------------------------------------
@@ -474,47 +392,6 @@ def test_cutting_takes_sizes_that_make_sense() -> None:
 
 
 # --- v0 and v1, for tests ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_messages_decode_to_what_they_were(magic: int, codec: Codec) -> None:
-    rows = some_rows(random.Random(3), 2**35, 40, headers=False)
-    window = encode_messages(columns_of(rows), np.array([0, 10, 40]), magic=magic, compression=Compression(codec))
-    (walked,) = walk(BufferSource(window.data))
-    same_table(window.batches, walked.batches)
-    assert len(window.batches) == (2 if codec else 40)
-    reading = read(window.data.tobytes())
-    assert reading.error is None
-    expected = [(offset, stamp if magic else -1, key, value) for offset, stamp, key, value, _ in rows]
-    c = reading.columns
-    got = zip(c.offset.tolist(), c.timestamp.tolist(), c.key.to_pylist(), c.value.to_pylist(), strict=True)
-    assert list(got) == expected
-
-
-def test_messages_of_log_append_time_all_say_it() -> None:
-    for compression in (Compression(Codec.NONE), Compression(Codec.GZIP)):
-        window = encode_messages(TWO, magic=1, compression=compression, timestamp_type=1, log_append_time=77)
-        columns = read(window.data.tobytes()).columns
-        assert columns.timestamp.tolist() == [77, 77]
-        assert columns.timestamp_type.tolist() == [1, 1]
-
-
-def test_messages_refuse_what_their_format_does_not_have() -> None:
-    headers = columns_of([(0, 1, None, None, []), (1, 1, None, None, [(b"k", None)])])
-    with pytest.raises(UnwritableError, match=r"row 1: .* headers"):
-        encode_messages(headers, magic=1)
-    with pytest.raises(UnwritableError, match="row 1"):
-        encode_messages(RecordColumns(2, {"offset": np.array([4, 4])}), magic=0)
-    for options, problem in (
-        ({"magic": 2}, "encode_batches"),
-        ({"magic": 1, "compression": Compression(Codec.ZSTD)}, "zstd"),
-        ({"magic": 1, "timestamp_type": 1}, "log_append_time"),
-        ({"magic": 1, "boundaries": np.array([0, 3])}, "boundaries"),
-    ):
-        with pytest.raises(ValueError, match=problem):
-            encode_messages(TWO, **options)
-    assert encode_messages(RecordColumns.empty(["offset"]), magic=1).data.size == 0
 
 
 # --- sizes of batches ----------------------------------------------------------------------------------------

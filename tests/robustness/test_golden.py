@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -125,19 +124,6 @@ def test_raft_control_records_and_the_directory_set_apart_are_there() -> None:
     assert {int.from_bytes(key[2:4], "big") for key in control} >= {2}
     assert len(opened.set_apart["delete"]) == 1
     assert opened.findings == []
-
-
-def test_a_change_to_the_golden_sets_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, changed, deleted, made = (tmp_path / name for name in ("kept", "changed", "deleted", "made"))
-    for path in (kept, changed, deleted):
-        path.write_bytes(b"x")
-    before = golden_sets.listing(tmp_path)
-    monkeypatch.setattr(golden_sets, "GOLDEN", tmp_path)
-    assert not golden_sets.changed_files(before)
-    os.utime(changed, ns=(1, 1))
-    deleted.unlink()
-    made.touch()
-    assert golden_sets.changed_files(before) == sorted(map(str, (changed, deleted, made)))
 
 
 def test_golden_files_are_those_of_the_manifest() -> None:

@@ -228,16 +228,6 @@ def test_datafusion_sorts_and_joins_what_is_all_ruled_out(engines: Engines, tabl
         assert found in ({"topic": []}, {"count(*)": [0]}), sql
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-def test_many_random_queries_find_in_a_dataset_what_they_find_in_a_table(
-    engines: Engines, engine: str, table: pa.Table
-) -> None:
-    if engine == "datafusion":
-        engines.start_fusion(table)
-    assert check(engines, engine, table, 500, seed=random.randrange(2**32)) > 250
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("engine", ENGINES)

@@ -9,13 +9,10 @@ from concurrent.futures import CancelledError
 from functools import partial
 from typing import NamedTuple
 
-import builder
 import pytest
 
 from kafkalog.errors import CorruptionError, KafkalogError, Reason
-from kafkalog.records.batch_table import table_of
-from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, Pending, shares
-from kafkalog.storage.source import BufferSource
+from kafkalog.scanning.ordered_pool import BatchTask, OrderedPool, Pending
 
 
 class Done(NamedTuple):
@@ -51,19 +48,6 @@ def test_no_step_is_planned_too_far_ahead(ahead: int) -> None:
     with OrderedPool(2) as pool:
         for number in pool.ahead(plan(), ahead):
             assert planned == list(range(min(number + ahead + 1, 10)))
-
-
-def test_a_step_that_is_done_does_not_wait_for_others_to_be_planned() -> None:
-    planned: list[int] = []
-
-    def plan() -> Iterator[int]:
-        for number in range(10):
-            planned.append(number)
-            yield number
-
-    with OrderedPool(2) as pool:
-        for number in pool.ahead(plan(), 3, is_done=lambda step: step < 5):
-            assert planned == list(range(number + 1 if number < 5 else min(number + 4, 10)))
 
 
 def test_what_has_not_begun_is_not_done_after_an_error() -> None:
@@ -110,54 +94,6 @@ def test_a_caller_that_works_makes_calls_while_it_waits() -> None:
     assert threads[1:] == [threading.current_thread().name] * 2
 
 
-def test_a_caller_that_works_makes_a_single_call_itself() -> None:
-    with OrderedPool(3, caller_works=True) as pool:
-        assert pool.submit(threading.current_thread).result() is threading.current_thread()
-
-
-def test_for_the_call_that_a_caller_makes_no_thread_is_started() -> None:
-    def n_started() -> int:
-        return sum(thread.name.startswith("of-this-test") for thread in threading.enumerate())
-
-    started = []
-    with OrderedPool(3, "of-this-test", caller_works=True) as pool:
-        release = threading.Event()
-        steps = []
-        for _ in range(4):
-            steps.append(pool.submit(partial(release.wait, 60)))
-            while len(steps) == 2 and pool._queue.qsize() > 1:  # until the first thread has taken a call
-                time.sleep(0.001)
-            started.append(n_started())
-        release.set()
-        assert all(step.result() for step in steps)
-    assert started == [0, 1, 2, 2]
-    assert n_started() == 0
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_call_that_the_caller_makes_may_raise(error: type[BaseException]) -> None:
-    begun, release = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        begun.set()
-        release.wait(60)
-
-    def fail() -> None:
-        release.set()
-        raise error
-
-    with OrderedPool(2, caller_works=True) as pool:
-        first, second = pool.submit(wait), pool.submit(fail)
-        assert begun.wait(60)
-        if error is KeyboardInterrupt:  # at once
-            with pytest.raises(error):
-                first.result()
-        else:
-            assert first.result() is None
-        with pytest.raises(error):
-            second.result()
-
-
 @pytest.mark.parametrize("caller_works", [False, True])
 def test_the_end_of_the_pool_cancels_what_has_not_begun(caller_works: bool) -> None:
     begun, is_planned = threading.Event(), threading.Event()
@@ -196,16 +132,3 @@ def test_a_task_passes_over_what_is_damaged_and_takes_small_steps_behind_it(thre
     assert [row for done in results for row in done.rows] == [row for row in range(100) if row not in damaged]
     assert [done.error.detail for done in results if done.error is not None] == ["5", "6", "40"]
     assert steps == [(0, 100), (6, 14), (7, 15), (15, 47), (41, 49), (49, 81), (81, 100)]
-
-
-def test_compressed_batches_of_a_window_are_shared_out() -> None:
-    payload = b"x" * 200_000
-    plain = [builder.batch_v2(payload=payload, base_offset=n, last_offset_delta=0) for n in range(12)]
-    packed = [
-        builder.batch_v2(payload=payload, base_offset=n, last_offset_delta=0, codec=builder.ZSTD) for n in range(12)
-    ]
-    for batches, n_shares in ((plain, 1), (packed, 5)):
-        source = BufferSource(b"".join(batches))
-        found = list(shares(table_of(source.window(0, source.size), 12)))
-        assert len(found) == n_shares
-        assert [row for first, stop in found for row in range(first, stop)] == list(range(12))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 import shutil
 import warnings
 from pathlib import Path
@@ -151,26 +150,6 @@ def test_without_indexes_tasks_together_read_what_one_scan_reads(
     shutil.copytree(golden_sets.unpacked(broker_topic[0]), root, ignore=shutil.ignore_patterns("*.index"))
     whole = kafkalog.read_table(root, topics=topic, isolation_level=level)
     assert read(plan(root, topics=[topic], isolation_level=level, task_bytes=2**10)).equals(whole)
-
-
-@pytest.mark.slow
-def test_without_an_index_damaged_segments_read_the_same_in_parts(tmp_path: Path) -> None:
-    chance = random.Random(19)
-    for number in range(6):
-        log = make(tmp_path / str(number), {base: [batch(base + 4 * i) for i in range(1000)] for base in (0, 4000)})
-        for path in log.glob("*.index"):
-            path.unlink()
-        path = log / kf.segment_file_name(chance.choice((0, 4000)))
-        data = bytearray(path.read_bytes())
-        for _ in range(chance.randrange(1, 4)):
-            (position, _) = chance.choice(builder.batch_positions(bytes(data)))
-            data[position + chance.randrange(70)] ^= 1 << chance.randrange(8)
-        path.write_bytes(data)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", kafkalog.CorruptionWarning)
-            whole = kafkalog.read_table(log, on_corruption="skip")
-            for task_bytes in (2**14, 2**17):
-                assert read(plan(log, task_bytes=task_bytes, on_corruption="skip")).equals(whole), number
 
 
 def test_damage_is_met_by_the_task_that_reads_there(log: Path) -> None:

@@ -102,11 +102,6 @@ def test_a_function_sees_what_the_record_holds(tmp_path: Path, magic: int, codec
         assert records["all"][i] == expected  # type: ignore[index]
 
 
-def test_a_derived_column_among_the_columns_is_said_to_come_by_itself(topic: Path) -> None:
-    with pytest.raises(ValueError, match="'x', which extract makes: derived columns come by themselves"):
-        kafkalog.scan(topic, columns=["offset", "x"], extract={"x": ("i4", number)})
-
-
 @pytest.mark.parametrize("name", thinned(EXTRACT_DTYPES, 5))
 def test_each_dtype_is_a_column_of_that_type(topic: Path, name: str) -> None:
     function: Any = number
@@ -319,11 +314,6 @@ def test_a_result_that_does_not_fit_its_column_is_null_and_said(
     assert x[1:4] == [None, 2, 3]
 
 
-def test_a_result_beyond_float32_is_null_and_said(topic: Path) -> None:
-    with pytest.warns(FunctionWarning, match="the result 1e\\+300 does not fit float32"):
-        kafkalog.read_numpy(topic, extract={"x": ("f4", eval("lambda offset: 1e300"))})
-
-
 def test_closures_lambdas_and_compiled_functions_are_functions(topic: Path) -> None:
     least = 30
     functions: list[Any] = [
@@ -404,11 +394,6 @@ def test_a_function_of_another_result_or_one_that_does_not_compile_is_refused(
 def test_extract_is_checked(topic: Path, extract: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         kafkalog.scan(topic, extract=extract)
-
-
-def test_an_extracted_column_called_where_is_called_so(topic: Path) -> None:
-    with pytest.warns(FunctionWarning, match=r"extract\['where'\] failed on 4"):
-        kafkalog.read_numpy(topic, extract={"where": ("bool", fails_at_seven)})
 
 
 def test_a_function_cannot_change_a_record(topic: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.spark import session
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.spark.running import check_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,12 +177,12 @@ def test_wrong_usage_ends_with_2(argv: tuple[str, ...], capsys: pytest.CaptureFi
 
 def test_what_is_missing_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(session.SparkUnavailableError, match="no java in JAVA_HOME"):
-        session._check_java()
+    with pytest.raises(UsageError, match="no java in JAVA_HOME"):
+        check_java()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(session.SparkUnavailableError, match="Java 17 or later on PATH"):
-        session._check_java()
+    with pytest.raises(UsageError, match="Java 17 or later on PATH"):
+        check_java()
 
 
 def test_without_pyspark_the_command_says_what_to_install(

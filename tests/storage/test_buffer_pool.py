@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -27,90 +25,6 @@ def _nothing_else_is_freed() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-def address(array: np.ndarray) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def test_freed_memory_serves_the_next_of_about_the_same_size() -> None:
-    first = empty(3 * MEBIBYTE, np.uint8)
-    where = address(first)
-    del first
-    assert address(empty(3 * MEBIBYTE - 5000, np.uint8)) == where
-
-
-def in_a_new_process(code: str) -> None:
-    """Run code with nothing in use, and nothing waiting."""
-    head = """
-import numpy as np
-from kafkalog._kernels.buffer_pool import kept_bytes
-from kafkalog.storage.buffer_pool import empty
-address = lambda array: array.__array_interface__["data"][0]
-mebibytes = lambda n: empty(int(n * 2**20), np.uint8)
-"""
-    subprocess.run([sys.executable, "-c", head + code], check=True)
-
-
-def test_freed_memory_serves_what_fits_into_the_gap() -> None:
-    in_a_new_process("""
-blocks = [mebibytes(n) for n in (5, 1, 5)]
-where = [address(block) for block in blocks]
-blocks[0] = None
-assert address(mebibytes(6)) > where[2]
-for smaller in (5, 4, 2):
-    assert address(mebibytes(smaller)) == where[0]
-small = [mebibytes(n) for n in (2, 3)]
-assert [address(block) for block in small] == [where[0], where[0] + 2 * 2**20]
-blocks[2] = small = None
-assert address(mebibytes(7)) > where[1], "two gaps with a block between them are not one"
-blocks[1] = None
-assert address(mebibytes(11)) == where[0]
-""")
-
-
-def test_the_whole_region_can_be_used_in_blocks_of_the_least_size() -> None:
-    in_a_new_process("""
-blocks = [empty(65_536, np.uint8) for _ in range(384)]
-first = min(map(address, blocks))
-assert sorted(map(address, blocks)) == [first + n * 65_536 for n in range(384)]
-one_more = empty(65_536, np.uint8)
-assert not first <= address(one_more) < first + 24 * 2**20
-for number, block in enumerate(blocks):
-    block[:] = number % 251
-assert all((block == number % 251).all() for number, block in enumerate(blocks))
-del blocks[::2]
-assert kept_bytes() == 192 * 65_536
-assert not first <= address(mebibytes(0.125)) < first + 24 * 2**20
-assert first <= address(empty(65_536, np.uint8)) < first + 24 * 2**20
-""")
-
-
-def test_where_others_are_kept_freed_memory_serves_the_next_of_about_the_same_size() -> None:
-    in_a_new_process("""
-others = [mebibytes(8) for _ in range(3)]
-assert kept_bytes() == 0
-where = address(mebibytes(5))
-assert kept_bytes() == 5 * 2**20
-blocks = [mebibytes(4)]
-assert address(blocks[0]) == where and kept_bytes() == 0
-blocks.clear()
-for much_smaller in (3, 3.5):
-    blocks.append(mebibytes(much_smaller))
-    assert address(blocks[-1]) != where
-blocks.clear()
-assert kept_bytes() == 11.5 * 2**20
-del blocks
-block = mebibytes(9)
-assert kept_bytes() == 11.5 * 2**20
-del block
-assert kept_bytes() == 12 * 2**20, "the oldest go first"
-large = mebibytes(13)
-del large
-assert kept_bytes() == 12 * 2**20
-del others
-assert kept_bytes() == 24 * 2**20
-""")
 
 
 def test_memory_that_a_view_points_into_is_not_handed_out() -> None:
@@ -152,12 +66,6 @@ def test_columns_of_any_type_can_be_written_and_pickled() -> None:
     column[:] = np.arange(100_000)
     assert column.flags.writeable
     assert (pickle.loads(pickle.dumps(column)) == column).all()
-
-
-@pytest.mark.parametrize("size", [-1, -(2**63)])
-def test_a_negative_size_is_refused(size: int) -> None:
-    with pytest.raises(ValueError):
-        Block(size)
 
 
 def test_more_than_there_is_is_a_memory_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
+from kafkalog.errors import ReadError
 from kafkalog.log.segment import Segment
 from kafkalog.storage.ranges import RangeSource
 from kafkalog.storage.source import Bytes, ByteSource
@@ -179,3 +181,48 @@ def test_windows_are_the_bytes_of_the_file(tmp_path: Path) -> None:
     assert not source.window(0, 10).flags.writeable
     with pytest.raises(ValueError, match="outside"):
         source.window(0, 2**20 + 1)
+
+
+class SlowSource(CountingSource):
+    """Each request takes some time; `most` is how many there were at a time."""
+
+    most = n_now = 0
+
+    def fetch(self, start: int, stop: int) -> Bytes:
+        """Fetch bytes, slowly."""
+        with self._counting:
+            self.n_now += 1
+            self.most = max(self.most, self.n_now)
+        time.sleep(0.02)
+        with self._counting:
+            self.n_now -= 1
+        return super().fetch(start, stop)
+
+
+def test_what_is_planned_is_fetched_ahead_and_no_more(small: Path) -> None:
+    size, fetched = small.stat().st_size, list[tuple[int, int]]()
+    stop = size - 2**21
+    with SlowSource(small, fetched) as source:
+        source.plan(1000, stop)
+        content = small.read_bytes()
+        for start in range(1000, stop, 2**20):
+            end = min(start + 2**20, stop)
+            assert source.window(start, end).tobytes() == content[start:end]
+        assert source.most > 2
+        assert sum(b - a for a, b in fetched) == stop - 1000
+        assert max(b - a for a, b in fetched) <= 2**22
+
+
+def test_an_error_of_a_piece_is_raised_where_it_is_read(small: Path) -> None:
+    class Failing(SlowSource):
+        def fetch(self, start: int, stop: int) -> Bytes:
+            if start >= 2**23:
+                raise ReadError("file_unreadable", "503", path=self.path, position=start)
+            return super().fetch(start, stop)
+
+    fetched: list[tuple[int, int]] = []
+    with Failing(small, fetched) as source:
+        source.plan(0, source.size)
+        assert source.window(0, 2**22).size == 2**22
+        with pytest.raises(ReadError, match="503"):
+            source.window(2**23, 2**23 + 5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import itertools
 import os
 import stat
@@ -217,13 +216,6 @@ def test_killed_anywhere_the_destination_is_old_or_complete_and_the_next_run_cle
     assert (old if overwrite else None) in states
 
 
-def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
-    monkeypatch.setattr("kafkalog.storage.staging.os.write", lambda fd, data: write(fd, data[: max(len(data) // 3, 1)]))
-    write_new(tmp_path / "out", True, False)
-    assert content(tmp_path / "out") == NEW
-
-
 @scenarios
 def test_a_file_system_that_cannot_exchange_names_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_directory: bool, overwrite: bool
@@ -386,12 +378,6 @@ def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
         write_new(tmp_path / "nope" / "out", False, False)
 
 
-def test_a_long_name_can_be_staged(tmp_path: Path) -> None:
-    target = tmp_path / ("é" * 127)
-    write_new(target, False, False)
-    assert content(target) == NEW["a"]
-
-
 def test_names_in_a_directory_stay_in_it(tmp_path: Path) -> None:
     with staged_directory(tmp_path / "out") as directory:
         for name in ("../x", "/x", "", "a/../../x"):
@@ -400,43 +386,6 @@ def test_names_in_a_directory_stay_in_it(tmp_path: Path) -> None:
         directory.create("a")
         with pytest.raises(OutputExistsError):
             directory.create("a")
-
-
-def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
-    def n_open() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    before = n_open()
-    write_new(tmp_path / "a", True, False)
-
-    def fail() -> None:
-        with staged_directory(tmp_path / "b") as directory:
-            directory.create("x").write(b"y")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    with pytest.raises(RuntimeError), staged_file(tmp_path / "c"):
-        raise RuntimeError
-    with pytest.raises(OutputExistsError):
-        write_new(tmp_path / "a", True, False)
-    assert n_open() == before
-
-
-def test_a_closed_file_takes_nothing_more(tmp_path: Path) -> None:
-    with staged_file(tmp_path / "out") as file:
-        file.write(b"x")
-        file.close()
-        with pytest.raises(ValueError, match="is closed"):
-            file.write(b"y")
-    assert (tmp_path / "out").read_bytes() == b"x"
-
-
-def test_the_lock_is_one_that_others_can_see(tmp_path: Path) -> None:
-    with staged_file(tmp_path / "out"):
-        (staged,) = tmp_path.iterdir()
-        with staged.open() as other, pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 # ------------------------------------------------------------------------------------ what others do to staged files

@@ -1,8 +1,8 @@
 """Builds the bytes of records, batches and messages, right or deliberately wrong, for tests and benchmarks.
 
 The counterpart of Kafka's ``MemoryRecordsBuilder``, ``DefaultRecordBatch.writeHeader`` and ``LegacyRecord.write``,
-written on its own: it shares no code with the library and none with ``reference``. Every header field can be
-overridden. Nothing is checked: what the arguments say is what is written.
+written on its own: it shares no code with the library. Every header field can be overridden. Nothing is checked: what
+the arguments say is what is written.
 """
 
 import functools

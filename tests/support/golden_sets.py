@@ -6,7 +6,7 @@ directory that all processes of the run share. A missing file is an error, never
 How truth maps to the files:
 
 - A v0 record has no timestamp in the file; truth shows timestamp 0 and type ``NONE``. A v1 record whose timestamp is 0
-  (``p-v1-ooo``) shows the same, though the file has CreateTime 0. ``shown_timestamp`` does the mapping.
+  (``p-v1-ooo``) shows the same, though the file has CreateTime 0.
 - Truth has no control records, and none below the log start offset (``p-delrec``), which is in the log dir's
   log-start-offset-checkpoint; the files still have both.
 - leader_epoch is -1 (in the packed files: null) for v0 and v1 records.
@@ -187,13 +187,6 @@ def truth(
     records = [_decode(json.loads(line)) for line in path.read_text().splitlines()]
     records.sort(key=lambda record: (record["partition"], record["offset"]))
     return records
-
-
-def shown_timestamp(magic: int, timestamp: int | None, timestamp_type: int) -> tuple[int, int]:
-    """(timestamp, timestamp_type) that truth shows for what the file has; see the mapping above."""
-    if timestamp is None or (magic == 1 and timestamp == 0):
-        return 0, -1
-    return timestamp, timestamp_type
 
 
 def seed_batch() -> bytes:

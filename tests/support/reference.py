@@ -29,6 +29,7 @@ from typing import NamedTuple, NoReturn
 
 import lz4.block
 import zstandard
+from builder import crc32c, xxh32
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
@@ -164,60 +165,6 @@ class Damage(Exception):
 
 def _corrupt(reason: str, detail: str = "") -> NoReturn:
     raise Damage("corrupt", reason, detail)
-
-
-# ---------------------------------------------------------------------------------------------------- checksums
-
-
-def _crc32c_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-        table.append(crc)
-    return table
-
-
-_CRC32C = _crc32c_table()
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli) of ``data``; mirrors ``Crc32C.compute``."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = (crc >> 8) ^ _CRC32C[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
-
-
-def _rotl32(value: int, bits: int) -> int:
-    value &= 0xFFFFFFFF
-    return ((value << bits) | (value >> (32 - bits))) & 0xFFFFFFFF
-
-
-def xxh32(data: bytes, seed: int = 0) -> int:
-    """XXH32 of ``data``, the checksum of LZ4 frames."""
-    p1, p2, p3, p4, p5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
-    position = 0
-    if len(data) >= 16:
-        lanes = [seed + p1 + p2, seed + p2, seed, seed - p1]
-        while position + 16 <= len(data):
-            for i, word in enumerate(struct.unpack_from("<4I", data, position)):
-                lanes[i] = _rotl32(lanes[i] + word * p2, 13) * p1 & 0xFFFFFFFF
-            position += 16
-        h = sum(_rotl32(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
-    else:
-        h = seed + p5
-    h += len(data)
-    while position + 4 <= len(data):
-        h = _rotl32(h + struct.unpack_from("<I", data, position)[0] * p3, 17) * p4
-        position += 4
-    for byte in data[position:]:
-        h = _rotl32(h + byte * p5, 11) * p1
-    h &= 0xFFFFFFFF
-    h = (h ^ (h >> 15)) * p2 & 0xFFFFFFFF
-    h = (h ^ (h >> 13)) * p3 & 0xFFFFFFFF
-    return h ^ (h >> 16)
 
 
 # ------------------------------------------------------------------------------------------------------- codecs

@@ -23,7 +23,6 @@ from kafkalog.errors import (
 )
 from kafkalog.records.columns import RecordColumns
 from kafkalog.records.encode import cut_batches, encode_batches
-from kafkalog.writing import batch_builder
 from kafkalog.writing.batch_builder import Filled, RecordAccumulator
 
 
@@ -74,38 +73,6 @@ def test_batches_are_the_same_however_records_were_cut(
     assert written(filled) == encode_batches(columns, boundaries).data.tobytes()
     assert accumulator.last_offset is None
     assert accumulator.finish() is None
-
-
-@pytest.mark.parametrize("n_rows", [1, 10, 100])
-def test_small_pieces_are_neither_cut_nor_copied_again_and_again(n_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    n_pieces = 2000
-    n_cut = n_copied = 0
-    whole_cut, whole_concatenate = cut_batches, RecordColumns.concatenate
-
-    def cut(columns: RecordColumns, **options: int) -> object:
-        nonlocal n_cut
-        n_cut += columns.n_records
-        return whole_cut(columns, **options)
-
-    def concatenate(parts: list[RecordColumns]) -> RecordColumns:
-        nonlocal n_copied
-        n_copied += sum(part.n_records for part in parts) * (len(parts) > 1)
-        return whole_concatenate(parts)
-
-    monkeypatch.setattr(batch_builder, "cut_batches", cut)
-    monkeypatch.setattr(RecordColumns, "concatenate", concatenate)
-    accumulator = RecordAccumulator(batch_size=1000 * n_rows * 20)
-    piece = columns_of([Record(value=b"v" * 20)] * n_rows)
-    for number in range(n_pieces):
-        offset = np.arange(number * n_rows, (number + 1) * n_rows)
-        accumulator.add(RecordColumns(n_rows, {**piece, "offset": offset}))
-        assert len(accumulator._parts) < 64
-    filled = accumulator.finish()
-    assert filled is not None
-    n = n_pieces * n_rows
-    assert accumulator._n_done == n
-    assert 0 < n_cut < 3 * n
-    assert 0 < n_copied < 8 * n  # not once for each piece of its batch
 
 
 def test_what_waits_is_not_much_more_than_a_batch() -> None:

@@ -209,30 +209,6 @@ def test_killed_anywhere_it_is_old_or_new_or_some_whole_segments_more(memory: Pa
     assert len(states) == 2 if scenario == "new" else len(states) > 8
 
 
-def test_interrupted_anywhere_it_is_as_before(memory: Path) -> None:
-    path = memory / "logs" / "orders-0"
-    path.parent.mkdir()
-    write(path, 60, producer=(8, 0))
-    old = files_in(path)
-
-    def interrupt(name: str) -> None:
-        raise KeyboardInterrupt
-
-    n = 0
-    for n in range(1, 5000, 2):
-        faulty = Faulty(n, interrupt)
-        try:
-            with faulty.installed():
-                go_on(path, "append")
-        except KeyboardInterrupt:
-            assert files_in(path) == old
-            assert nothing_left(path)
-        if faulty.n_calls < n:
-            break
-    assert n > 50
-    assert files_in(path) != old
-
-
 def test_a_file_system_that_cannot_exchange_names_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cannot(*_: object) -> None:
         raise OSError(errno.EINVAL, "no flags here")

@@ -53,20 +53,6 @@ def test_what_is_written_comes_out_again(path: Path, codec: str) -> None:
     assert nothing_left(path)
 
 
-def test_how_a_stream_is_cut_does_not_show(path: Path) -> None:
-    table = pa.table(
-        {"value": [b"value %d" % row for row in range(3000)], "timestamp": pa.array(range(3000), pa.int64())}
-    )
-    contents = []
-    for number, size in enumerate((3000, 7, 1)):
-        target = path.with_name(f"orders-{number}")
-        with PartitionWriter(target, config=SMALL) as writer:
-            writer.append(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(size)))
-        contents.append(files_in(target))
-    assert contents[0] == contents[1] == contents[2]
-    assert len(contents[0]) > 20
-
-
 def test_what_is_scanned_can_be_written(path: Path, log_dir: Path) -> None:
     with PartitionWriter(path, config=SMALL, compression="lz4") as writer:
         writer.append(kafkalog.scan(log_dir / "p-multi-0"))
@@ -361,30 +347,6 @@ def test_batches_have_to_go_on(path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ whatever goes wrong
 
 
-def test_short_writes_are_completed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(path)
-    whole = os.write
-    monkeypatch.setattr("kafkalog.storage.staging.os.write", lambda fd, data: whole(fd, data[: max(len(data) // 3, 1)]))
-    write(path.with_name("orders-1"))
-    assert files_in(path.with_name("orders-1")) == files_in(path)
-
-
-def test_no_descriptor_is_left_open(path: Path) -> None:
-    def n_open() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    write(path)
-    before = n_open()
-    write(path)
-    with pytest.raises(ValueError):
-        PartitionWriter(path, leader_epoch=-1)
-    PartitionWriter(path).abort()
-    writer = PartitionWriter(path)
-    del writer
-    assert n_open() == before
-    assert nothing_left(path)
-
-
 # ------------------------------------------------------------------------------------------------ forks and cleaners
 
 
@@ -419,15 +381,3 @@ def test_a_marker_has_a_timestamp_that_kafka_would_take(path: Path) -> None:
                 writer.commit_transaction(timestamp=wrong)  # type: ignore[arg-type]
         writer.commit_transaction(timestamp=-1)
     assert kafkalog.Partition(path).segments[0].batches.max_timestamp.tolist() == [5, -1]
-
-
-def test_small_pieces_make_the_batches_of_large_ones(path: Path) -> None:
-    table = pa.table({"value": [b"value %d" % row for row in range(20_000)]})
-    contents = []
-    for number, size in enumerate((20_000, 300)):
-        target = path.with_name(f"orders-{number}")
-        with PartitionWriter(target, batch_size=200_000) as writer:
-            writer.append(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(size)))
-        contents.append(files_in(target))
-    assert contents[0] == contents[1]
-    assert len(kafkalog.Partition(path.with_name("orders-0")).segments[0].batches) > 1

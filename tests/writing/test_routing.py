@@ -16,11 +16,11 @@ import pytest
 from effort import thinned
 
 import kafkalog
-from kafkalog import PartitionWriter, TopicPartition, WriteError, write_table
+from kafkalog import PartitionWriter, TopicPartition, WriteError
 from kafkalog.errors import Reason, UnsafePathError, UnwritableError
 from kafkalog.interchange.arrow_input import ColumnReader
 from kafkalog.records.columns import RecordColumns
-from kafkalog.storage.open_file_limit import SPARE_FILES, allow_open_files, count_open_files
+from kafkalog.storage.open_file_limit import count_open_files
 from kafkalog.writing.partitioner import murmur2
 from kafkalog.writing.routing import Routed, Router, WaitingRecords, check_topic
 
@@ -142,21 +142,6 @@ def test_records_with_and_without_offsets_follow_one_another(tmp_path: Path) -> 
     assert kafkalog.read_table(tmp_path / "t-0").column("offset").to_pylist() == [0, 1, 4, 9, 10, 11]
 
 
-def test_what_is_to_be_sorted_waits_for_the_end(tmp_path: Path) -> None:
-    with PartitionWriter(tmp_path / "t-0") as writer:
-        held = waiting(tmp_path, writer, sorts=True)
-        for start in (500, 0, 1000):
-            held.give(records(list(range(start, start + 500))))
-        assert held.partition(KEY).n_records == 0
-        held.flush()
-    assert kafkalog.read_table(tmp_path / "t-0").column("offset").to_pylist() == list(range(1500))
-    held = waiting(tmp_path, sorts=True)
-    held.give(records([3, 1]))
-    held.give(records([1]))
-    with pytest.raises(UnwritableError, match="offset 1 after 1"):
-        held.flush()
-
-
 def test_a_large_batch_waits_for_several_and_a_shared_one_gets_its_own_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,15 +186,6 @@ def limited(path: Path, soft: int, hard: int, **options: Any) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_limit_on_open_files_is_raised_as_far_as_partitions_need_it(tmp_path: Path) -> None:
-    n_records, rest = limited(tmp_path / "log", 64, 1000)
-    soft, n_left_open, is_there = rest.split()
-    assert (n_records, n_left_open, is_there) == ("100", "0", "True")
-    assert 200 < int(soft) < 200 + SPARE_FILES + 20
-    assert len(os.listdir(tmp_path / "log")) == 100
-    assert limited(tmp_path / "enough", 500, 1000)[1].split()[0] == "500"
-
-
 @pytest.mark.parametrize("options", thinned([{}, {"partitions": 100}, {"dry_run": True}], 3))
 def test_more_partitions_than_may_be_open_are_refused_with_what_helps(tmp_path: Path, options: Any) -> None:
     said, rest = limited(tmp_path / "log", 64, 120, **options)
@@ -242,13 +218,6 @@ def test_a_file_too_many_names_the_limit(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="Too many open files") as caught:
         with_files_open(10, write_many)
     assert "ulimit -n" in caught.value.__notes__[0]
-
-
-def test_a_limit_that_is_high_enough_is_left_alone(tmp_path: Path) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allow_open_files(count_open_files(), path=tmp_path)
-    write_table({"value": [b""]}, tmp_path / "log", topic="t")
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 
 
 def test_an_empty_batch_goes_nowhere() -> None:

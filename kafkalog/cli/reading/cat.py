@@ -63,6 +63,7 @@ ended, that is an error, or its records are left out and reported: see --on-corr
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
   kafkalog cat /backup/kafka -t 'orders.*' -T '*-changelog' --start-timestamp -1h --json --encoding utf8 | jq .value
   kafkalog cat orders-0 --tail 5
+  kafkalog cat /var/lib/kafka -t orders --tail 0 --follow --json
   kafkalog cat orders-0 --isolation-level read_committed
   kafkalog cat /backup/kafka -t orders --filter 'key == user-42' --filter 'headers has trace-id'
   kafkalog cat orders-0 --value-format json --columns offset,value.customer.id --filter 'value.total > 100'
@@ -77,6 +78,12 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "cat", _HELP, run)
     add_scan_selection(parser)
     parser.add_argument("--tail", metavar="N", type=count, help="only the last N records of each partition")
+    parser.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        help="after the last record wait for more, next to a running broker, until Ctrl-C; see --tail",
+    )
     how = parser.add_argument_group("how they are printed")
     how.add_argument("--json", action="store_true", help="an object per line")
     how.add_argument("--explain", action="store_true", help="no records, but what has to be read for them, and why")
@@ -105,6 +112,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
         record_format = TextFormat(columns, include_control=args.include_control, cut_at=cut_at)
     shown = record_format.shown
     beside = [name for name in dict.fromkeys(record_format.columns) if name not in shown]
+    if args.follow:
+        _follow(args, [*shown, *beside], record_format, console)
+        return
     with usage_errors():
         from kafkalog.scanning.scan import Scan
 
@@ -121,6 +131,25 @@ def run(args: argparse.Namespace, console: Console) -> None:
     # at a terminal the records themselves show the progress
     with reported(scan, console, None if sys.stdout.isatty() else "records") as reporter:
         _print(scan, record_format, args.tail, reporter, console)
+
+
+def _follow(args: argparse.Namespace, columns: list[str], record_format: RecordFormat, console: Console) -> None:
+    """Print the records that are there, or the last ones, and those that are appended, until Ctrl-C."""
+    from kafkalog.scanning.following import follow
+    from kafkalog.values.decoding import DecodeWarning
+
+    if args.explain or args.limit is not None:
+        raise UsageError("--follow has no end: --explain and -n do not go with it; --tail N begins N records before it")
+    options, tail = {**scan_options(args), "columns": columns}, args.tail
+    warnings.simplefilter("ignore", DecodeWarning)
+    with usage_errors():
+        scans = follow(path_of(args), **options)
+        first = next(scans, None)
+    while first is not None:
+        with reported(first, console) as reporter:
+            _print(first, record_format, tail, reporter, console)
+        console.flush()
+        tail, first = None, next(scans)
 
 
 def _explain(scan: Scan, is_json: bool, console: Console) -> None:

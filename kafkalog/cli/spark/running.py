@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import os
+import shutil
+import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
@@ -18,6 +22,11 @@ from kafkalog.cli.scan_options import usage_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOOPBACK: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
 MASTERS: Final = """
 --master is local[*] by default, all processors of this machine; spark://HOST:PORT, yarn, k8s://... are clusters, whose
 nodes need kafkalog and these paths. --conf gives Spark's settings, such as spark.executor.memory=2g."""
@@ -48,22 +57,62 @@ def add_job(jobs: Any, name: str, words: HelpText, run: Any, **options: Any) -> 
 
 @contextlib.contextmanager
 def running(args: argparse.Namespace, console: Console) -> Iterator[SparkSession]:
-    """Run a Spark session that shows Spark's progress, and raise its failures as kafkalog's errors."""
-    from kafkalog.spark.session import SparkUnavailableError, session
-
-    conf = {"spark.ui.showConsoleProgress": str(console.shows_progress).lower()}
-    if console.verbose:
-        conf["spark.log.level"] = "WARN"
+    """Run a Spark session, and raise its failures as kafkalog's errors; an active session is used and not stopped."""
     # PySpark warns of much that a user of the command line cannot change
     warnings.simplefilter("ignore")
     try:
-        with session(args.master, {**conf, **dict(args.conf)}, name=f"kafkalog {args.job}") as spark:
-            from kafkalog.spark.runner import raised_errors
+        from pyspark.sql import SparkSession
 
-            with usage_errors(), raised_errors():
-                yield spark
-    except (SparkUnavailableError, ImportError) as error:
+        from kafkalog.spark.runner import raised_errors
+    except ImportError as error:
+        raise UsageError(f"pyspark is not installed: pip install pyspark ({error})") from error
+    active = SparkSession.getActiveSession()  # inside of a notebook or of spark-submit
+    spark = active or _start(args, console)
+    try:
+        with usage_errors(), raised_errors():
+            yield spark
+    except ImportError as error:
         raise UsageError(str(error)) from error
+    finally:
+        if active is None:
+            spark.stop()
+
+
+def _start(args: argparse.Namespace, console: Console) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    check_java()
+    is_local = args.master.startswith("local")
+    # the path of this interpreter need not exist on the machines of a cluster
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable if is_local else "python3")
+    builder = SparkSession.builder.master(args.master).appName(f"kafkalog {args.job}")
+    own = {
+        "spark.ui.showConsoleProgress": str(console.shows_progress).lower(),
+        "spark.log.level": "WARN" if console.verbose else "OFF",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    for key, value in {**own, **(_LOOPBACK if is_local else {}), **dict(args.conf)}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, OSError) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise UsageError(
+            f"Spark did not start on {args.master}: {first}; it needs Java 17 or later and a master that can be reached"
+        ) from error
+
+
+def check_java() -> None:
+    """Raise UsageError where there is no Java."""
+    home = os.environ.get("JAVA_HOME")
+    if home is not None and not Path(home, "bin", "java").exists():
+        raise UsageError(f"there is no java in JAVA_HOME ({home}): Spark needs Java 17 or later")
+    if home is None and shutil.which("java") is None:
+        raise UsageError(
+            "Java was not found: Spark needs Java 17 or later on PATH or in JAVA_HOME"
+            " (apt install openjdk-17-jre-headless)"
+        )
 
 
 def task_bytes(args: argparse.Namespace) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class RangeReader(BatchReader):
         super().__init__(limits=limits)
         self._selection, self._headers, self._records = selection, headers, records
         self._is_inside = self._is_behind = False
+        records.plans = selection.end_timestamp is None  # where that ends is not known
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`. Some of the windows have records."""

@@ -58,7 +58,7 @@ class RecordReader(BatchReader):
         self._find_end, self._end = find_end, _NO_END
         if find_end is not None:
             self.first_window_bytes = _FIRST_STEP  # `walk` reads the batch that ends the reading
-        self._is_used = uses_kernels()
+        self._is_used, self.plans = uses_kernels(), True
         self._unread: tuple[int, RecordWindow | None] | None = None
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
@@ -72,6 +72,7 @@ class RecordReader(BatchReader):
             if end is not None:
                 self._end = end
             elif source.fetches_ranges:  # what is fetched beyond the end has a bound
+                self.plans = False
                 self._window_bytes = _MOST_BEYOND // (self._n_ahead + 2)
                 self.restart()
         found = None
@@ -120,6 +121,8 @@ class RecordReader(BatchReader):
             return None
         if self._is_beginning and not source.is_in_memory:
             return self._begin(source, position, previous_offset)
+        if source.fetches_ranges and self.plans and position < self._end:
+            source.plan(position, self._stop(source, position))
         if self._submit is not None:
             return self._take(source, position, previous_offset, self._submit)
         stop = self._stop(source, position)

@@ -7,7 +7,7 @@ that the data source has in common with a consumer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,14 +21,6 @@ from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
 from kafkalog.spark.jobs.findings import TaskFindings, warn_of
 from kafkalog.spark.runner import absolute, piece_of, run
-
-_SPARK_TYPES: Final = {
-    pa.int8(): pa.int32(),
-    pa.int16(): pa.int32(),
-    pa.uint8(): pa.int32(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-}
 
 
 def scan(
@@ -153,7 +145,7 @@ def batches(
     )
     warn_of(planned)
     report = _reporter(planned, found)
-    schema = pa.schema([pa.field(one.name, _SPARK_TYPES.get(one.type, one.type)) for one in batch_schema(columns)])
+    schema = pa.schema([pa.field(one.name, types.WIDER.get(one.type, one.type)) for one in batch_schema(columns)])
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
         for part in task.parts:

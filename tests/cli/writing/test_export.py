@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -154,26 +150,6 @@ def test_a_disk_that_is_full_is_7_and_leaves_nothing(log_dir: Path, tmp_path: Pa
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("format", thinned(["csv", "jsonl", "arrows"], 3))
-def test_a_full_stdout_is_7(log_dir: Path, format: str) -> None:
-    command = [sys.executable, "-m", "kafkalog", "export", str(log_dir), "-o", "-", "--format", format]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=200)
-    assert done.returncode == 7
-    assert done.stderr == "kafkalog: error: the output could not be written: No space left on device\n"
-
-
-@pytest.mark.parametrize("format", thinned(["arrows", "csv"], 2))
-def test_a_closed_pipe_is_141(log_dir: Path, format: str) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    command = [sys.executable, "-m", "kafkalog", "export", str(log_dir), "-o", "-", "--format", format]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=200)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (141, "")
-
-
 @pytest.fixture(scope="module")
 def long_log(tmp_path_factory: pytest.TempPathFactory, log_dir: Path) -> Path:
     """A log dir of many copies of a topic: some seconds of work for CSV."""
@@ -196,44 +172,6 @@ def test_a_command_that_is_interrupted_leaves_nothing(
     _, err = child.communicate(timeout=200)
     assert (child.returncode, err) == (code, "")
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_a_progress_bar_is_shown_on_a_terminal_after_a_second(long_log: Path, tmp_path: Path) -> None:
-    leader, follower = pty.openpty()
-    fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    program = (
-        "import sys; import kafkalog.cli.console as console; console._PROGRESS_AFTER = 0.0;"
-        "from kafkalog.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", program, "export", str(long_log), "-o", str(tmp_path / "x.csv")]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=follower)
-    os.close(follower)
-    seen = b""
-    while True:
-        try:
-            data = os.read(leader, 65536)
-        except OSError:
-            break
-        if not data:
-            break
-        seen += data
-    os.close(leader)
-    assert child.wait(200) == 0
-    assert b"records:" in seen
-    assert b"B/s" in seen
-    assert kafkalog.scan(long_log).count_rows() == (tmp_path / "x.csv").read_bytes().count(b"\norders,")
-
-
-def test_exporting_reads_and_leaves_the_source_as_it_is(run: Any, log_dir_copy: Path, tmp_path: Path) -> None:
-    def state() -> str:
-        return json.dumps(
-            [(str(p), p.stat().st_mtime_ns, p.stat().st_size) for p in sorted([log_dir_copy, *log_dir_copy.rglob("*")])]
-        )
-
-    before = state()
-    assert run("export", log_dir_copy, "-o", tmp_path / "lake", "--partition-by", "topic,partition")[0] == 0
-    assert state() == before
 
 
 def test_internal_topics_are_left_out_unless_they_are_named(run: Any, log_dir: Path, tmp_path: Path) -> None:
@@ -266,19 +204,6 @@ def test_internal_topics_are_left_out_unless_they_are_named(run: Any, log_dir: P
     }
     assert len(kafkalog.verify(mixed).partitions) == 3
     assert b"__consumer_offsets-7" in run("ls", mixed)[1]
-
-
-def test_an_exported_log_dir_can_be_loaded(run: Any, log_dir: Path, tmp_path: Path) -> None:
-    broker = tmp_path / "broker"
-    for source, name in (("p-multi-0", "orders-0"), ("p-multi-1", "__consumer_offsets-7")):
-        shutil.copytree(log_dir / source, broker / name)
-    (broker / "meta.properties").write_text("version=1\n")
-    code, _, err = run("export", broker, "-o", tmp_path / "all.parquet")
-    assert code == 0
-    assert "internal topics are left out: __consumer_offsets" in err
-    code, _, err = run("load", tmp_path / "all.parquet", "-o", tmp_path / "copy")
-    assert code == 0, err
-    assert kafkalog.scan(tmp_path / "copy").count_rows() == 122
 
 
 OBEYED = "\x7f\x9b31m\u061c\u200e\u202e\u2066\u2028\u2029"

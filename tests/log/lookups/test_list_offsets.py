@@ -337,38 +337,6 @@ def test_headers_are_walked_once_and_again_when_the_file_has_changed(
     assert partition.offset_for_timestamp([300, 451]).tolist() == [199, 200]
 
 
-def test_what_is_known_to_be_whole_stays_so_though_its_tail_is_torn(tmp_path: Path) -> None:
-    directory = tmp_path / "t-0"
-    path = one_segment(directory, *(stamped(i, i) for i in range(200)))
-    path.write_bytes(path.read_bytes() + stamped(200, 200)[:20])
-    lists = kafkalog.Partition(directory).list_offsets
-    seen: list[bool] = []
-    for timestamp in (500, 7, 500):
-        lists.search(np.array([timestamp]), lambda visit: seen.append(visit.is_whole))
-    assert seen == [True, True, True]
-
-
-def test_a_later_question_begins_where_it_may(tmp_path: Path) -> None:
-    """Windows are remembered; whatever the order of questions and wherever they begin, answers are the same."""
-    directory = tmp_path / "t-0"
-    stamps = [(i * 7919) % 5000 + i for i in range(3000)]
-    one_segment(directory, *(stamped(i, stamp) for i, stamp in enumerate(stamps)))
-    walked = kafkalog.Segment.iter_windows
-
-    def small(segment: kafkalog.Segment, source: Any, **options: Any) -> Any:
-        return walked(segment, source, window_bytes=1000, **options)
-
-    draw = random.Random(1)
-    questions = [draw.randrange(9000) for _ in range(60)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kafkalog.Segment, "iter_windows", small)
-        for start in (0, 1234):
-            partition = kafkalog.Partition(directory, log_start_offset=start)
-            for question in questions:
-                later = [i for i in range(start, 3000) if stamps[i] >= question]
-                assert partition.offset_for_timestamp(question) == (later[0] if later else -1)
-
-
 def test_damage_before_the_answer_is_raised_and_damage_behind_it_is_not_met(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     one_segment(directory, stamped(0, 10), stamped(1, 20, crc=1), stamped(2, 30))

@@ -5,9 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import os
-import struct
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -259,19 +256,6 @@ def test_damage_leaves_nothing_unless_it_is_passed_over(damaged: Path, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.csv", "x.csv.gz", "lake"])
-def test_an_interrupt_leaves_nothing(log_dir: Path, tmp_path: Path, name: str) -> None:
-    scan = kafkalog.scan(log_dir, batch_size=100)
-
-    def interrupt(n_bytes: int) -> None:
-        raise KeyboardInterrupt
-
-    scan.progress = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        kafkalog.export(scan, tmp_path / name, partition_by="topic" if name == "lake" else ())
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.csv", "x.csv.gz", "lake"])
 def test_the_nth_failing_write_is_told_and_leaves_nothing(
     log_dir: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,54 +403,6 @@ def test_a_scan_has_its_options_already(log_dir: Path, tmp_path: Path) -> None:
 
 
 # memory
-
-
-def repeated_log(path: Path, n_batches: int) -> None:
-    """A segment of the same MiB of records again and again; the base offset is in no checksum."""
-    records = [builder.record_v2(i, i, b"key-%d" % i, os.urandom(700)) for i in range(1400)]
-    batch = builder.batch_v2(records, base_offset=0)
-    with path.open("wb") as file:
-        for number in range(n_batches):
-            file.write(struct.pack(">q", number * len(records)) + batch[8:])
-
-
-PEAK = """
-import sys
-from pathlib import Path
-import kafkalog.scanning.read, pyarrow.parquet, kafkalog.interchange.text_output
-
-def peak():
-    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
-
-before = peak()
-kafkalog.export(sys.argv[1], sys.argv[2], threads=1)
-print(peak() - before)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.parametrize(
-    ("name", "bound"),
-    [
-        pytest.param("x.parquet", 192, marks=pytest.mark.slow),
-        pytest.param("x.arrow", 64, marks=pytest.mark.slow),
-        pytest.param("x.csv", 96, marks=pytest.mark.slow),
-    ],
-)
-def test_memory_does_not_grow_with_the_log(tmp_path: Path, name: str, bound: int) -> None:
-    # Arrow's other allocators keep what is freed for a while: up to 35 MiB, in one run of ten
-    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    peaks = []
-    sizes = (240, 480) if name == "x.parquet" else (30, 150)
-    for n_batches in sizes:
-        log = tmp_path / f"of{n_batches}.log"
-        repeated_log(log, n_batches)
-        command = [sys.executable, "-c", PEAK, str(log), str(tmp_path / f"{n_batches}-{name}")]
-        run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        peaks.append(float(run.stdout))
-        log.unlink()
-    assert max(peaks) < bound
-    assert peaks[1] - peaks[0] < (sizes[1] - sizes[0]) / 5, "MiB, of those that the log has more"
 
 
 def test_what_is_small_holds_little_memory(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -292,54 +290,6 @@ def test_what_fails_leaves_nothing_behind(memory: Path, is_there: bool) -> None:
     else:
         raise AssertionError("it never came to an end")
     assert n_failed > 15
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from faults import is_killed_at
-from test_load import load_two
-root, is_there, step = Path(sys.argv[1]), sys.argv[2] == "True", int(sys.argv[3])
-for n in range(1, 5000, step):
-    log = root / str(n) / "log"
-    log.parent.mkdir()
-    if is_there:
-        log.mkdir()
-        (log / "meta.properties").write_text("version=1\\n")
-    if not is_killed_at(n, lambda: load_two(log)):
-        print(n)
-        break
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_there", [True, False])
-def test_killed_anywhere_each_partition_is_complete_or_absent(memory: Path, is_there: bool) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    step = 5
-    command = [sys.executable, "-c", KILLED, str(memory), str(is_there), str(step)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True, env=environment)
-    n_points = int(done.stdout) - step
-    assert n_points > 50
-    states = set()
-    for n in range(1, n_points + 1, step):
-        log = memory / str(n) / "log"
-        here = sorted(set(os.listdir(log)) - {"meta.properties", ".lock"}) if log.exists() else []
-        assert set(here) <= {"new-0", "new-1"}
-        if tuple(here) not in states:
-            states.add(tuple(here))
-            for name in here:
-                assert kafkalog.scan(log / name).count_rows() == 20
-                sound(log / name)
-        left = set(os.listdir(log.parent)) - {"log"}
-        assert len(left) <= 1
-        assert all(name.startswith(".log.") for name in left)
-    assert () in states
-    assert states <= ({(), ("new-0",), ("new-0", "new-1")} if is_there else {(), ("new-0", "new-1")})
-    # whoever comes next takes away what was left
-    log = memory / "1" / "log"
-    load_two(log)
-    assert os.listdir(log.parent) == ["log"]
 
 
 def b64(data: bytes) -> str:

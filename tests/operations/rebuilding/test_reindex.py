@@ -97,50 +97,6 @@ def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.Captu
     assert main(["reindex", "-q", str(partition), "--in-place"]) == 0
 
 
-KILLED = """
-import shutil, sys
-from pathlib import Path
-from faults import is_killed_at
-import kafkalog
-from kafkalog.operations.rebuilding.reindex import KINDS
-damaged, root = Path(sys.argv[1]), Path(sys.argv[2])
-for n in range(1, 10**6, int(sys.argv[3])):
-    target = root / str(n) / damaged.name
-    shutil.copytree(damaged, target)
-    if not is_killed_at(n, lambda: kafkalog.reindex(target, kinds=KINDS, in_place=True, now=0)):
-        print(n)
-        break
-"""
-
-
-@pytest.mark.slow
-def test_killed_anywhere_each_file_is_old_or_new(partition: Path, tmp_path: Path) -> None:
-    for path in partition.iterdir():
-        if path.suffix in (".index", ".timeindex", ".snapshot"):
-            path.write_bytes(b"damaged")
-    old = files_in(partition)
-    new_place = tmp_path / "new" / partition.name
-    shutil.copytree(partition, new_place)
-    kafkalog.reindex(new_place, kinds=KINDS, in_place=True, now=0)
-    new = files_in(new_place)
-    command = [sys.executable, "-c", KILLED, str(partition), str(tmp_path / "killed"), "3"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=environment)
-    states = set()
-    for root in sorted((tmp_path / "killed").iterdir()):
-        found = files_in(root / partition.name)
-        staged = [name for name in found if name.startswith(".")]
-        assert len(staged) <= 1
-        for name in old:
-            assert found[name] in (old[name], new[name]), name
-        states.add(sum(found[name] == new[name] != old[name] for name in old))
-        kafkalog.reindex(root / partition.name, kinds=KINDS, in_place=True, now=0)
-        again = files_in(root / partition.name)
-        assert {name: again[name] for name in new} == new
-    assert len(states) > 8, "a kill came before, between and behind the files"
-    assert int(done.stdout) > 100
-
-
 def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
     one = kafkalog.reindex(partition, kinds="offset", dry_run=True)
     listed = kafkalog.reindex(partition, kinds=["offset"], dry_run=True)

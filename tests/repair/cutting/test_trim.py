@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from effort import THOROUGH
-from faults import is_killed_at
 from files import content, offsets_of
 
 import kafkalog
@@ -46,33 +44,6 @@ def test_records_before_a_time_go(log_dir: Path, tmp_path: Path) -> None:
     (row,) = kafkalog.trim(source, before_timestamp=2**60, dry_run=True).partitions
     assert row.log_start_offset == row.log_end_offset == 125
     assert row.count("kept") == 1
-
-
-@pytest.mark.slow
-def test_a_run_after_a_killed_one_leaves_what_one_run_leaves(log_dir: Path, tmp_path: Path) -> None:
-    for name in ("p-multi-0", "p-epochs-0"):
-        shutil.rmtree(log_dir / name)
-    out = tmp_path / "out"
-    kafkalog.trim(log_dir, before_offset=170, output=out)
-    n, n_killed, had_orphans = 1, 0, False
-    while True:
-        killed = tmp_path / f"killed-{n}" / "data"
-        shutil.copytree(log_dir, killed)
-
-        def trim(backup: str, root: Path = killed) -> None:
-            kafkalog.trim(root, before_offset=170, in_place=True, backup=root.parent / backup)
-
-        if not is_killed_at(n, lambda: trim("first")):
-            break
-        n_killed += 1
-        logs = {path.stem for path in killed.glob("*/*.log")}
-        had_orphans |= any(path.stem not in logs for path in killed.glob("*/*.index"))
-        trim("second")
-        assert content(killed) == content(out), n
-        shutil.rmtree(killed.parent)
-        n += 1 if THOROUGH else 3
-    assert n_killed > 5
-    assert had_orphans
 
 
 def test_a_copy_of_one_partition_serves_what_the_report_says(log_dir: Path, tmp_path: Path) -> None:

@@ -220,24 +220,6 @@ def killed(n: int, log_dir: Path, **options: object) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
-def test_a_copy_that_is_killed_at_any_step_is_absent_or_complete(tmp_path: Path) -> None:
-    log_dir = crash_dir(tmp_path)
-    before = content(log_dir)
-    recover(log_dir, output=tmp_path / "wanted")
-    wanted, n = content(tmp_path / "wanted"), 1
-    step = 7 if not os.environ.get("KAFKALOG_THOROUGH") else 1
-    while killed(n, log_dir, output=tmp_path / "out"):
-        if (tmp_path / "out").exists():
-            assert content(tmp_path / "out") == wanted
-            shutil.rmtree(tmp_path / "out")
-        n += step
-    assert n > 40
-    assert content(tmp_path / "out") == wanted
-    assert content(log_dir) == before
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
 def test_in_place_killed_at_any_step_nothing_is_lost_and_another_run_finishes(tmp_path: Path) -> None:
     first = crash_dir(tmp_path)
     before = content(first)

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import salvage_trials
 from effort import THOROUGH, examples, thinned
-from faults import is_killed_at
 from files import broker_on
 from salvages import batch, dense, hashes, log_of, named, output_of, written
 from writing import sound
@@ -163,27 +162,6 @@ def test_a_log_dir_with_a_running_broker_is_refused(tmp_path: Path, log_dir_copy
     with broker_on(log_dir_copy), pytest.raises(UnsafePathError, match="a broker holds the lock"):
         kafkalog.salvage(log_dir_copy, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_kill_leaves_no_output_or_all_of_it(tmp_path: Path) -> None:
-    data = bytearray(log_of(*dense(30)))
-    data[500] ^= 1
-    partition = named(tmp_path, data)
-    n_killed = 0
-    for n in range(1, 400, 5):
-        is_killed = is_killed_at(n, lambda: kafkalog.salvage(partition, output=tmp_path / "out"))
-        n_killed += is_killed
-        if (tmp_path / "out").exists():
-            said = json.loads((tmp_path / "out" / "salvage.json").read_text())
-            assert said["partitions"][0]["segments"][0]["n_batches_kept"] == 29
-            assert len(output_of(tmp_path / "out" / "t-0")) == 29
-            shutil.rmtree(tmp_path / "out")
-        if not is_killed:
-            break
-    else:
-        raise AssertionError("it never came to an end")
-    assert n_killed > 5
-    assert next(partition.glob("*.log")).read_bytes() == bytes(data)
 
 
 def test_a_source_that_is_written_to_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

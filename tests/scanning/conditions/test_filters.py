@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +27,6 @@ from filter_twin import (
     Row,
     holds,
     in_ranges,
-    known_holds,
     odd_value,
     rows_of,
     with_first,
@@ -38,7 +35,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog._kernels import filters as kernels
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.records.batch_table import BatchTable
@@ -465,25 +461,6 @@ def test_a_timestamp_type_may_be_given_by_its_name(tmp_path: Path) -> None:
         kafkalog.scan(path, filters=[("timestamp_type", "==", "Create")])
 
 
-def test_no_condition_holds_for_everything(log_dir: Path) -> None:
-    n = kafkalog.scan(log_dir).count_rows()
-    for filters in ([], [[]], (), [[("key", "==", b"nobody")], []]):
-        assert kafkalog.scan(log_dir, filters=filters).count_rows() == n
-    assert kafkalog.scan(log_dir, filters=[("key", "in", [])]).count_rows() == 0
-
-
-def test_a_filter_reads_as_what_it_says() -> None:
-    def text(*groups: list[tuple[Any, ...]]) -> str:
-        return str(parse_filters(groups))
-
-    assert text([("key", "==", "a"), ("offset", "<", 3)]) == "key == b'a' and offset < 3"
-    assert text([("key", "is null")], [("compression", "in", ["zstd", None])]) == (
-        "(key is null) or (compression in ['zstd', None])"
-    )
-    assert text([("headers", "has", "n")]) == "headers has b'n'"
-    assert str(Filter(())) == "false"
-
-
 def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path: Path) -> None:
     records = [builder.record_v2(i, i) for i in range(4)]
     log = tmp_path / f"{0:020d}.log"
@@ -594,153 +571,6 @@ def test_numbers_beyond_64_bits_compare_as_numbers(log_dir: Path) -> None:
         assert scan.to_table().num_rows == expected, (operation, value)
     with pytest.raises(ValueError, match="start_offset must be -9223372036854775808 to 9223372036854775807"):
         kafkalog.scan(log_dir, start_offset=huge)
-
-
-# --- expressions ------------------------------------------------------------------------------------------------------
-
-
-# --- kernels ----------------------------------------------------------------------------------------------------------
-
-
-def spans_of(values: Sequence[bytes | None]) -> tuple[Any, Any, Any]:
-    """Bytes one behind the other, starts, sizes; what is null starts nowhere."""
-    size = np.array([-1 if value is None else len(value) for value in values], np.int32)
-    start = np.cumsum([0, *np.maximum(size, 0)], dtype=np.int32)[:-1]
-    start[size <= 0] = -(2**31)
-    return np.frombuffer(b"".join(value or b"" for value in values), np.uint8), start, size
-
-
-VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=20), st.text("ab", max_size=20).map(str.encode)), max_size=12)
-MASKS = st.lists(st.booleans(), min_size=12, max_size=12)
-
-
-@settings(max_examples=examples(200))
-@given(VALUES, MASKS, st.sampled_from(sorted(kernels.OPERATIONS)), st.one_of(st.binary(max_size=9), st.just(b"ab")))
-def test_match_bytes_narrows_a_mask_to_what_stands_in_the_relation(
-    values: list[bytes | None], wanted: list[bool], operation: str, needle: bytes
-) -> None:
-    for text in (needle, values[0] or b"" if values else b""):
-        mask = np.array(wanted[: len(values)], np.uint8)
-        kernels.match_bytes(*spans_of(values), kernels.OPERATIONS[operation], np.frombuffer(text, np.uint8), mask)
-        expected = [
-            want and known_holds("key", value, operation, text) for want, value in zip(wanted, values, strict=False)
-        ]
-        assert mask.tolist() == expected
-
-
-def test_a_text_is_found_wherever_it_is_in_a_value() -> None:
-    value = b"abaabb"
-    for start, stop in itertools.combinations(range(len(value) + 1), 2):
-        for text in (value[start:stop], value[start:stop] + b"c", b"c" + value[start:stop]):
-            mask = np.ones(1, np.uint8)
-            needle = np.frombuffer(text, np.uint8)
-            kernels.match_bytes(*spans_of([value]), kernels.OPERATIONS["contains"], needle, mask)
-            assert bool(mask[0]) == (text in value), text
-
-
-@settings(max_examples=examples(200))
-@given(VALUES, MASKS, VALUES, st.booleans(), st.booleans())
-def test_match_set_finds_what_is_in_a_set(
-    values: list[bytes | None], wanted: list[bool], others: list[bytes | None], negate: bool, travels: bool
-) -> None:
-    listed = [*values[::2], *others]
-    known = [one for one in listed if one is not None]
-    offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
-    texts = kernels.TextSet(np.frombuffer(b"".join(known), np.uint8), offsets)
-    assert texts.n_texts == len(known)
-    mask = np.array(wanted[: len(values)], np.uint8)
-    texts = pickle.loads(pickle.dumps(texts)) if travels else texts
-    kernels.match_set(*spans_of(values), texts, None in listed, negate, mask)
-    assert mask.tolist() == [want and (value in listed) != negate for want, value in zip(wanted, values, strict=False)]
-
-
-def test_a_long_list_of_keys_finds_each_of_them_and_no_other() -> None:
-    # alike at both ends, where hashing in a hurry would look
-    keys = [b"order-%08d-shipped" % number for number in range(20_000)]
-    term = parse_filters([("key", "in", keys[::2])]).groups[0][0]
-    best = 10.0
-    for _ in range(5):  # other processes make one run longer, but hardly all
-        mask = np.ones(len(keys), np.uint8)
-        begin = time.process_time()
-        kernels.match_set(*spans_of(keys), term.texts[0], False, False, mask)
-        best = min(best, time.process_time() - begin)
-    assert best < 0.1
-    assert mask.tolist() == [1, 0] * 10_000
-
-
-def test_texts_are_copied_and_checked() -> None:
-    data, offsets = np.frombuffer(b"abcd", np.uint8).copy(), np.array([0, 2, 4], np.int64)
-    texts = kernels.TextSet(data, offsets)
-    data[:] = 0
-    offsets[:] = -1
-    mask = np.ones(3, np.uint8)
-    kernels.match_set(*spans_of([b"ab", b"\0\0", b"cd"]), texts, False, False, mask)
-    assert mask.tolist() == [1, 0, 1]
-    for wrong in ([0, 5], [-1, 2], [2, 1], [0, 2**62]):
-        with pytest.raises(IndexError, match="a text lies outside its data"):
-            kernels.TextSet(data, np.array(wrong, np.int64))
-    with pytest.raises(ValueError, match="no offsets"):
-        kernels.TextSet(data, np.empty(0, np.int64))
-
-
-def test_a_filter_travels_between_processes() -> None:
-    made = parse_filters([[("key", "in", ["a", None]), ("headers.n", "==", b"x")], [("offset", "<", 3)]])
-    again = pickle.loads(pickle.dumps(made))
-    assert again == made
-    assert str(again) == str(made)
-    mask = np.ones(3, np.uint8)
-    kernels.match_set(*spans_of([b"a", None, b"b"]), again.groups[0][0].texts[0], True, False, mask)
-    assert mask.tolist() == [1, 1, 0]
-
-
-@settings(max_examples=examples(200))
-@given(
-    st.lists(strategies.HEADERS, max_size=6),
-    MASKS,
-    st.sampled_from([b"", b"n", b"trace-id"]),
-    st.sampled_from(sorted(kernels.OPERATIONS)),
-    strategies.BLOBS,
-    st.booleans(),
-    st.booleans(),
-)
-def test_match_header_holds_where_any_header_of_the_name_matches(
-    records: list[Any], wanted: list[bool], name: bytes, operation: str, text: bytes | None, any_value: bool, no: bool
-) -> None:
-    data = bytearray()
-    start = []
-    for headers in records:
-        start.append(len(data))
-        for key, value in headers:
-            data += builder.varint(len(key)) + key
-            data += b"\x01" if value is None else builder.varint(len(value)) + value
-    mask = np.array(wanted[: len(records)], np.uint8)
-    kernels.match_header(
-        np.frombuffer(bytes(data), np.uint8), np.array(start, np.int32),
-        np.array([len(headers) for headers in records], np.int32), np.frombuffer(name, np.uint8),
-        kernels.OPERATIONS[operation], np.frombuffer(text or b"", np.uint8), any_value, no, mask,
-    )  # fmt: skip
-    expected = [
-        any(key == name and (any_value or known_holds("key", value, operation, text or b"")) for key, value in headers)
-        for headers in records
-    ]
-    assert mask.tolist() == [want and hit != no for want, hit in zip(wanted, expected, strict=False)]
-
-
-def test_columns_of_other_lengths_and_operations_that_are_none_are_refused() -> None:
-    data, start, size = spans_of([b"a", b"b"])
-    one = np.frombuffer(b"a", np.uint8)
-    for mask in (np.ones(1, np.uint8), np.ones(3, np.uint8)):
-        with pytest.raises(ValueError, match="columns differ in length"):
-            kernels.match_bytes(data, start, size, 0, one, mask)
-    for operation in (-1, 10):
-        with pytest.raises(ValueError, match="no such operation"):
-            kernels.match_bytes(data, start, size, operation, one, np.ones(2, np.uint8))
-        with pytest.raises(ValueError, match="no such operation"):
-            kernels.match_header(data, start, size, one, operation, one, False, False, np.ones(2, np.uint8))
-    with pytest.raises(IndexError, match="a span lies outside data"):
-        kernels.match_bytes(data, start + 1, size, 0, one, np.ones(2, np.uint8))
-    # rows that are out are not looked at
-    kernels.match_bytes(data, start + 1, size, 0, one, np.zeros(2, np.uint8))
 
 
 def test_has_and_has_not_part_the_records(log_dir: Path) -> None:

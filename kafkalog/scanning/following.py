@@ -1,0 +1,77 @@
+"""Scans of what a running broker appends: one of what is there, then one for each time that there is more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from kafkalog import format as kf
+from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import Paths
+from kafkalog.log.open import open as open_path
+from kafkalog.log.segment import Segment
+from kafkalog.log.tail import LogTail
+from kafkalog.parsing import TopicPatterns
+from kafkalog.scanning.scan import Scan
+
+_PAUSE: Final = 0.2
+_NO_FOLLOWING: Final = ("end_offset", "end_timestamp", "latest")
+
+
+def follow(path: Paths, *, pause: float = _PAUSE, **options: Any) -> Iterator[Scan]:
+    """Scans that together have each record once; waits for more, for ever.
+
+    Each ends after the last complete batch, or at the last stable offset with `read_committed`. Segments that a broker
+    rolls, new partitions, and topics that are deleted and made again are followed too.
+
+    Parameters
+    ----------
+    path : path-like or sequence of path-like
+        Log dirs or partition directories.
+    pause : float
+        Seconds between two looks at the files.
+    **options
+        Those of `kafkalog.scan`, without an end.
+
+    Raises
+    ------
+    ValueError
+        An option sets an end, or `path` is a file.
+    """
+    for name in _NO_FOLLOWING:
+        if options.get(name) is not None:
+            raise ValueError(f"{name} is for a log as it is now: following has no end")
+    whole = Scan(path, **options)  # checks the options
+    if isinstance(whole.target, Segment):
+        raise ValueError(f"{path}: name the partition directory or the log dir: a segment ends when the broker rolls")
+    query = whole._query
+    patterns = TopicPatterns(query.topics, internal=query.internal or not isinstance(whole.target, LogDir))
+    paths = whole.target.paths if isinstance(whole.target, LogDir) else [whole.target.path]  # type: ignore[union-attr]
+    tail = LogTail(
+        lambda: LogDir(paths, limits=query.limits),
+        lambda key: patterns.wants(key.topic) and (query.partitions is None or key.partition in query.partitions),
+        isolation_level=query.isolation_level,
+        on_corruption="skip",
+        check_crcs=query.check_crcs,
+        limits=query.limits,
+    )
+    start, seen = options.pop("start_offset", None), cast("dict[kf.TopicPartition, int]", {})
+    while True:
+        ends = tail.ends()
+        for key in tail.take_replaced():
+            seen.pop(key, None)
+        for key, end in ends.items():
+            if key not in seen:
+                seen[key] = (start.get(key) if isinstance(start, dict) else start) or 0
+            # after a change of leader, the log may be cut, and go on with other records
+            elif end < seen[key]:
+                seen[key] = end
+        if any(seen[key] < end for key, end in ends.items()):
+            opened = open_path(path, limits=query.limits)
+            there = set(opened) if isinstance(opened, LogDir) else {cast(Any, opened).topic_partition}
+            starts = {key: seen[key] for key in ends if key in there}
+            new = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
+            yield Scan(opened, **{**new, "start_offset": starts, "end_offset": {key: ends[key] for key in starts}})
+            seen |= {key: max(seen[key], ends[key]) for key in starts}
+        time.sleep(pause)

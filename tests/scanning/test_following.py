@@ -1,0 +1,204 @@
+"""`cat --follow`: prints what a writer appends, over rolls and torn tails, until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+
+
+class Follower:
+    """A `kafkalog cat --follow --json` that runs, and the objects that it has printed."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "kafkalog", "cat", "--follow", "--json", "--encoding", "utf8", *arguments]
+        self.process = subprocess.Popen(
+            list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.rows: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.rows.append(json.loads(line))
+
+    def wait_for(self, n: int) -> None:
+        wait_until(lambda: len(self.rows) >= n or self.process.poll() is not None)
+        assert len(self.rows) == n
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(20)
+        self._reader.join()
+        assert self.process.stderr is not None
+        assert "Traceback" not in self.process.stderr.read()
+        self.process.stderr.close()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def following() -> Iterator[Callable[..., Follower]]:
+    running: list[Follower] = []
+
+    def begin(*arguments: object) -> Follower:
+        running.append(Follower(*arguments))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+class Broker:
+    """Appends batches to partitions, as a broker does: byte by byte into the last segment, with rolls."""
+
+    def __init__(self, folder: Path, log_dir: Path) -> None:
+        self._folder, self.log_dir, self._n = folder, log_dir, 0
+        log_dir.mkdir()
+        (log_dir / "meta.properties").write_text("version=1\nnode.id=1\n")
+
+    def batch(self, partition: str, *values: str) -> tuple[Path, bytes]:
+        """The bytes of a batch that goes to the end of a partition, and the file."""
+        self._n += 1
+        first = self.end(partition)
+        (self._folder / str(self._n)).mkdir(parents=True)
+        with kafkalog.PartitionWriter(self._folder / str(self._n) / partition) as writer:
+            offsets = list(range(first, first + len(values)))
+            writer.append(
+                {"value": [one.encode() for one in values], "timestamp": [5] * len(values), "offset": offsets}
+            )
+        (made,) = (self._folder / str(self._n) / partition).glob("*.log")
+        directory = self.log_dir / partition
+        if not directory.is_dir():
+            directory.mkdir()
+            topic_id = f"AAAAAAAAAAAAAAAAAAA{self._n:03}"
+            (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        logs = sorted(directory.glob("*.log"))
+        return (logs[-1] if logs else directory / f"{first:020d}.log"), made.read_bytes()
+
+    def append(self, partition: str, *values: str) -> None:
+        path, data = self.batch(partition, *values)
+        with path.open("ab") as file:
+            file.write(data)
+
+    def roll(self, partition: str) -> None:
+        (self.log_dir / partition / f"{self.end(partition):020d}.log").touch()
+
+    def end(self, partition: str) -> int:
+        path = self.log_dir / partition
+        return kafkalog.open_partition(path).log_end_offset if path.is_dir() else 0
+
+
+def test_what_is_appended_is_printed_once_over_rolls_and_torn_tails(tmp_path: Path, following: Any) -> None:
+    broker = Broker(tmp_path / "made", tmp_path / "log")
+    broker.append("orders-0", "a", "b")
+    follower = following(broker.log_dir, "--columns", "topic,partition,offset,value")
+    follower.wait_for(2)
+    path, data = broker.batch("orders-0", "c", "d")
+    with path.open("ab") as file:
+        file.write(data[:70])
+        file.flush()
+        time.sleep(1)
+        assert len(follower.rows) == 2  # half a batch is waited for
+        file.write(data[70:])
+    follower.wait_for(4)
+    broker.roll("orders-0")
+    broker.append("orders-0", "e")
+    follower.wait_for(5)
+    # several rolls at once, a new partition and a new topic
+    for value in "fgh":
+        broker.roll("orders-0")
+        broker.append("orders-0", value)
+    broker.append("orders-1", "i")
+    broker.append("bills-0", "j")
+    follower.wait_for(10)
+    # deleted and made again
+    shutil.rmtree(broker.log_dir / "bills-0")
+    wait_until(lambda: False, 1)
+    broker.append("bills-0", "k")
+    follower.wait_for(11)
+    assert follower.end() == 130
+    found = [(row["topic"], row["partition"], row["offset"], row["value"]) for row in follower.rows]
+    assert [one[2:] for one in found if one[:2] == ("orders", 0)] == list(enumerate("abcdefgh"))
+    assert [one for one in found if one[:2] != ("orders", 0)] in (
+        [("bills", 0, 0, "j"), ("orders", 1, 0, "i"), ("bills", 0, 0, "k")],
+        [("orders", 1, 0, "i"), ("bills", 0, 0, "j"), ("bills", 0, 0, "k")],
+    )
+
+
+def test_a_tail_a_filter_and_decoded_values(tmp_path: Path, following: Any) -> None:
+    broker = Broker(tmp_path / "made", tmp_path / "log")
+    broker.append("orders-0", *(json.dumps({"n": n}) for n in range(8)))
+    options = ("--value-format", "json", "--columns", "offset,value.n", "--filter", "value.n >= 4")
+    follower = following(broker.log_dir / "orders-0", "--tail", 2, *options)
+    follower.wait_for(2)
+    broker.append("orders-0", '{"n": 1}', '{"n": 9, "m": 1}')
+    broker.append("orders-0", '{"n": 2}')
+    broker.append("orders-0", '{"n": 5}')
+    follower.wait_for(4)
+    assert follower.end() == 130
+    assert [(row["offset"], row["value.n"]) for row in follower.rows] == [(6, 6), (7, 7), (9, 9), (11, 5)]
+
+
+def test_a_writer_process_that_appends_and_rolls(tmp_path: Path, following: Any) -> None:
+    log_dir = tmp_path / "log"
+    log_dir.mkdir()
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\n")
+    writer = """
+import sys, time, kafkalog
+from kafkalog import LogConfig
+with kafkalog.PartitionWriter(sys.argv[1], config=LogConfig(segment_bytes=2000), batch_size=500) as one:
+    one.append({"value": [b"x" * 40] * 300, "timestamp": [7] * 300})
+import pathlib, shutil
+source, target = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+target.mkdir()
+for log in sorted(source.glob("*.log")):
+    data = log.read_bytes()
+    with (target / log.name).open("wb", buffering=0) as file:
+        for at in range(0, len(data), 333):
+            file.write(data[at : at + 333])
+            time.sleep(0.003)
+"""
+    follower = following(log_dir, "--columns", "offset")
+    made = subprocess.run(
+        [sys.executable, "-c", writer, str(tmp_path / "made-0"), str(log_dir / "made-0")],
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        check=True,
+        timeout=60,
+    )
+    assert made.returncode == 0
+    assert len([*(log_dir / "made-0").glob("*.log")]) > 3
+    follower.wait_for(300)
+    assert follower.end() == 130
+    assert [row["offset"] for row in follower.rows] == list(range(300))
+
+
+def test_options_that_set_an_end_are_refused(run: Any, log_dir: Path) -> None:
+    for options in (("-n", 3), ("--explain",), ("--end-offset", 5), ("--latest", "key")):
+        assert run("cat", "--follow", log_dir / "p-multi-0", *options)[0] == 2
+    path = log_dir / "p-multi-0" / "00000000000000000000.log"
+    assert run("cat", "--follow", path)[0] == 2
