@@ -33,35 +33,35 @@ kafkalog reads, verifies, repairs and writes Apache Kafka's on-disk log (segment
 """
 
 _FIRST_EXAMPLES: Final = """\
-  kafkalog ls /var/lib/kafka                     what is there: a line per partition
+  kafkalog ls /var/lib/kafka                     a line per partition
   kafkalog cat /var/lib/kafka -t orders -n 10    the first ten records of a topic
-  kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong"""
+  kafkalog verify /var/lib/kafka                 check checksums, indexes, snapshots and checkpoints"""
 
 _EPILOG: Final = f"""\
 examples:
-  kafkalog ls /var/lib/kafka                     what is there: a line per partition
+  kafkalog ls /var/lib/kafka                     a line per partition
   kafkalog ls -s /var/lib/kafka/orders-0         a line per segment
   kafkalog cat /var/lib/kafka -t orders -n 10    the first ten records of a topic
-  kafkalog cat orders-0 --json | jq .offset      records for programs, an object per line
-  kafkalog batches orders-0 --summary            who sends small, large, uncompressed, transactional batches
+  kafkalog cat orders-0 --json | jq .offset      records as JSON lines
+  kafkalog batches orders-0 --summary            sizes, codecs and producers of batches
   kafkalog export orders-0 -o orders.parquet     records as Parquet, Arrow, CSV or JSON lines
-  kafkalog lookup orders-0 --offset 42           how an offset or a time leads to a record
-  kafkalog dump orders-0/*.log --print-data-log  what Kafka's DumpLogSegments prints, line for line
-  kafkalog index-stats orders-0 --what-if 1024   how good the indexes are, and those of another interval
-  kafkalog verify /var/lib/kafka                 checksums, indexes, snapshots, checkpoints: OK or what is wrong
-  kafkalog producers --open /var/lib/kafka       open and hanging transactions, and what they block
-  kafkalog epochs orders-0 --follower 7,1200     leader epochs; where a follower has to truncate
-  kafkalog groups /var/lib/kafka                 groups of consumers: offsets, lag, members
-  kafkalog preflight /var/lib/kafka              what a broker would do with it on its next start
-  kafkalog salvage /mnt/disk -o saved            every intact batch of a damaged log, and what is lost
-  kafkalog recover /var/lib/kafka --dry-run      what a broker's recovery would cut; do it offline
-  kafkalog truncate orders-0 --to-offset 120 -o copy         the end of a log removed (trim: its start)
-  kafkalog reindex orders-0 --in-place           rebuild indexes, as a broker's recovery writes them
-  kafkalog convert orders-0 -o copy --drop 'key == user-42'   a rewritten log: v2, another codec, records left out
-  kafkalog load orders.parquet -o log --topic t  records as partitions that a broker serves
-  kafkalog spark verify /backup/kafka            the same as a Spark job, on all processors or a cluster
+  kafkalog lookup orders-0 --offset 42           find an offset or a time, step by step
+  kafkalog dump orders-0/*.log --print-data-log  the lines of Kafka's DumpLogSegments
+  kafkalog index-stats orders-0 --what-if 1024   density of the indexes, now and with another interval
+  kafkalog verify /var/lib/kafka                 check checksums, indexes, snapshots and checkpoints
+  kafkalog producers --open /var/lib/kafka       open and hanging transactions
+  kafkalog epochs orders-0 --follower 7,1200     leader epochs; where this follower would truncate
+  kafkalog groups /var/lib/kafka                 consumer groups: offsets, lag, members
+  kafkalog preflight /var/lib/kafka              what a broker would do at its next start
+  kafkalog salvage /mnt/disk -o saved            save every intact batch of a damaged log
+  kafkalog recover /var/lib/kafka --dry-run      what a broker's recovery would cut
+  kafkalog truncate orders-0 --to-offset 120 -o copy         remove the end of a log (trim: its start)
+  kafkalog reindex orders-0 --in-place           rebuild indexes, as a broker's recovery does
+  kafkalog convert orders-0 -o copy --drop 'key == user-42'   rewrite a log without some records
+  kafkalog load orders.parquet -o log --topic t  write records as partitions that a broker serves
+  kafkalog spark verify /backup/kafka            run a command as a Spark job
 
-'kafkalog COMMAND -h' says what a command does and its usual options, 'kafkalog COMMAND --help' everything.
+'kafkalog COMMAND -h' shows the purpose and the usual options, 'kafkalog COMMAND --help' shows everything.
 
 {EXIT_CODES_HELP}"""
 
@@ -89,7 +89,7 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
         metavar="SHELL",
         action=Completion,
         build_parser=build_parser,
-        help="print the script with which bash, zsh or fish completes commands and options; needs shtab",
+        help="print a completion script for bash, zsh or fish; needs the extra completion",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, summary in SUMMARIES.items():
@@ -281,8 +281,7 @@ def _report_bug(error: Exception, console: Console) -> None:
         traceback.print_exception(error)
     console.message(
         "bug",
-        f"kafkalog {__version__} failed in a way it should not ({type(error).__name__}): please report it"
-        " with the command"
-        + (" and the traceback above" if console.verbose else " and the traceback that -v shows")
-        + " and, if you can, the file",
+        f"internal error in kafkalog {__version__} ({type(error).__name__}). Please report it with the command,"
+        + (" the traceback above" if console.verbose else " the traceback (run again with -v)")
+        + " and, if possible, the file.",
     )

@@ -232,7 +232,7 @@ class Console:
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         if is_out_of_memory(error):
             text = f"out of memory ({text})" if text else "out of memory"
-            hint = "free memory, or use --threads 1 where the command has it"
+            hint = "free memory, or use --threads 1 if the command has it"
         self.message(_WORDS.get(code, "error"), f"{text}; {hint}" if hint else text)
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ class Console:
                 self._report = None
                 self.error(OutputError(f"the report could not be written: {error.strerror or error}"))
         if self._n_unprinted:
-            self.message("damage", f"{self._n_unprinted:,} more findings of damage; -v prints each")
+            self.message("damage", f"{self._n_unprinted:,} more findings of damage; use -v to print all")
             self._n_unprinted = 0
 
 

@@ -44,13 +44,13 @@ SEVERITY: Final = (
 
 EXIT_CODES_HELP: Final = """\
 exit codes:
-  0  good                            5  a limit was exceeded (see --limits), or memory ran out
-  1  damage was found                6  refused: the output exists, or is unsafe
+  0  success                         5  a limit was exceeded (see --limits), or memory ran out
+  1  damage was found                6  refused: the output exists or is unsafe
   2  wrong usage                     7  the output could not be written
   3  input could not be read        70  a bug in kafkalog
   4  input of an unknown kind      130  interrupted (Ctrl-C)
-                                   141  the reader of the output went away
-Where several apply: 70, 7, 6, 3, 1, 5, 4 in this order."""
+                                   141  the reader of the output closed the pipe
+If several apply, the first of 70, 7, 6, 3, 1, 5, 4."""
 
 _LIMIT_NAMES: Final = {
     "segment_too_large": "max_segment_bytes",
@@ -124,4 +124,4 @@ def exit_of_finding(finding: Finding) -> Exit:
 
 def limit_hint(reason: str) -> str:
     """Return a hint about the option that changes the limit in `reason`; "" for other reasons."""
-    return f"--limits {_LIMIT_NAMES[reason]}=N sets another limit" if reason in _LIMIT_NAMES else ""
+    return f"use --limits {_LIMIT_NAMES[reason]}=N to change the limit" if reason in _LIMIT_NAMES else ""

@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from kafkalog.log.segment import Segment
 
 PATH_HELP: Final = """\
-PATH is a log dir (a value of a broker's log.dirs, or a copy of one), a topic-partition directory such as orders-0 in
-it, or a single .log file; or the URL of one, such as s3://bucket/kafka. Several may be given."""
-_READ_ONLY: Final = " Files are only read, never written."
+PATH is a log dir (a directory from a broker's log.dirs, or a copy of one), a partition directory in it such as
+orders-0, or a single .log file; or the URL of one, such as s3://bucket/kafka. You can name several."""
+_READ_ONLY: Final = " The command never changes these files."
 
 
 FILTER_HELP: Final = """\
---filter takes COLUMN OP VALUE, joined by and, or, not and parentheses; repeated, all must hold:
-  key == abc                       ==, !=, <, <=, >, >=; of text and bytes also starts_with and contains
-  key like 'user-%'                SQL's pattern; key matches '^user-[0-9]+$' a regular expression (RE2)
-  offset between 5 and 9           both included
-  key in abc,def,null              in, not in: a list; null in it is no value
+--filter takes COLUMN OP VALUE, combined with and, or, not and parentheses. If you repeat it, all must hold:
+  key == abc                       ==, !=, <, <=, >, >=; for text and bytes also starts_with and contains
+  key like 'user-%'                an SQL pattern; key matches '^user-[0-9]+$': a regular expression (RE2)
+  offset between 5 and 9           includes both ends
+  key in abc,def,null              in, not in: a list; null stands for a missing key
   value is null                    is null, is not null
-  timestamp >= 2026-11-21T08:00Z   ISO 8601 with a zone, milliseconds, -1h, or end-1h
-  headers has trace-id             has, has not: a header of that name
-  headers.trace-id == 0x0aff       any header of that name
+  timestamp >= 2026-11-21T08:00Z   ISO 8601 with a zone, milliseconds, -1h (before now), or end-1h (before the end)
+  headers has trace-id             has, has not: a header with that name
+  headers.trace-id == 0x0aff       the value of any header with that name
   value.customer.id == 7           a field, with --value-format or --key-format
   compression == zstd              also topic, partition, segment, is_transactional == true, ...
   timestamp_type == LogAppendTime  or CreateTime, NoTimestampType; or 1, 0, -1
-Bytes are given as text, as 0x and hex digits, or as base64: and base64. A value in quotes is text as it stands."""
+Write bytes as text, as 0x and hex digits, or as base64: and base64. A value in quotes is always text."""
 
 
-ENCODING_HELP: Final = 'of bytes in JSON (default: base64); with utf8, bytes that are not valid become {"base64": ...}'
+ENCODING_HELP: Final = 'encoding of bytes in JSON (default: base64); with utf8, invalid bytes become {"base64": ...}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ def add_command(
     parser.add_argument("paths", metavar=metavar, nargs="+" if needs_paths else "*", help=path_help)
     speech = parser.add_mutually_exclusive_group()
     speech.add_argument(
-        "-q", "--quiet", action="store_true", help="no progress bar, no notes; damage and errors are still printed"
+        "-q", "--quiet", action="store_true", help="print no progress bar and no notes, only damage and errors"
     )
     speech.add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="also print what is normal, such as a torn tail, and all damage",
+        help="also print normal findings such as a torn tail, and all damage",
     )
     parser.add_argument(
         "--storage-option",
@@ -118,8 +118,8 @@ def add_command(
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="write all findings to a file as JSON: the offsets and records that each lost, how certain that is, and"
-        " the sum of each partition",
+        help="write all findings to a JSON file, with lost offsets and records, their certainty, and the sum per"
+        " partition",
     )
     return parser
 
@@ -139,7 +139,7 @@ def add_names(group: Any, *flags: str, what: str, such: str, metavar: str | None
         metavar=f"{metavar or flags[0][1].upper()},...",
         action=Distinct,
         type=names,
-        help=f"only these {what}: names or globs such as '{such}'; may be repeated",
+        help=f"only these {what}: names or globs such as '{such}'; repeatable",
     )
 
 
@@ -153,7 +153,7 @@ def add_topics(parser: Any) -> None:
         dest="topics",
         action=Distinct,
         type=excluded_names,
-        help="not these topics: names or globs such as '*-changelog'; may be repeated",
+        help="exclude these topics: names or globs such as '*-changelog'; repeatable",
     )
 
 
@@ -166,7 +166,7 @@ def add_selection(parser: Any) -> None:
         metavar="N,...",
         action=Distinct,
         type=numbers,
-        help="only these partition numbers, of each topic; may be repeated",
+        help="only these partition numbers of each topic; repeatable",
     )
 
 
@@ -204,14 +204,12 @@ def add_config(group: Any, help: str) -> None:
 
 def add_internal(group: Any) -> None:
     """Add ``--internal`` and ``--include-deleted``."""
-    group.add_argument(
-        "--include-deleted", action="store_true", help="also records below the log start offset that are still there"
-    )
+    group.add_argument("--include-deleted", action="store_true", help="include records below the log start offset")
     group.add_argument(
         "--internal",
         action="store_true",
-        help="also internal topics (__consumer_offsets, __transaction_state, ...), which are left out of a log dir"
-        " unless -t names them",
+        help="include internal topics (__consumer_offsets, __transaction_state, ...) of a log dir; default: only if -t"
+        " names them",
     )
 
 
@@ -226,13 +224,13 @@ def add_transaction_ages(group: Any) -> None:
         "--now",
         metavar="TIME",
         type=log_time,
-        help="the clock that ages are told by: ms, ISO 8601 with a zone, or end for the latest timestamp",
+        help="compute ages at this time: ms, ISO 8601 with a zone, or end for the latest timestamp (default: now)",
     )
     group.add_argument(
         "--transaction-max-timeout-ms",
         metavar="MS",
         type=milliseconds,
-        help="the broker's setting, after which an open transaction hangs (default: 900000)",
+        help="the broker's setting; an open transaction that is older hangs (default: 900000)",
     )
 
 
@@ -245,9 +243,9 @@ def add_limits(parser: Any, **defaults: int) -> None:
         action="append",
         default=[*defaults.items()],
         type=limit,
-        help="raise or lower a limit on what reading a file may take: max_batch_bytes, max_decompressed_bytes,"
+        help="change a limit on memory and size while reading: max_batch_bytes, max_decompressed_bytes,"
         " max_records_per_batch, max_headers_per_record, max_headers_per_batch, max_segment_bytes,"
-        " max_open_transactions, max_directories, max_findings (K, M and G are understood)",
+        " max_open_transactions, max_directories, max_findings (with K, M or G)",
     )
 
 
@@ -255,7 +253,7 @@ def names(text: str) -> list[str]:
     """Parse a comma-separated list of names."""
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
-        raise argparse.ArgumentTypeError("a name is expected")
+        raise argparse.ArgumentTypeError("expected a name or a comma-separated list of names")
     return found
 
 
@@ -269,17 +267,17 @@ def numbers(text: str) -> list[int]:
     try:
         found = [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"partition numbers are expected, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected partition numbers such as 0,1, not {text!r}") from None
     if not found or min(found) < 0:
-        raise argparse.ArgumentTypeError(f"partition numbers are expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected partition numbers such as 0,1, not {text!r}")
     return found
 
 
 def count(text: str) -> int:
     """Parse a number that is not negative."""
     if not text.isdecimal():
-        other = "; --limits changes the limits on what reading a file may take" if "=" in text else ""
-        raise argparse.ArgumentTypeError(f"a number of records is expected, not {text!r}{other}")
+        other = "; use --limits for limits of reading" if "=" in text else ""
+        raise argparse.ArgumentTypeError(f"expected a number, not {text!r}{other}")
     # more than there can be is all of them
     return min(int(text[:20]), 2**62)
 
@@ -291,7 +289,7 @@ def n_bytes(text: str, least: int = 0, most: int = 2**63 - 1) -> int:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"a number of bytes from {least} to {most:,} is expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of bytes from {least} to {most:,}, not {text!r}")
     return number
 
 
@@ -303,7 +301,7 @@ def index_interval(text: str) -> int:
 def threads(text: str) -> int:
     """Parse a number of threads."""
     if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise argparse.ArgumentTypeError(f"a number from 1 to 256 is expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 256, not {text!r}")
     return int(text)
 
 
@@ -313,7 +311,7 @@ def assignment(example: str) -> Callable[[str], tuple[str, str]]:
     def parse(text: str) -> tuple[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise argparse.ArgumentTypeError(f"NAME=VALUE is expected, such as {example}, not {text!r}")
+            raise argparse.ArgumentTypeError(f"expected NAME=VALUE such as {example}, not {text!r}")
         return name.strip(), value.strip()
 
     return parse
@@ -323,8 +321,8 @@ def limit(text: str) -> tuple[str, int]:
     """Parse ``name=value`` of ``--limits``."""
     name, equals, value = text.partition("=")
     if not equals:
-        other = f"; -n {text} is how many records" if text.isdecimal() else ""
-        raise argparse.ArgumentTypeError(f"name=value is expected, such as max_batch_bytes=200M, not {text!r}{other}")
+        other = f"; use -n {text} for a number of records" if text.isdecimal() else ""
+        raise argparse.ArgumentTypeError(f"expected NAME=N such as max_batch_bytes=200M, not {text!r}{other}")
     try:
         return name.strip(), parse_bytes(value)
     except ValueError as error:
@@ -334,7 +332,7 @@ def limit(text: str) -> tuple[str, int]:
 def milliseconds(text: str) -> int:
     """Parse a duration in milliseconds."""
     if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"milliseconds are expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected milliseconds, not {text!r}")
     return int(text)
 
 
@@ -373,14 +371,14 @@ def condition(text: str) -> str:
 def offset(text: str) -> int:
     """Parse an offset."""
     if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"an offset is expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an offset, not {text!r}")
     return int(text)
 
 
 def epoch(text: str) -> int:
     """Parse a leader epoch."""
     if not text.isdecimal() or len(text) > 10 or int(text) >= 2**31:
-        raise argparse.ArgumentTypeError(f"a leader epoch is expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a leader epoch, not {text!r}")
     return int(text)
 
 

@@ -52,8 +52,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "add_help": False})
-        self.add_argument("-h", action=_ShortHelp, help="a short help: what it does, examples, the usual options")
-        self.add_argument("--help", action="help", help="this help: everything")
+        self.add_argument("-h", action=_ShortHelp, help="show the purpose, examples and the usual options")
+        self.add_argument("--help", action="help", help="show all options")
         # the value of an option may be a time before now, such as -1h, which is no option
         self._negative_number_matcher = re.compile(r"-\d+(?:[a-z]{1,3}|\.\d+)?$")
 
@@ -87,11 +87,11 @@ class Parser(argparse.ArgumentParser):
         from kafkalog.text import near
 
         if not name.startswith("-"):
-            return f"one argument too many: {name!r}"
+            return f"unexpected argument {name!r}"
         if name in self.instead:
             return f"no option {name}: {self.instead[name]}"
         if name in ("--file", "--files", "--path", "--paths", "--input"):
-            return f"no option {name}: {_metavar(self._get_positional_actions()[0])} is given without one"
+            return f"no option {name}: pass {_metavar(self._get_positional_actions()[0])} without an option"
         own = [text[2:] for text in self._option_string_actions if text.startswith("--")]
         meant = near(name[2:], own) or next((text for text in own if text.startswith(f"{name[2:]}-")), None)
         # a value that one option alone takes says which that is
@@ -120,9 +120,7 @@ class Parser(argparse.ArgumentParser):
             formatter.add_text(description)
             formatter.add_text("\n".join(["commands:", *self._command_lines()]))
             formatter.add_text("\n".join(["examples:", *examples.split("\n")]))
-            formatter.add_text(
-                f"'{self.prog} COMMAND -h' says more about a command, '{self.prog} --help' has everything."
-            )
+            formatter.add_text(f"'{self.prog} COMMAND -h' describes a command, '{self.prog} --help' shows everything.")
             return formatter.format_help()
         positional = [action for action in self._actions if not action.option_strings]
         shown = sorted(
@@ -136,7 +134,7 @@ class Parser(argparse.ArgumentParser):
         formatter.start_section("usual options")
         formatter.add_arguments(shown)
         formatter.end_section()
-        formatter.add_text(f"'{self.prog} --help' has everything.")
+        formatter.add_text(f"'{self.prog} --help' shows all options.")
         return formatter.format_help()
 
     def _command_lines(self) -> list[str]:

@@ -42,39 +42,37 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("which records")
     add_selection(what)
     add_limit(what)
-    what.add_argument("--start-offset", metavar="OFFSET", type=offset, help="from this offset on")
-    what.add_argument("--end-offset", metavar="OFFSET", type=offset, help="up to this offset, which is not included")
+    what.add_argument("--start-offset", metavar="OFFSET", type=offset, help="start at this offset")
+    what.add_argument("--end-offset", metavar="OFFSET", type=offset, help="end before this offset")
     what.add_argument(
         "--start-timestamp",
         metavar="TIME",
         type=log_time,
-        help="not before this: ms, ISO 8601 with Z or an offset, a time before now such as -1h, or before the latest"
-        " timestamp such as end-1h",
+        help="only records at or after this time: ms, ISO 8601 with Z or an offset, relative to now such as -1h, or"
+        " relative to the latest timestamp such as end-1h",
     )
     what.add_argument(
         "--use-time-index",
         action="store_true",
-        help="with --start-timestamp, begin where the time indexes say, instead of reading the headers of all batches",
+        help="with --start-timestamp, find the start with the time indexes instead of reading all batch headers",
     )
-    what.add_argument("--end-timestamp", metavar="TIME", type=log_time, help="before this, which is not included")
-    add_filters(
-        what, help="only records for which this holds, such as 'key == abc'; may be repeated: then all must hold"
-    )
+    what.add_argument("--end-timestamp", metavar="TIME", type=log_time, help="only records before this time")
+    add_filters(what, help="only matching records, such as 'key == abc'; if repeated, all must match")
     what.add_argument(
         "--isolation-level",
         choices=("read_uncommitted", "read_committed"),
         default="read_uncommitted",
-        help="read_committed leaves out aborted transactions and what follows the first open one",
+        help="read_committed leaves out aborted transactions and ends at the first open one",
     )
     what.add_argument(
         "--latest",
         choices=("key",),
-        help="of each key of a partition only the last record, and none if its value is null: a topic as a table",
+        help="only the last record of each key of a partition, without tombstones: the topic as a table",
     )
     what.add_argument(
         "--include-control",
         action="store_true",
-        help="also control records: transaction markers, and those of Raft",
+        help="include control records: transaction markers and those of Raft",
     )
     add_internal(what)
 
@@ -86,7 +84,7 @@ def add_scan_reading(parser: argparse.ArgumentParser, *, threads: bool = True) -
     reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
     parser.set_defaults(threads=None)
     if threads:
-        reading.add_argument("--threads", metavar="N", type=int, help="threads that decode (default: one a CPU)")
+        reading.add_argument("--threads", metavar="N", type=int, help="decoding threads (default: one per CPU)")
     add_limits(reading)
 
 
@@ -96,21 +94,21 @@ FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uu
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Add the options about what the bytes of keys and values are."""
-    what = parser.add_argument_group("what keys and values are")
+    what = parser.add_argument_group("format of keys and values")
     for column in ("value", "key"):
         what.add_argument(
             f"--{column}-format",
             metavar="FORMAT",
             choices=FORMATS,
-            help=f"decode {column}s: {', '.join(FORMATS)}" if column == "value" else "decode keys, the same way",
+            help=f"decode {column}s: {', '.join(FORMATS)}" if column == "value" else "decode keys in the same formats",
         )
     what.add_argument(
-        "--schema", metavar="FILE", help="the schema of all values; default: the one that each value names"
+        "--schema", metavar="FILE", help="one schema for all values (default: the schema id in each value)"
     )
-    what.add_argument("--key-schema", metavar="FILE", help="the schema of all keys")
-    what.add_argument("--no-frame", action="store_true", help="values do not begin with a schema id; see --schema")
+    what.add_argument("--key-schema", metavar="FILE", help="one schema for all keys")
+    what.add_argument("--no-frame", action="store_true", help="values do not start with a schema id; use with --schema")
     where = what.add_mutually_exclusive_group()
-    where.add_argument("--schemas", metavar="DIR", help="look up schemas in files of a directory, such as 7.avsc")
+    where.add_argument("--schemas", metavar="DIR", help="look up schemas in a directory with files such as 7.avsc")
     where.add_argument(
         "--schema-registry",
         metavar="URL",
@@ -119,7 +117,7 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--schema-context",
         metavar="NAME",
-        help="the registry's context of schema ids, such as .partner; . is the default one",
+        help="the registry context of the schema ids, such as .partner; . is the default context",
     )
 
 
@@ -134,7 +132,7 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
             plain = schema is None and not (args.no_frame and name in WITH_SCHEMAS)
             decode[column] = name if plain else {"format": name, **given}
         elif schema is not None:
-            raise UsageError(f"a schema needs a format: say --{column}-format")
+            raise UsageError(f"a schema needs a format: add --{column}-format")
     if not decode:
         return {}
     sources = {"schemas": args.schemas or args.schema_registry, "schema_context": args.schema_context}
@@ -144,9 +142,9 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
 def add_on_corruption(parser: Any, *, default: str) -> None:
     """Add ``--on-corruption``."""
     meanings = {
-        "raise": "end with an error",
+        "raise": "fail with an error",
         "stop": "end that partition there, as a broker would",
-        "skip": "go on behind it",
+        "skip": "continue at the next intact batch",
     }
     said = [f"{meaning} ({value}{', the default' if value == default else ''})" for value, meaning in meanings.items()]
     parser.add_argument(
@@ -208,7 +206,7 @@ def open_selected(args: argparse.Namespace, console: Console) -> Selected:
     console.findings(log_dir.findings)
     found = [*partitions_of(log_dir, args.topics, args.partitions)]
     if not found:
-        console.note("no partition matches")
+        console.note("no partition matches; kafkalog ls lists them")
     n_unread = 0
     for one in found:
         if isinstance(one, KafkalogError):
@@ -252,19 +250,19 @@ def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Consol
     if not args.topics and not args.partitions:
         return
     if not (selected_keys(target, args) if isinstance(target, LogDir) else [*scan.partitions()]):
-        console.note("no partition matches")
+        console.note("no partition matches; kafkalog ls lists them")
 
 
 def note_left_out(log_dir: LogDir, console: Console) -> None:
     """Print a note with the internal topics of a log dir that are not read."""
     left_out = sorted({key.topic for key in set(log_dir) - set(log_dir.select(internal=False))})
     if left_out:
-        console.note(f"internal topics are left out: {', '.join(left_out)}; -t names them, --internal reads all")
+        console.note(f"internal topics are left out: {', '.join(left_out)}; use -t or --internal to read them")
 
 
 @contextlib.contextmanager
 def reported(
-    scan: Scan | Any, console: Console, what: str | None = None, *, skip: str = "go on behind it"
+    scan: Scan | Any, console: Console, what: str | None = None, *, skip: str = "continue at the next intact batch"
 ) -> Iterator[ScanReporter]:
     """Report the findings and the progress of a scan while it runs; `skip` says what ``--on-corruption skip`` does."""
     reporter = ScanReporter(scan, console, what)
@@ -277,12 +275,12 @@ def reported(
 
 
 @contextlib.contextmanager
-def hint_at_skip(what: str = "go on behind it") -> Iterator[None]:
+def hint_at_skip(what: str = "continue at the next intact batch") -> Iterator[None]:
     """Add to an error about damage what ``--on-corruption skip`` would do."""
     try:
         yield
     except CorruptionError as error:
-        error.add_note(f"--on-corruption skip would {what}")
+        error.add_note(f"use --on-corruption skip to {what}")
         raise
 
 

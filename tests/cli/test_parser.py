@@ -33,4 +33,4 @@ def test_the_short_help_of_a_command_is_short(command: str, capsys: pytest.Captu
     short, full = _help(capsys, command, "-h"), _help(capsys, command, "--help")
     assert len(short) < 40
     assert len(short) < len(full) or command == "spark"
-    assert short[-1].endswith("has everything.") or command == "spark"
+    assert "--help" in short[-1] or command == "spark"

@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List record batches, a line each, in the order of topic, partition and offset; or, with --summary, show who sends
-small, large, uncompressed or transactional batches: a line per producer, codec and message format, the largest share of
-the bytes first, with the mean number of records and the mean and percentiles of the size of a batch (percentiles are
-right to 1.6 %).
+List record batches, a line each, in the order of topic, partition and offset.
 
-Only the headers of batches are read: nothing is decoded or decompressed, and no checksum is checked. Damage in headers
-is reported and skipped, unless --on-corruption says otherwise, and the exit code is 1.
+With --summary, print a line per producer, codec and message format instead, with the largest share of bytes first. It
+shows which producers send small, large, uncompressed or transactional batches. Percentiles of sizes are exact to 1.6 %.
+
+The command reads batch headers only: it decodes and decompresses nothing, and checks no checksum. It reports and skips
+damaged headers by default (--on-corruption), and then exits with 1.
 
 Columns: topic, partition, segment (file name), position, size_in_bytes, base_offset, last_offset,
 partition_leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp, producer_id, producer_epoch,
 base_sequence, records_count, control_type, codec, timestamp_type, is_transactional, is_control, delete_horizon_ms,
-compression. A missing value is -, and -1 with --json: so are the base_offset and records_count of a compressed v0 or v1
-message, which only its content has. With --json timestamps are in milliseconds.""",
+compression. A missing value is -, or -1 with --json. The base_offset and records_count of a compressed v0 or v1 message
+are missing, because they are inside the compressed data. With --json, timestamps are milliseconds.""",
     examples="""\
   kafkalog batches orders-0 -n 20
   kafkalog batches /var/lib/kafka -t orders --summary
@@ -84,19 +84,19 @@ def add_parser(commands: Any) -> None:
     add_selection(what)
     add_limit(what, "lines")
     what.add_argument(
-        "--start-offset", metavar="OFFSET", type=offset, help="those that may hold this offset or one behind"
+        "--start-offset", metavar="OFFSET", type=offset, help="batches that may hold this offset or a later one"
     )
-    what.add_argument("--end-offset", metavar="OFFSET", type=offset, help="those that may hold an offset before this")
-    how = parser.add_argument_group("how they are printed")
-    how.add_argument("--json", action="store_true", help="an object per line, with every column or those of --columns")
+    what.add_argument("--end-offset", metavar="OFFSET", type=offset, help="batches that may hold an offset before this")
+    how = parser.add_argument_group("output")
+    how.add_argument("--json", action="store_true", help="an object per line, with all columns or those of --columns")
     add_columns(how)
-    how.add_argument("--summary", action="store_true", help="sum up who sends what")
+    how.add_argument("--summary", action="store_true", help="a line per producer, codec and message format")
     how.add_argument(
         "--by",
         metavar="C,...",
         type=names,
-        help="what --summary tells apart (default: producer_id,compression,magic); also topic, partition, segment,"
-        " partition_leader_epoch, producer_epoch, timestamp_type, is_transactional, is_control",
+        help="group --summary by these columns (default: producer_id,compression,magic); also topic, partition,"
+        " segment, partition_leader_epoch, producer_epoch, timestamp_type, is_transactional, is_control",
     )
     reading = parser.add_argument_group("reading")
     add_on_corruption(reading, default="skip")
@@ -106,9 +106,9 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace, console: Console) -> None:
     """List batches, or print a summary."""
     if args.by is not None and not args.summary:
-        raise UsageError("--by is for --summary")
+        raise UsageError("--by needs --summary")
     if args.columns is not None and args.summary:
-        raise UsageError("--summary has columns of its own; --by says what it tells apart")
+        raise UsageError("--columns does not work with --summary; use --by to group")
     with usage_errors():
         from kafkalog.scanning.batch_scan import BATCH_COLUMNS, BatchScan
 
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         # also after an error: what was counted up to the damage is of use
         console.rows(summary.objects(args.limit), _summary_lines(summary, args.limit), as_json=args.json)
     if summary.n_unlisted:
-        console.note(f"{summary.n_unlisted:,} batches of groups beyond the first {len(summary):,} count as others")
+        console.note(f"others: {summary.n_unlisted:,} batches, of groups after the first {len(summary):,}")
 
 
 def _print(

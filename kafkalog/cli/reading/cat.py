@@ -37,27 +37,25 @@ Print records in the order of topic, partition and offset, a line each:
 
   orders-0@42  2026-11-21T08:00:00.000Z  key="k1" value="{{\\"id\\": 7}}" headers={{trace="ab", n=null}}
 
-Bytes that are valid UTF-8 are shown as text; what does not print is escaped (\\n, \\", \\\\, \\xff), so that nothing is
-lost; null is null and an empty value is "". At a terminal long values are cut, unless --full is given. A record without
-a timestamp shows -.
+Valid UTF-8 is shown as text, with unprintable characters escaped (\\n, \\", \\\\, \\xff). An empty value is "", and a
+missing timestamp is -. A terminal shows long values shortened; --full shows all of them.
 
-With --json each line is an object of the columns asked for: timestamps in milliseconds (null for a v0 record, -1 where
-a record has none), headers as a list of [name, value]; key and value in base64, or as --encoding says.
+With --json, each line is an object. Timestamps are milliseconds (null for a v0 record, -1 for a missing timestamp),
+headers are lists of [name, value], and keys and values are base64 unless --encoding changes that.
 
 Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers (the default); leader_epoch,
 producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,
-segment; headers.NAME is the value of the last header of that name. With --value-format, --key-format also fields such
-as value.customer.id, and value_error, value_bytes: the reason why a value did not decode, and its bytes.
+segment; headers.NAME is the value of the last header of that name. With --value-format or --key-format also fields such
+as value.customer.id, and value_error and value_bytes: the reason why a value did not decode, and its bytes.
 
 {FILTER_HELP}
 
---explain prints, instead of records, how many partitions, segments, bytes and batches there are and have to be read,
-and what rules out the others; it reads batch headers only.
+--explain prints no records. It shows how many partitions, segments, bytes and batches exist and how many this command
+would read, with the condition that excludes the others. It reads batch headers only.
 
-By default transactions are ignored: records of aborted and open ones are printed too. With --isolation-level
-read_committed, records are those that a consumer of that level gets: aborted ones are left out, and a partition ends
-where its earliest open transaction begins (a note says where). If damage hides how a transaction
-ended, that is an error, or its records are left out and reported: see --on-corruption.""",
+By default, cat also prints records of aborted and open transactions. --isolation-level read_committed prints the
+records that a consumer of that level gets. It leaves out aborted ones, and ends a partition at its earliest open
+transaction, with a note. If damage hides the outcome of a transaction, --on-corruption decides.""",
     examples="""\
   kafkalog cat /var/lib/kafka -t orders -p 0,3 -n 20
   kafkalog cat orders-0 --start-offset 1000 --end-offset 1100 --full
@@ -82,14 +80,14 @@ def add_parser(commands: Any) -> None:
         "-f",
         "--follow",
         action="store_true",
-        help="after the last record wait for more, next to a running broker, until Ctrl-C; see --tail",
+        help="after the last record, wait for records that a running broker appends, until Ctrl-C; see --tail",
     )
-    how = parser.add_argument_group("how they are printed")
+    how = parser.add_argument_group("output")
     how.add_argument("--json", action="store_true", help="an object per line")
-    how.add_argument("--explain", action="store_true", help="no records, but what has to be read for them, and why")
+    how.add_argument("--explain", action="store_true", help="print how much would be read, and why, instead of records")
     add_columns(how)
     add_encoding(how, ENCODING_HELP)
-    how.add_argument("--full", action="store_true", help="do not cut long values at a terminal")
+    how.add_argument("--full", action="store_true", help="do not shorten long values on a terminal")
     add_decoding(parser)
     add_scan_reading(parser)
 
@@ -97,9 +95,9 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Print records."""
     if args.encoding is not None and not args.json:
-        raise UsageError("--encoding is for --json; text shows bytes as text")
+        raise UsageError("--encoding needs --json")
     if args.tail is not None and args.limit is not None:
-        raise UsageError("-n counts from the start and --tail from the end: give one")
+        raise UsageError("-n and --tail exclude each other: -n takes the first records, --tail the last ones")
     from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
 
     columns = record_columns_of(args) if args.json else args.columns

@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Print the files of a segment as Kafka's own tool, DumpLogSegments (kafka-dump-log.sh), prints them: the same lines, the
-same options, no JVM. A batch of a log is a line
+Print the files of a segment with the lines and options of Kafka's DumpLogSegments (kafka-dump-log.sh), without Java. A
+batch is a line:
 
   baseOffset: 5 lastOffset: 11 count: 7 ... position: 843 CreateTime: 1700000001100 size: 899 ... isvalid: true
 
-and with --deep-iteration or --print-data-log each record is a line that begins with "|". Records are shown
-even where the checksum is wrong (isvalid: false). Where the tool throws, the dump stops behind the same lines, with an
-error that says where; --keep-going goes on with the next file.
+With --deep-iteration or --print-data-log, each record is a line that starts with "|". Records of a batch with a wrong
+checksum (isvalid: false) are printed as well. If Kafka's tool would throw, the dump stops after the same lines, with an
+error. --keep-going continues with the next file.
 
-stderr gets what the tool lists there in the end: index entries that do not fit the log, and gaps between offsets. Gaps
-are usual in a compacted log, and in any log that does not begin at 0; some such index entries are usual in files that
-older brokers wrote. Damage is reported, too, and makes the exit code 1, which the tool's never is.
+Like the tool, dump prints two lists to stderr at the end: index entries that do not match the log, and gaps between
+offsets. Gaps are normal in a compacted log and in a log that does not start at 0. Some mismatching index entries are
+normal in files of older brokers.
 
-Control characters in keys and values are escaped (\\x1b), except for tabs and line ends; the tool prints them raw. In
-Python, kafkalog.dump gives the tool's exact lines.
+There are two differences. Damage makes the exit code 1. Control characters in keys and values are escaped (\\x1b),
+except tabs and line ends; kafkalog.dump in Python returns the tool's exact lines.
 
-With --json each line is an object: of a "kind" (file, batch, record, offset_index_entry, time_index_entry,
-aborted_transaction, producer, trailing_bytes, sanity, mismatch), with keys, values and the values of headers in base64,
-or as --encoding says. With a topic's decoder, keys and values are objects; a record that cannot be decoded keeps its
-bytes, and "not_decoded" says why.""",
+With --json, each line is an object with a "kind" (file, batch, record, offset_index_entry, time_index_entry,
+aborted_transaction, producer, trailing_bytes, sanity, mismatch). Keys, values and header values are base64 unless
+--encoding changes that. With a topic's decoder, keys and values are objects. A record that cannot be decoded keeps its
+bytes, and "not_decoded" has the reason.""",
     examples="""\
   kafkalog dump orders-0/00000000000000000000.log
   kafkalog dump --print-data-log orders-0/*.log | grep 'key: k42 '
@@ -59,26 +59,26 @@ bytes, and "not_decoded" says why.""",
   kafkalog dump --json --print-data-log orders-0/*.log | jq 'select(.kind == "record") | .headers'""",
 )
 _FILES_HELP: Final = """\
-FILE is a .log, .index, .timeindex, .txnindex, .snapshot or (of the metadata log) .checkpoint file. An index is compared
-with the log beside it. Files are only read, never written."""
+FILE is a .log, .index, .timeindex, .txnindex, .snapshot or (of the metadata log) .checkpoint file. dump compares an
+index with the .log file next to it. The command never changes these files."""
 
 
 def add_parser(commands: Any) -> None:
     about = ("FILE", "files of segments", _FILES_HELP)
     parser = add_command(commands, "dump", _HELP, run, paths=about, needs_paths=False)
     parser.add_argument(
-        "--files", metavar="FILE,...", action=Distinct, type=names, help="more files: the tool's spelling of FILE"
+        "--files", metavar="FILE,...", action=Distinct, type=names, help="more files (the option of Kafka's tool)"
     )
-    what = parser.add_argument_group("what is printed")
-    what.add_argument("--deep-iteration", action="store_true", help="also records, without their keys and values")
-    what.add_argument("--print-data-log", action="store_true", help="records with their keys and values")
-    what.add_argument("--skip-record-metadata", action="store_true", help="only keys and values of records")
+    what = parser.add_argument_group("output")
+    what.add_argument("--deep-iteration", action="store_true", help="also print records, without keys and values")
+    what.add_argument("--print-data-log", action="store_true", help="also print records with keys and values")
+    what.add_argument("--skip-record-metadata", action="store_true", help="print only keys and values of records")
     for name in ("key", "value"):
         what.add_argument(
             f"--{name}-decoder",
             f"--{name}-decoder-class",
             metavar="DECODER",
-            help=f"how {name}s are read: string (default), integer or long, or one of Kafka's classes for them;"
+            help=f"decode {name}s as string (default), integer or long, also by the name of Kafka's class;"
             " implies --print-data-log",
         )
     for name, topic in TOPIC_DECODERS.items():
@@ -93,27 +93,25 @@ def add_parser(commands: Any) -> None:
         "--dialect",
         metavar="VERSION",
         default="4.3",
-        help="whose lines: 4.3 (default), or 2.8 for those of older tools",
+        help="the version of Kafka's tool: 4.3 (default) or 2.8",
     )
     what.add_argument("--json", action="store_true", help="an object per line")
     add_encoding(what, ENCODING_HELP)
     indexes = parser.add_argument_group("indexes")
+    indexes.add_argument("--index-sanity-check", action="store_true", help="only check an index as a broker does")
     indexes.add_argument(
-        "--index-sanity-check", action="store_true", help="say only whether an index passes a broker's own check"
-    )
-    indexes.add_argument(
-        "--verify-index-only", action="store_true", help="print no entries, only what does not fit the log"
+        "--verify-index-only", action="store_true", help="print only entries that do not match the log"
     )
     indexes.add_argument(
         "--max-message-size",
         metavar="BYTES",
         type=n_bytes,
         default=None,
-        help="look for a batch no further behind an indexed position (default: 5M)",
+        help="search for a batch at most this far after an indexed position (default: 5M)",
     )
     reading = parser.add_argument_group("reading")
     reading.add_argument("--max-bytes", metavar="BYTES", type=n_bytes, help="read at most this many bytes of a log")
-    reading.add_argument("--keep-going", action="store_true", help="after an error go on with the next file")
+    reading.add_argument("--keep-going", action="store_true", help="after an error, continue with the next file")
     add_limits(reading)
 
 
@@ -123,15 +121,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.storage.source import size_of
 
     if args.encoding is not None and not args.json:
-        raise UsageError("--encoding is for --json; the tool's lines show bytes as its decoders do")
+        raise UsageError("--encoding needs --json; for lines, use --key-decoder and --value-decoder")
     args.paths += args.files or []
     if not args.paths:
-        raise UsageError("no FILE is given")
+        raise UsageError("expected at least one FILE")
     dump = _dump(args)
     # before the first file is printed: a mistake in the last one would come late
     for path in args.paths:
         if as_path(path).is_dir():
-            raise UsageError(f"{path} is a directory; dump takes files, such as {os.path.join(path, '*.log')}")
+            raise UsageError(f"{path} is a directory; name files, such as {os.path.join(path, '*.log')}")
     progress: Callable[[int], None] | None = None
     if sys.stderr.isatty() and not sys.stdout.isatty() and not args.quiet:
         console.start_progress(sum(map(size_of, args.paths)), "dump")
@@ -166,7 +164,7 @@ def _dump(args: argparse.Namespace) -> Dump:
 
     decoders = args.topic_decoder or [None]
     if len(decoders) > 1:
-        raise UsageError(f"--{decoders[0]}-decoder and --{decoders[1]}-decoder: one topic's decoder at a time")
+        raise UsageError(f"--{decoders[0]}-decoder and --{decoders[1]}-decoder exclude each other")
     size = {} if args.max_message_size is None else chosen(args, "max_message_size")
     with usage_errors():
         return dump(args.paths, topic_decoder=decoders[0], **chosen(args, *_OPTIONS), **size)

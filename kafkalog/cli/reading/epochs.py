@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List the leader epochs of partitions, with the offsets where each begins and ends: those of leader-epoch-checkpoint,
-or, where there is no such file, those of the batches.
+List the leader epochs of partitions, with the offsets at which each starts and ends. They come from
+leader-epoch-checkpoint, or from the batches if there is no such file.
 
---end-offset-for E answers as the leader of this log answers OffsetForLeaderEpoch: the largest epoch at or below E and
-the offset where it ends, or -1 for both where E lies above all that is known.
+--end-offset-for E prints the answer of this log's leader to OffsetForLeaderEpoch: the largest epoch at or below E, and
+its end offset. It prints -1 for both if E is larger than all epochs.
 
---follower EPOCH,END says what a follower with that last epoch and log end offset has to do before it can fetch from
-this log: how much it keeps, and whether that is all. Where the answer is an older epoch than its own, the follower
-truncates, and asks again about what is then its last epoch.""",
+--follower EPOCH,END shows how a follower with that last epoch and log end offset truncates before it fetches from this
+log. If the leader answers with an older epoch, the follower truncates and asks again for its new last epoch.""",
     examples="""\
   kafkalog epochs orders-0
   kafkalog epochs /var/lib/kafka -t orders --end-offset-for 7
@@ -37,9 +36,14 @@ truncates, and asks again about what is then its last epoch.""",
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "epochs", _HELP, run)
     add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("what is asked (each may be repeated)")
+    what = parser.add_argument_group("questions (repeatable)")
     what.add_argument(
-        "--end-offset-for", metavar="E", action="append", default=[], type=_epoch, help="where this epoch ends"
+        "--end-offset-for",
+        metavar="E",
+        action="append",
+        default=[],
+        type=_epoch,
+        help="the end offset of this epoch",
     )
     what.add_argument(
         "--follower",
@@ -47,10 +51,10 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         type=_follower,
-        help="where a follower truncates whose last epoch and log end offset these are",
+        help="the offset to which a follower with this last epoch and log end offset truncates",
     )
-    how = parser.add_argument_group("how it is shown")
-    how.add_argument("--json", action="store_true", help="a line of JSON for each partition")
+    how = parser.add_argument_group("output")
+    how.add_argument("--json", action="store_true", help="an object per partition")
     add_limits(parser)
 
 
@@ -61,7 +65,7 @@ def _epoch(text: str) -> int:
 def _follower(text: str) -> tuple[int, int]:
     epoch, comma, end = text.partition(",")
     if not comma or not end.isdecimal() or int(end) >= 2**63:
-        raise argparse.ArgumentTypeError(f"an epoch and a log end offset are expected, such as 7,120344, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an epoch and a log end offset such as 7,120344, not {text!r}")
     return _epoch(epoch), int(end)
 
 
@@ -81,7 +85,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 def _text(partition: Partition, fields: dict[str, Any]) -> Iterator[str]:
     name = str(partition.topic_partition or partition.path)
-    source = "" if fields["source"] == "checkpoint" else " (of the batches: there is no leader-epoch-checkpoint)"
+    source = "" if fields["source"] == "checkpoint" else " (from the batches: no leader-epoch-checkpoint)"
     n = len(fields["epochs"])
     yield f"{name}: {counted(n, 'leader epoch')}{source}"
     if n:
@@ -107,6 +111,6 @@ def _truncation(row: dict[str, Any]) -> str:
     if row["is_final"]:
         return f"truncates to {row['truncate_to']} (where epoch {row['leader_epoch']} ends)"
     return (
-        f"truncates to {row['truncate_to']} or to where its own epoch {row['leader_epoch']} ends, the lower, and asks"
-        " again"
+        f"truncates to {row['truncate_to']}, or to the end of its own epoch {row['leader_epoch']} if that is lower, and"
+        " asks again"
     )

@@ -28,22 +28,21 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Measure the sparse indexes of partitions, a line each (or, with -s, of segments). A lookup takes the entry at or below
-its offset and skips batches from there on. Fewer and less even entries make it skip more bytes; more entries take more
-disk and page cache.
+Measure the sparse indexes of partitions, a line per partition (with -s, per segment). A lookup takes the last index
+entry at or below its offset and skips batches from there. With fewer entries it skips more bytes; more entries take
+more disk and page cache.
 
   ENTRIES, TIME    entries of the offset and the time index
-  /MIB             offset entries to a MiB of log
-  MEAN P50 P99 MAX of the gaps between entries in bytes (segment start and end included); percentiles are right to 1.6 %
-  SCAN             bytes that a lookup of an offset skips until its batch: the mean over all offsets of batches
-  WORST            the most bytes that a lookup of an offset skips
-  INDEX/LOG        bytes of both indexes by bytes of log; preallocated zeros do not count
+  /MIB             offset index entries per MiB of log
+  MEAN P50 P99 MAX gaps between entries in bytes, with segment start and end; percentiles are exact to 1.6 %
+  SCAN             mean bytes that a lookup of an offset skips before its batch
+  WORST            largest number of bytes that a lookup of an offset skips
+  INDEX/LOG        size of both indexes relative to the log, without preallocated zeros
 
---what-if measures the indexes that a rebuild with other values of index.interval.bytes would give, without writing
-anything.
+--what-if computes the same for indexes with other values of index.interval.bytes. It writes nothing.
 
-Only headers of batches are read, and no checksum is checked. An index that leads a lookup behind its batch is damage
-and is not measured; 'kafkalog lookup' shows where it leads.""",
+The command reads batch headers only, and checks no checksum. An index that leads a lookup past its batch is damage and
+is not measured; 'kafkalog lookup' shows the details.""",
     examples="""\
   kafkalog index-stats /var/lib/kafka -t orders
   kafkalog index-stats -s orders-0
@@ -58,17 +57,20 @@ _HEADER: Final = ["BYTES", "ENTRIES", "TIME", "/MIB", "MEAN", "P50", "P99", "MAX
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "index-stats", _HELP, run)
     add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("what is measured")
+    what = parser.add_argument_group("measurements")
     what.add_argument(
-        "--what-if", metavar="N,...", type=_intervals, help="also indexes made with these index.interval.bytes"
+        "--what-if",
+        metavar="N,...",
+        type=_intervals,
+        help="also measure indexes with these index.interval.bytes",
     )
-    how = parser.add_argument_group("how it is shown")
+    how = parser.add_argument_group("output")
     how.add_argument("-s", "--segments", action="store_true", help="a line per segment")
-    how.add_argument("--json", action="store_true", help="an object per line, with all figures")
+    how.add_argument("--json", action="store_true", help="an object per line, with all numbers")
     how.add_argument(
         "--plot",
         metavar="FILE",
-        help="also draw the gaps of all partitions together; FILE ends in .svg, .png or .pdf",
+        help="draw the gaps of all partitions to FILE, which ends in .svg, .png or .pdf",
     )
     how.add_argument("--overwrite", action="store_true", help="replace FILE")
     reading = parser.add_argument_group("reading")
@@ -79,7 +81,7 @@ def add_parser(commands: Any) -> None:
 def _intervals(text: str) -> list[int]:
     found = list(dict.fromkeys(n_bytes(part) for part in text.split(",") if part.strip()))
     if not found or max(found) >= 2**31:
-        raise argparse.ArgumentTypeError(f"numbers of bytes below 2G are expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected numbers of bytes below 2G, not {text!r}")
     return found
 
 

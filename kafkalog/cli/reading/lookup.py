@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Find the record at an offset, or the first one at or after a time, and show each step: the segment and why it was
-chosen, the entries of its indexes, the position where the scan begins, how many batches were scanned, the batch, the
-record.
+Find the record at an offset, or the first record at or after a time, and show each step: the segment, the index
+entries, the scan, the batch and the record.
 
   orders-0: first record at or after 1700000250000 (2023-11-14T22:17:30.000Z)
     segment       00000000000000000000.log (1 of 2), whose batches reach 1700000363523 (2023-11-14T22:19:23.523Z)
@@ -36,15 +35,13 @@ record.
     record        orders-0@250  2023-11-14T22:17:30.467Z  key="key-19" value="golf november34946"
     answer        250
 
-Times are answered as a broker's ListOffsets answers: only the first segment whose largest timestamp is late enough is
-searched. So there may be no answer although a later segment has such a record; then the reason is shown. An offset
-without a record leads to the next one. Transaction markers count as records. Long keys and values are cut, and their
-sizes shown; --json has them whole.
+For a time, lookup answers as a broker's ListOffsets does: it searches only the first segment whose largest timestamp is
+late enough. If that segment has no such record, there is no answer, and the output has the reason. For an offset
+without a record, the answer is the next record. Transaction markers count as records. Long keys and values are
+shortened, with their sizes; --json prints all of them. A partition without segments counts as empty, with a note.
 
-A partition without any segment is answered as an empty one, with a note.
-
-Answers do not depend on index files: they come from the batches. Where an index leads elsewhere, a broker that trusts
-it gives another answer: that is reported as damage.""",
+The answer comes from the batches, not from index files. If an index would lead a broker to another answer, lookup
+reports that as damage.""",
     examples="""\
   kafkalog lookup orders-0 --offset 12345
   kafkalog lookup /var/lib/kafka -t orders --timestamp 2026-11-21T08:00:00Z
@@ -59,7 +56,7 @@ _Question = tuple[str, Any]
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "lookup", _HELP, run)
-    what = parser.add_argument_group("what to find (at least one; each may be repeated)")
+    what = parser.add_argument_group("what to find (at least one; repeatable)")
     what.add_argument(
         "--offset", metavar="N", dest="questions", action="append", type=_offset, help="the record at this offset"
     )
@@ -69,15 +66,13 @@ def add_parser(commands: Any) -> None:
         dest="questions",
         action="append",
         type=_time,
-        help="the first record at or after this: ms, ISO 8601 with Z or an offset, -1h, or end-1h (before the latest"
-        " timestamp of the partitions); or earliest, latest (the offsets"
-        " where the log begins and ends) or max-timestamp (the first record with the largest timestamp)",
+        help="the first record at or after this time: ms, ISO 8601 with Z or an offset, -1h (before now), or end-1h"
+        " (before the latest timestamp); or earliest, latest (start and end of the log), or max-timestamp (the first"
+        " record with the largest timestamp)",
     )
     add_selection(parser.add_argument_group("in which partitions"))
-    how = parser.add_argument_group("how it is shown")
-    how.add_argument(
-        "--json", action="store_true", help="a line of JSON for each partition and question; key and value in base64"
-    )
+    how = parser.add_argument_group("output")
+    how.add_argument("--json", action="store_true", help="an object per partition and lookup; key and value in base64")
     add_limits(parser)
 
 
@@ -91,14 +86,14 @@ def _time(text: str) -> _Question:
         return "timestamp", time
     is_late_enough = 0 <= time < 2**63 if isinstance(time, int) else time.timestamp() >= 0
     if not is_late_enough:
-        raise argparse.ArgumentTypeError(f"a time from 1970 on is expected, not {text}")
+        raise argparse.ArgumentTypeError(f"expected a time after 1970, not {text}")
     return "timestamp", time
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Look up, and print the steps."""
     if not args.questions:
-        raise UsageError("nothing to look up: say --offset or --timestamp")
+        raise UsageError("add --offset or --timestamp")
     from kafkalog.cli.reading.record_text import JsonFormat, TextFormat
     from kafkalog.interchange.arrow_output import DEFAULT_COLUMNS
 
@@ -213,7 +208,7 @@ def _steps(partition: Partition, trace: Trace) -> Iterator[tuple[str, str]]:
         yield "time index", _entry(entry, found)
     if trace.offset_index is not None:
         entry = trace.offset_index
-        passed_over = "" if trace.position == entry.position or not entry.is_right else " (not proven, so not followed)"
+        passed_over = "" if trace.position == entry.position or not entry.is_right else " (unconfirmed, not used)"
         yield "offset index", _entry(entry, f"offset {entry.offset} at position {entry.position}{passed_over}")
     batch = trace.batch
     if batch is not None:
@@ -244,9 +239,9 @@ def _latest(trace: Trace) -> str:
 
 def _entry(entry: IndexStep, found: str) -> str:
     if not entry.n_entries:
-        return "empty: from the start of the segment"
+        return "empty: scan from the start of the segment"
     if entry.entry < 0:
-        return f"no entry of {entry.n_entries} is low enough: from the start of the segment"
+        return f"none of {counted(entry.n_entries, 'entry')} is low enough: scan from the start of the segment"
     wrong = "" if entry.is_right else " (wrong)"
     return f"entry {entry.entry + 1} of {entry.n_entries}: {found}{wrong}"
 

@@ -20,16 +20,19 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List what is in log dirs, a line per partition: segments, bytes of the .log files, offsets (from the log start offset to
-the log end offset, which is not included), records, first and last timestamp (UTC), format versions, codecs.
+List log dirs, a line per partition: number of segments, bytes of the .log files, offsets, records, first and last
+timestamp (UTC), message formats and codecs.
 
-Only the headers of batches are read, and no checksum is checked: 'kafkalog cat PATH >/dev/null' does that. Damage is
-skipped: the line says so, and its numbers are those of the other batches. RECORDS is marked >= there, and
-where compressed v0 or v1 messages hide how many they hold. It counts what can be read: transaction markers and records
-below the log start offset do not count. The last column marks damage, and a torn tail. FIRST is the earliest
-first timestamp that a batch header names, LAST the latest of all, markers aside. Directories that a broker has set
-apart (-delete, -future, -stray) are listed below the others. With the cluster's metadata log beside it, a directory is
-marked that a broker would set apart as a stray, and --json has the topics' settings.""",
+  START, END     log start offset, and log end offset (one past the last offset)
+  RECORDS        readable records, without transaction markers and without records below the log start offset.
+                 >= is a lower bound: a batch is damaged, or compressed v0 or v1 messages hide their number
+  FIRST, LAST    earliest and latest timestamp in batch headers, without markers
+  (last column)  damage, or a torn tail
+
+ls reads batch headers only, and checks no checksum; 'kafkalog verify' does that. It skips damaged batches and leaves
+them out of the numbers. Directories that a broker has renamed (-delete, -future, -stray) follow after the others. If
+the log dir has the cluster's metadata log, ls also marks directories that a broker would rename to -stray, and --json
+has the topics' settings.""",
     examples="""\
   kafkalog ls /var/lib/kafka
   kafkalog ls /disk1/kafka /disk2/kafka -t orders,payments
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     _check_topics(log_dir, args.topics or [])
     console.findings(log_dir.findings)
     if log_dir.is_live:
-        console.note("a broker runs on this log dir: the files may change while they are read")
+        console.note("a broker runs on this log dir, so files may change during the read")
     partitions = []
     for found in partitions_of(log_dir, args.topics, args.partitions, set_apart=True):
         if isinstance(found, KafkalogError):
@@ -70,7 +73,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             partitions.append(found)
     # a partition that cannot be opened matches too, and has been reported
     if not partitions and not selected_keys(log_dir, args):
-        console.note("no partition to list" if len(log_dir) == 0 else "no partition matches")
+        console.note("the log dir has no partitions" if len(log_dir) == 0 else "no partition matches")
     clusters = clusters_beside(partitions, args.limits)
     console.findings(clusters.findings)
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
@@ -127,7 +130,7 @@ def _lines(summaries: list[PartitionSummary], with_segments: bool) -> list[str]:
     make = _segment_table if with_segments else _partition_table
     lines = make([summary for summary in summaries if summary.kind is None])
     if apart := [summary for summary in summaries if summary.kind is not None]:
-        lines += ["", "set apart by a broker:", *make(apart), ""]
+        lines += ["", "renamed by a broker:", *make(apart), ""]
     damaged = [summary.name for summary in summaries if not summary.ok]
     return [*lines, *(damaged_line(damaged) if len(summaries) > 1 else []), _total(summaries)]
 

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List the idempotent and transactional producers of partitions, as their batches and markers show them: epoch, last
-sequence and offset, the time of the last batch or marker, and the open transaction, if there is one.
+List the idempotent and transactional producers of partitions: epoch, last sequence and offset, time of the last batch
+or marker, and the open transaction if there is one.
 
-The age of an open transaction is counted up to now (or --now: files may be old). A transaction is hanging if nothing
-was written in it for longer than a broker lets one stay open (--transaction-max-timeout-ms): nobody will end it, and
-read_committed consumers wait for ever. The one that the last stable offset waits for is marked as blocking.
+A transaction is hanging if its last write is older than --transaction-max-timeout-ms. No coordinator ends it any more,
+and read_committed consumers wait forever. The transaction that holds the last stable offset is marked as blocking. For
+old files, set --now to the time of the copy.
 
-Only headers and transaction markers are read. Damage is reported and skipped; after it a transaction whose marker
-is lost may look open.""",
+The command reads headers and transaction markers only. It reports and skips damage. If a marker is lost by damage, its
+transaction may look open.""",
     examples="""\
   kafkalog producers orders-0
   kafkalog producers --open /var/lib/kafka
@@ -39,11 +39,11 @@ _RIGHT: Final = [True, True, True, True, False, True, True, False]
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "producers", _HELP, run)
     add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("what is listed")
+    what = parser.add_argument_group("which producers")
     what.add_argument("--open", action="store_true", help="only producers with an open transaction")
     add_transaction_ages(what)
-    how = parser.add_argument_group("how it is shown")
-    how.add_argument("--json", action="store_true", help="a line of JSON for each partition; times in ms")
+    how = parser.add_argument_group("output")
+    how.add_argument("--json", action="store_true", help="an object per partition; times in ms")
     add_limits(parser)
 
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             n_unread += report_error(error, log_dir, console)
             continue
         if not partition.is_whole:
-            console.note(f"{partition.path}: only some segments were named; what began or ended in others is not known")
+            console.note(f"{partition.path}: you named only some segments; transactions may begin or end in others")
         n_unread += any(segment.error is not None for segment in partition.segments)
         n_open += len(found.open)
         n_hanging += len(found.hanging)
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.rows([_fields(found, rows)], _text(found, rows, now, only_open=args.open), as_json=args.json)
     if not args.json:
         hang = f", {n_hanging} of them hanging" if n_hanging else ""
-        unread = f"; {counted(n_unread, 'partition')} could not be read whole" if n_unread else ""
+        unread = f"; {counted(n_unread, 'partition')} could not be read completely" if n_unread else ""
         console.write(f"total: {counted(n_open, 'open transaction')}{hang}{unread}\n")
 
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Run a query in SQL over a log, with DuckDB (pip install 'kafkalog[sql]').
+Run an SQL query over a log with DuckDB (pip install 'kafkalog[sql]').
 
-Each topic is a table of its name, in quotes if it has a dot or a hyphen. The columns are those of 'kafkalog cat'; a
-value with fields is a struct, so value.total is a field of it. Without --value-format, a look at a topic's first values
-says whether they are JSON, Avro or Protobuf with schemas in _schemas, text, or bytes; the same for keys.
+Each topic is a table. Quote its name if it has a dot or a hyphen. The columns are those of 'kafkalog cat'; a value with
+fields is a struct, with fields such as value.total. Without --value-format and --key-format, kafkalog detects formats
+from the first records of a topic: JSON, Avro or Protobuf with schemas in _schemas, text, or bytes.
 
-Conditions on topic, partition, offset and timestamp, and the options below, leave out batches without reading them.""",
+Conditions on topic, partition, offset and timestamp, and the options below, skip batches without reading them.""",
     examples="""\
   kafkalog sql 'select value.customer, sum(value.total) from orders group by all' /var/lib/kafka
   kafkalog sql 'select count(*) from "orders.eu" where value.total > 10' /backup/kafka --start-timestamp end-1h
@@ -42,14 +42,14 @@ Conditions on topic, partition, offset and timestamp, and the options below, lea
 def add_parser(commands: Any) -> None:
     paths = (
         "QUERY PATH",
-        "a query in SQL; log dirs or partition directories",
-        "The first argument is the query, the others are paths of one or several log dirs. Nothing in them is changed.",
+        "an SQL query; log dirs or partition directories",
+        "The first argument is the query. The others are one or more log dirs. The command never changes them.",
     )
     parser = add_command(commands, "sql", _HELP, run, paths=paths)
-    how = parser.add_argument_group("what becomes of the rows")
+    how = parser.add_argument_group("output")
     form = how.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="an object per row")
-    form.add_argument("--csv", action="store_true", help="CSV with a line of names")
+    form.add_argument("--csv", action="store_true", help="CSV with a header line")
     form.add_argument("-o", "--output", metavar="FILE", help="write a .parquet, .arrow, .csv or .jsonl file")
     add_decoding(parser)
     add_scan_selection(parser)
@@ -60,9 +60,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Run the query, and print or write its rows."""
     query, *args.paths = args.paths
     if not args.paths:
-        raise UsageError("a query and at least one PATH are expected")
+        raise UsageError("expected a query and at least one PATH")
     if args.topics:
-        raise UsageError("the query says which topics: leave out -t and -T")
+        raise UsageError("remove -t and -T: the query names the topics")
     from kafkalog.operations.querying import Querying
 
     try:
@@ -126,7 +126,7 @@ def _write(batches: Iterator[pa.RecordBatch], output: str, console: Console) -> 
 
     format, packed = file_type(output)
     if format is None:
-        raise UsageError(f"{output}: what format? End the name in {SUFFIXES}")
+        raise UsageError(f"{output}: unknown format; the file name must end in {SUFFIXES}")
     first = next(batches)
     how = OutputFormat(format, packed, encoding="utf8") if format in TEXT_FORMATS else OutputFormat(format)
     with staged_file(output) as file:

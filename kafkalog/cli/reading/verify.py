@@ -32,22 +32,20 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Check everything in log dirs: the checksum of every batch, offset, time and transaction indexes entry by entry against
-the batches, producer snapshots, leader epochs, checkpoints. A line a segment: OK, or what was found and what a broker
-would do with it. The exit code is 0 if nothing is damaged, else 1. With -q only damaged partitions are shown: nothing
-if all is well, as a job at night wants it.
+Check log dirs: the checksum of every batch, every entry of the offset, time and transaction indexes, producer
+snapshots, leader epochs and checkpoints. Print a line per segment: OK, or the findings and their effect on a broker.
+The exit code is 1 if anything is damaged. With -q, verify prints only damaged partitions, and nothing if all is well
+(for cron).
 
-A broker itself hardly checks index files. It uses one that is in the wrong order, points to the wrong place, lacks most
-of its entries or ends in zeros: lookups then fail, slow down, or silently skip records. verify finds such files, and
-those that keep a broker from starting, such as one that ends in .log or .index and is not named after an offset. What
-healthy brokers of any version leave is accepted: the larger steps of followers and the log
-cleaner, segments that were opened again, files preallocated by a broker that runs or crashed, truncated epochs.
+A broker checks few things in index files. With entries in the wrong order, at wrong positions, or missing, its lookups
+fail, slow down, or silently skip records. verify detects such files. It also detects files that keep a broker from
+starting, such as a .log file whose name is not an offset. A healthy broker's files, of any version, give no findings.
 
-What is normal, such as a torn tail in the last segment after a crash, is shown and does not change the exit code. After
-a clean shutdown such a tail is damage: no broker will cut it off.
+A torn tail of the last segment is normal after a crash, and does not change the exit code. After a clean shutdown it is
+damage, because no broker will cut it off.
 
-Whether an offset index lacks entries depends on the topic's index.interval.bytes. Without --index-interval-bytes the
-default, 4096, is assumed, unless the entries agree with another usual setting.""",
+Whether an offset index lacks entries depends on the topic's index.interval.bytes. Without --index-interval-bytes,
+verify detects a usual setting from the entries, or assumes the default, 4096.""",
     examples="""\
   kafkalog verify /var/lib/kafka
   kafkalog verify --indexes-only /var/lib/kafka -t orders
@@ -60,24 +58,24 @@ default, 4096, is assumed, unless the entries agree with another usual setting."
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "verify", _HELP, run)
     add_selection(parser.add_argument_group("which partitions"))
-    what = parser.add_argument_group("what is checked")
+    what = parser.add_argument_group("checks")
     depth = what.add_mutually_exclusive_group()
     depth.add_argument(
-        "--indexes-only", action="store_true", help="only the indexes, against batch headers; no checksum is computed"
+        "--indexes-only", action="store_true", help="compare indexes with batch headers only, without checksums"
     )
     depth.add_argument(
-        "--deep", action="store_true", help="also decode every record, and compare headers with what they hold"
+        "--deep", action="store_true", help="also decode every record, and compare it with the batch header"
     )
     what.add_argument(
         "--values",
         action="store_true",
-        help="also decode keys or values: the first one of each topic that does not decode, how many, and why",
+        help="also decode keys or values; report per topic how many do not decode, the first one, and the reason",
     )
-    add_index_interval(what, ": an index with far fewer entries is too sparse")
-    add_threads(what, "segments read at the same time (default: up to 4)")
-    how = parser.add_argument_group("how it is shown")
+    add_index_interval(what, "; an index with far fewer entries is damaged")
+    add_threads(what, "number of segments to read at a time (default: up to 4)")
+    how = parser.add_argument_group("output")
     how.add_argument(
-        "--json", action="store_true", help="an object per line: each segment, partition and log dir with its findings"
+        "--json", action="store_true", help="an object per segment, partition and log dir, with its findings"
     )
     add_decoding(parser)
     add_limits(parser)
@@ -97,7 +95,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     # opened here and not by `iter_verify`: the bar has to know how much there is
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
     if log_dir.is_live:
-        console.note("a broker runs on this log dir: the files may change while they are read")
+        console.note("a broker runs on this log dir, so files may change during the read")
     # those that cannot be opened are reported when they are verified
     selected = partitions_of(log_dir, args.topics, args.partitions, set_apart=True)
     n_bytes = sum(one.size_in_bytes for one in selected if not isinstance(one, KafkalogError))
