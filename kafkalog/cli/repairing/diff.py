@@ -13,14 +13,18 @@ from kafkalog.text import counted
 if TYPE_CHECKING:
     from kafkalog.repair.diff import ReplicaDiff
 
-_PATHS: Final = ("DIR", "partition directory, twice", "The two DIRs are directories of one partition, of two brokers.")
+_PATHS: Final = (
+    "DIR",
+    "two partition directories",
+    "The two DIRs are directories of the same partition from two brokers.",
+)
 _HELP: Final = HelpText(
     description="""\
-Compare two replicas of a partition batch by batch: name the first batch in which they differ, and which of them would
-truncate, and to where, if they met. Leader epochs decide that, as between brokers. Segment boundaries do not matter,
-nor that one log begins later or ends earlier than the other.
+Compare two replicas of a partition batch by batch. Print the first batch in which they differ, and which replica would
+truncate to which offset. Leader epochs decide, as between brokers. Other segment boundaries, log starts and log ends
+are not differences.
 
-A damaged replica is an error: salvage it first. The exit code is 1 if the replicas differ.""",
+A damaged replica is an error; run 'kafkalog salvage' on it first. The exit code is 1 if the replicas differ.""",
     examples="""\
   kafkalog diff /mnt/broker-1/orders-0 /mnt/broker-2/orders-0
   kafkalog diff --json /mnt/broker-1/orders-0 /mnt/broker-3/orders-0""",
@@ -36,8 +40,8 @@ def add_parser(commands: Any) -> None:
 def _same(found: ReplicaDiff) -> str:
     """The line about replicas that do not differ."""
     if found.equal_to < found.start_offset:
-        return f"no offset in common: one ends at {found.equal_to}, and the other begins at {found.start_offset}"
-    line = f"equal up to {found.equal_to}: {counted(found.n_batches, 'batch')} from offset {found.start_offset} on"
+        return f"no common offset: one replica ends at {found.equal_to}, the other starts at {found.start_offset}"
+    line = f"equal up to {found.equal_to}: {counted(found.n_batches, 'batch')} from offset {found.start_offset}"
     if found.continues is None:
         return line
     path, end = (found.a, found.end_offset_a) if found.continues == "a" else (found.b, found.end_offset_b)
@@ -47,7 +51,7 @@ def _same(found: ReplicaDiff) -> str:
 def run(args: argparse.Namespace, console: Console) -> None:
     """Compare, and print the result."""
     if len(args.paths) != 2:
-        raise UsageError("diff compares two DIRs")
+        raise UsageError("expected two DIRs")
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.diff import diff
 
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             path = found.b if found.leader == "a" else found.a
             console.line(f"{path} would truncate to offset {found.truncate_to}")
         if found.is_kept:
-            console.write("leader epochs do not show the difference: brokers would keep it\n")
+            console.write("the leader epochs agree, so brokers would not detect the difference\n")
     if not found.ok:
         detail = f"differs from {found.b} from offset {found.offset} on"
         console.count_findings([Finding(Reason.EPOCH_ORDER, detail, path=found.a, base_offset=found.offset)])

@@ -12,20 +12,19 @@ from kafkalog.cli.repairing.salvage import show_report
 _PATHS: Final = (
     "REPLICA",
     "partition directory or log dir",
-    "REPLICAs are the directories of one partition, of several brokers; or log dirs, with all their partitions.",
+    "REPLICAs are directories of one partition from several brokers, or log dirs with all their partitions.",
 )
 _HELP: Final = HelpText(
     description="""\
-Merge several copies of a partition, of several dead disks, into the best log, as a partition that a broker starts on.
+Merge the copies of a partition from several disks into one partition that a broker starts on.
 
-Leader epochs decide, as between brokers: the copy with the latest one leads and, of those, the longest. The others are
-cut where they would truncate before they fetched from it. What the leader's copy lost is taken from another that is
-known to be the same log: both have the same later batch, or the epochs agree. Damaged copies are searched as by
-kafkalog salvage.
+The copy with the highest leader epoch is the base; ties go to the longest. The other copies are truncated where a
+follower would truncate. Another copy fills a hole of the base if both have the same later batch, or if their leader
+epochs agree. Damaged copies are searched as by 'kafkalog salvage'.
 
--o DIR gets a directory per partition, with indexes, producer snapshots and leader epochs built anew, and merge.json,
-which names the source of each range of offsets. So does the report on stdout. The exit code is 1 if offsets are
-missing that no copy has, or if copies differ although their leader epochs agree.""",
+-o DIR gets a directory per partition, with new indexes, producer snapshots and leader epochs. merge.json and the report
+on stdout name the source of each range of offsets. The exit code is 1 if no copy has some offsets, or if copies differ
+although their leader epochs agree.""",
     examples="""\
   kafkalog merge /mnt/broker-1/orders-0 /mnt/broker-2/orders-0 -o /new/merged
   kafkalog merge /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -t orders -o /new/merged
@@ -35,11 +34,11 @@ missing that no copy has, or if copies differ although their leader epochs agree
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "merge", _HELP, run, paths=_PATHS)
-    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
-    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be taken from where")
-    add_selection(parser.add_argument_group("what"))
-    parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in merge.json")
+    where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group(required=True)
+    where.add_argument("-o", "--output", metavar="DIR", help="write to this new directory, outside of any log dir")
+    where.add_argument("--dry-run", action="store_true", help="show the sources and write nothing")
+    add_selection(parser.add_argument_group("which partitions"))
+    parser.add_argument("--json", action="store_true", help="the report as one JSON object, as in merge.json")
     add_limits(parser)
 
 

@@ -11,31 +11,31 @@ from kafkalog.cli.options import chosen
 PATH: Final = (
     "DIR",
     "log dir or partition directory",
-    "DIR is a log dir (a value of a broker's log.dirs, or a copy of one), or a topic-partition directory in it.",
+    "DIR is a log dir (a directory from a broker's log.dirs, or a copy of one), or a partition directory in it.",
 )
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--output``, ``--in-place``, ``--dry-run``, ``--backup`` and ``--stage-in``."""
-    group = parser.add_argument_group("where to (one of these)")
+    group = parser.add_argument_group("output (one is required)")
     where = group.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "-o",
         "--output",
         metavar="DIR",
-        help="make this directory, a copy with the changes; the source is only read. A single partition goes to DIR"
-        " itself if DIR is named like one, as copy/orders-0, and otherwise to a subdirectory",
+        help="write a changed copy to this new directory; the source stays unchanged. A single partition goes to DIR"
+        " itself if its name is a partition name such as copy/orders-0, otherwise to a subdirectory",
     )
-    where.add_argument("--in-place", action="store_true", help="change the files that are there; needs --backup")
-    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be done")
+    where.add_argument("--in-place", action="store_true", help="change the log dir itself; needs --backup")
+    where.add_argument("--dry-run", action="store_true", help="show the changes and write nothing")
     group.add_argument(
-        "--backup", metavar="DIR", help="in place: a new directory for every file that is replaced or removed"
+        "--backup", metavar="DIR", help="with --in-place: a new directory for copies of all replaced and removed files"
     )
     group.add_argument(
         "--stage-in",
         metavar="DIR",
-        help="in place: where new files are written first, on the log dir's file system but outside of it (default:"
-        " beside it)",
+        help="with --in-place: a directory for temporary files, on the log dir's file system but outside of it"
+        " (default: next to it)",
     )
 
 
@@ -48,10 +48,10 @@ def output_options(args: argparse.Namespace) -> dict[str, Any]:
         They contradict one another, or there are several paths.
     """
     if len(args.paths) != 1:
-        raise UsageError("one DIR at a time")
+        raise UsageError("expected one DIR")
     if args.in_place and args.backup is None:
-        raise UsageError("--in-place needs --backup DIR, for the files that are replaced")
+        raise UsageError("--in-place needs --backup DIR, a new directory for the replaced files")
     for name in ("backup", "stage_in"):
         if getattr(args, name) is not None and not args.in_place:
-            raise UsageError(f"--{name.replace('_', '-')} goes with --in-place")
+            raise UsageError(f"--{name.replace('_', '-')} needs --in-place")
     return chosen(args, "output", "in_place", "backup", "dry_run", "stage_in")

@@ -23,19 +23,18 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Say what a broker would do with its log dirs on its next start, before it does: which segments it would recover, where
-it would cut them and what it would delete, which indexes it would rebuild, which file would keep it from starting, and
-how long recovery would take. Name all log dirs of the broker. Nothing is written.
+Show what a broker would do with its log dirs at its next start: segments that it would recover, cut or delete, indexes
+that it would rebuild, files that would stop it, and the time that recovery would take. Name all log dirs of the broker.
+The command writes nothing.
 
-After a clean shutdown (there is a .kafka_cleanshutdown) a broker checks hardly anything: it serves damaged batches as
-they are, and does not start if the last segment ends in zeros or garbage. After an unclean one it recovers what lies
-after the recovery point, and deletes all that follows the first damage. --clean and --unclean ask about either.
+After a clean shutdown (the log dir has .kafka_cleanshutdown), a broker checks few files. It serves damaged batches, and
+does not start if the last segment ends in zeros or garbage. After an unclean shutdown, it recovers everything after the
+recovery point, and deletes everything after the first damage. --clean and --unclean select one of these cases.
 
-  starts    nothing happens
-  recovers  files are read or rebuilt, and nothing is lost
-  loses     records are cut off or deleted, or the partition is set apart as a stray
-  does not start
-            a file keeps the broker from starting; the file and the reason are named
+  starts          the broker changes nothing
+  recovers        the broker reads or rebuilds files, and loses nothing
+  loses           the broker cuts or deletes records, or renames the partition to -stray
+  does not start  a file stops the broker; the output names the file and the reason
 
 The exit code is 1 if anything is lost or the broker does not start.""",
     examples="""\
@@ -48,25 +47,25 @@ The exit code is 1 if anything is lost or the broker does not start.""",
 _DIRS: Final = (
     "DIR",
     "log dirs of a broker, or partition directories",
-    "DIR is a log dir (a value of a broker's log.dirs, or a copy of one), or a topic-partition directory in it.",
+    "DIR is a log dir (a directory from a broker's log.dirs, or a copy of one), or a partition directory in it.",
 )
 
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "preflight", _HELP, run, paths=_DIRS)
-    add_selection(parser.add_argument_group("what"))
+    add_selection(parser.add_argument_group("which partitions"))
     how = parser.add_argument_group("how")
     state = how.add_mutually_exclusive_group()
-    state.add_argument("--clean", dest="clean", action="store_true", default=None, help="as after a clean shutdown")
-    state.add_argument("--unclean", dest="clean", action="store_false", default=None, help="as after a crash")
+    state.add_argument("--clean", dest="clean", action="store_true", default=None, help="assume a clean shutdown")
+    state.add_argument("--unclean", dest="clean", action="store_false", default=None, help="assume a crash")
     add_index_interval(how, " (default: from the cluster's metadata, else from existing indexes)")
     how.add_argument(
         "--config",
         metavar="FILE",
-        help="the broker's server.properties, for retention, index settings and log.dirs (topic settings come first)",
+        help="the broker's server.properties, for retention, index settings and log.dirs (topic settings override it)",
     )
     add_threads(how, "partitions to read at a time (default: up to 4)")
-    parser.add_argument("--json", action="store_true", help="one object with all of it")
+    parser.add_argument("--json", action="store_true", help="one object with the whole result")
     add_limits(parser)
 
 
@@ -99,7 +98,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     found = [one for one in result.findings.rows if one.damage]
     for row in result.partitions:
         if row.stray is not None and not any(one.path == row.path for one in found):
-            detail = f"set apart as a stray, to be deleted: {row.stray}"
+            detail = f"renamed to -stray and later deleted: {row.stray}"
             found.append(Finding(Reason.UNKNOWN_FILE, detail, path=row.path))
             console.count_findings(found[-1:])
     for one in result.problems:
@@ -126,7 +125,6 @@ def _sum_up(result: Preflight, console: Console) -> None:
     console.note(f"{how} start of a broker: {fails}{counts or 'no partitions'}")
     if result.seconds is not None:
         console.note(
-            f"recovery reads {result.n_bytes_read:,} bytes, {result.seconds:,.1f} s of CPU with one thread at the rate"
-            f" measured here, and longer if the disk is slower; indexes take up to"
-            f" {result.n_bytes_needed:,} bytes meanwhile"
+            f"recovery would read {result.n_bytes_read:,} bytes in about {result.seconds:,.1f} s of CPU time with one"
+            f" thread, longer on a slow disk, and need up to {result.n_bytes_needed:,} bytes for indexes"
         )

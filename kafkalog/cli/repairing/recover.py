@@ -24,19 +24,18 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Do offline what a broker's recovery does after a crash, with several segments at a time and a progress bar. The broker
-then starts without any recovery.
+Do a broker's recovery offline, with several segments at a time and a progress bar. The broker then starts without
+recovery. Run it with --dry-run first.
 
-Segments from the recovery point on are read, those that may not have been on disk when the broker crashed; --all reads
-all of them. A segment with damage is truncated before it, and all later segments of its partition are deleted, as by
-the broker (which keeps them only if the damaged segment has no offset index): see what --dry-run says first. Indexes,
-producer snapshots and leader epochs are built anew, files that a crash left half done are finished, and the log dir
-gets its recovery points and the marker of a clean shutdown.
+Like a broker, recover reads the segments after the recovery point (--all reads all segments). It truncates a damaged
+segment before the damage and deletes all later segments of the partition. It keeps them only if the damaged segment has
+no offset index. It rebuilds indexes, producer snapshots and leader epochs, and completes interrupted replacements of
+segments. Then it writes recovery points and the clean-shutdown marker.
 
-In place, each old file goes to the backup before its partition is changed, and each new one appears in one step. After
-a crash in between, a broker or another run comes to the same end. A log dir on which a broker runs is refused. On
-stdout is a line for each partition that is changed. A partition that cannot be recovered stays as it is, or is left out
-of the copy; then there is no marker.""",
+With --in-place, recover copies all old files of a partition to the backup before it changes the partition. Each new
+file appears in one step. After a crash, run the command again with another backup directory, or start the broker.
+recover refuses a log dir with a running broker. It prints a line per changed partition. If a partition cannot be
+recovered, it stays unchanged or is left out of the copy, and recover writes no marker.""",
     examples="""\
   kafkalog recover /var/lib/kafka --dry-run
   kafkalog recover /var/lib/kafka --in-place --backup /var/tmp/kafka-before
@@ -49,17 +48,17 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "recover", _HELP, run, paths=PATH)
     add_output_options(parser)
     how = parser.add_argument_group("how")
-    how.add_argument("--all", action="store_true", help="recover all segments, as without a recovery point")
+    how.add_argument("--all", action="store_true", help="recover all segments, not only those after the recovery point")
     add_index_interval(how, " (default: from the cluster's metadata, else from existing indexes)")
-    add_threads(how, "segments to read at a time (default: processors, up to 4)")
+    add_threads(how, "segments to read at a time (default: one per CPU, up to 4)")
     how.add_argument(
         "--now",
         metavar="TIME",
         type=timestamp,
-        help="drop producers from snapshots that were idle for a day at that time: ms, or ISO 8601 with Z or an offset"
-        " (default: none, so that a result does not depend on the day)",
+        help="remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601 with Z or an"
+        " offset (default: keep all)",
     )
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each partition")
+    parser.add_argument("--json", action="store_true", help="an object per partition")
     add_limits(parser)
 
 
@@ -121,12 +120,12 @@ def sum_up(report: RecoveryReport, args: argparse.Namespace, console: Console) -
             is_said = row.problem in report.findings.rows
             console.note(f"{row.path} is not recovered" + ("" if is_said else f": {row.error}"))
     n_cut = sum(segment.n_bytes != segment.n_bytes_before for row in report.partitions for segment in row.segments)
-    verb = "would be" if args.dry_run else "are"
+    verb = "would be cut or deleted" if args.dry_run else "cut or deleted"
     console.note(
-        f"{counted(len(report.partitions), 'partition')}, {counted(n_cut, 'segment')} {verb} cut or deleted,"
-        f" {report.n_bytes_lost:,} bytes of damage and behind it {verb} lost"
+        f"{counted(len(report.partitions), 'partition')}: {counted(n_cut, 'segment')} {verb},"
+        f" {report.n_bytes_lost:,} bytes from the first damage on lost"
     )
     if report.checkpoints:
         console.note(f"written: {', '.join(report.checkpoints)}")
     if report.n_backup_files:
-        console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}: delete it once all is well")
+        console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}; delete it after a check")

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Save every intact record batch of a damaged log, v0, v1 and v2, with its offsets, into partitions that a broker starts
-on. Run it before a broker touches the disk, or a copy of it: a broker cuts a log at the first damage, and deletes what
-is behind.
+Save every intact record batch of a damaged log with its offsets, as partitions that a broker starts on. Run salvage
+before a broker touches the disk: a broker cuts a log at the first damage and deletes all later segments.
 
--o DIR gets a directory per partition, with indexes, producer snapshots and leader epochs built anew; salvage.json,
-which says exactly what was lost; and TOPIC-N.quarantine, all bytes that were not kept, and the files that prove that
-segments are missing. A single partition goes to DIR itself if DIR is named like one, as saved/orders-0. Sectors that
-the disk cannot read are stepped over. The cluster's metadata is left out.
+  DIR/TOPIC-N             the partition, with new indexes, producer snapshots and leader epochs
+  DIR/TOPIC-N.quarantine  all bytes that were not kept, and files that prove that segments are missing
+  DIR/salvage.json        the report: what was kept, what was lost, and why
 
-A right checksum is not enough: offsets and leader epochs have to agree, too. Batches in a record's value, copies and
-batches in a wrong place are suspects, which are not kept; their bytes are in the quarantine file. For each segment,
-bytes kept, lost, suspect and of padding add up to its size. A batch with a right checksum that no reader can decode is
-kept, and named.
+A single partition goes to DIR itself if its name is a partition name such as saved/orders-0. salvage skips sectors that
+the disk cannot read, and leaves out the cluster's metadata log.
 
-On stdout is the report. The exit code is 1 if something is lost.""",
+A batch must have a valid checksum, and its offsets and leader epoch must agree with its neighbours. Copies, batches in
+a wrong place and batches inside a record's value are suspects; they go to quarantine. Kept, lost, suspect and padding
+bytes add up to the size of each segment. A batch with a valid checksum that no reader can decode is kept and reported.
+
+salvage prints the report. The exit code is 1 if something is lost.""",
     examples="""\
   kafkalog salvage /mnt/disk/kafka -t orders -o /new/salvaged
   kafkalog salvage /mnt/disk/kafka/orders-0 --dry-run --json
@@ -47,19 +47,19 @@ On stdout is the report. The exit code is 1 if something is lost.""",
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "salvage", _HELP, run)
-    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
-    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would be kept and lost")
-    what = parser.add_argument_group("what")
+    where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group(required=True)
+    where.add_argument("-o", "--output", metavar="DIR", help="write to this new directory, outside of any log dir")
+    where.add_argument("--dry-run", action="store_true", help="report what would be kept and lost, and write nothing")
+    what = parser.add_argument_group("what to save")
     add_selection(what)
     what.add_argument(
         "--records",
         action="store_true",
-        help="also try the single records of damaged batches, into TOPIC-N.unverified.jsonl: no checksum vouches for"
-        " them; and look into compressed batches that are kept",
+        help="also write single records of damaged batches to TOPIC-N.unverified.jsonl, without a checksum; and check"
+        " the records of kept compressed batches",
     )
-    add_threads(parser, "segments read at a time (default: 1)", default=1)
-    parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in salvage.json")
+    add_threads(parser, "segments to read at a time (default: 1)", default=1)
+    parser.add_argument("--json", action="store_true", help="the report as one JSON object, as in salvage.json")
     add_limits(parser)
 
 

@@ -12,12 +12,12 @@ from kafkalog.cli.repairing.output_options import PATH
 
 _HELP: Final = HelpText(
     description="""\
-Remove the start of a partition's log, or of each partition of a log dir: everything before an offset or a time, as
-DeleteRecords and retention do on a running broker. The broker has to be stopped.
+Remove the start of a partition's log, or of each partition of a log dir: all records before an offset or a time. A
+running broker does the same with DeleteRecords and retention. Stop the broker first.
 
-The log start offset is written to the log dir's checkpoint, and segments that lie wholly before it are deleted. The
-last segment stays. A copy of one partition to a directory named like it (-o copy/orders-0) has no checkpoint: it begins
-with the first segment that is kept, and the report says so.""",
+trim writes the log start offset to the log dir's checkpoint, and deletes segments that end before it. The last segment
+always stays. A copy of a single partition (-o copy/orders-0) has no checkpoint, so it starts with the first kept
+segment; a note says so.""",
     examples="""\
   kafkalog trim /var/lib/kafka/orders-0 --before-offset 120000 --dry-run
   kafkalog trim /var/lib/kafka --before-timestamp 2026-11-01T00:00Z --in-place --backup /other/disk/before
@@ -27,10 +27,13 @@ with the first segment that is kept, and the report says so.""",
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "trim", _HELP, run, paths=PATH)
-    place = parser.add_argument_group("up to where (one of these)").add_mutually_exclusive_group(required=True)
+    place = parser.add_argument_group("where (one is required)").add_mutually_exclusive_group(required=True)
     place.add_argument("--before-offset", metavar="N", type=offset, help="remove records before this offset")
     place.add_argument(
-        "--before-timestamp", metavar="TIME", type=log_time, help="remove records before the first one at this time"
+        "--before-timestamp",
+        metavar="TIME",
+        type=log_time,
+        help="remove records before the first one at or after this time",
     )
     add_shared(parser)
 

@@ -12,12 +12,12 @@ from kafkalog.cli.repairing.output_options import PATH
 
 _HELP: Final = HelpText(
     description="""\
-Remove the end of a partition's log, or of each partition of a log dir: everything from an offset or a time on, or all
-records of leader epochs behind one. The broker has to be stopped.
+Remove the end of a partition's log, or of each partition of a log dir: all records from an offset or a time, or all
+records of later leader epochs. Stop the broker first.
 
-Batches are removed whole, so the log may end before the offset. Indexes, producer snapshots, leader epochs and
-checkpoints are kept right. A partition that ends before the place is unchanged; one that is damaged before it is an
-error: recover it first.""",
+truncate removes whole batches, so the log may end before the offset. It updates indexes, producer snapshots, leader
+epochs and checkpoints. A partition that ends earlier stays unchanged. Damage before the cut is an error; run
+'kafkalog recover' first.""",
     examples="""\
   kafkalog truncate /var/lib/kafka/orders-0 --to-offset 120000 --dry-run
   kafkalog truncate /var/lib/kafka/orders-0 --to-offset 120000 --in-place --backup /var/tmp/before
@@ -28,11 +28,14 @@ error: recover it first.""",
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "truncate", _HELP, run, paths=PATH)
-    place = parser.add_argument_group("from where on (one of these)").add_mutually_exclusive_group(required=True)
-    place.add_argument("--to-offset", metavar="N", type=offset, help="remove records from this offset on")
+    place = parser.add_argument_group("where (one is required)").add_mutually_exclusive_group(required=True)
+    place.add_argument("--to-offset", metavar="N", type=offset, help="remove records at and after this offset")
     place.add_argument("--to-epoch", metavar="N", type=epoch, help="remove records of later leader epochs")
     place.add_argument(
-        "--to-timestamp", metavar="TIME", type=log_time, help="remove everything from the first record at this time on"
+        "--to-timestamp",
+        metavar="TIME",
+        type=log_time,
+        help="remove all records from the first one at or after this time",
     )
     add_shared(parser)
 

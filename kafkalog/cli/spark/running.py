@@ -28,8 +28,8 @@ _LOOPBACK: Final = {
     "spark.ui.enabled": "false",
 }
 MASTERS: Final = """
---master is local[*] by default, all processors of this machine; spark://HOST:PORT, yarn, k8s://... are clusters, whose
-nodes need kafkalog and these paths. --conf gives Spark's settings, such as spark.executor.memory=2g."""
+The default --master, local[*], uses all cores of this machine. spark://HOST:PORT, yarn and k8s://... are clusters,
+whose nodes need kafkalog and the same paths. --conf takes Spark's settings, such as spark.executor.memory=2g."""
 
 
 def add_job(jobs: Any, name: str, words: HelpText, run: Any, **options: Any) -> Parser:
@@ -43,13 +43,13 @@ def add_job(jobs: Any, name: str, words: HelpText, run: Any, **options: Any) -> 
         action="append",
         default=[],
         type=assignment("spark.executor.memory=2g"),
-        help="a setting of Spark's; may be repeated",
+        help="a setting of Spark; repeatable",
     )
     where.add_argument(
         "--task-bytes",
         metavar="N",
         type=functools.partial(n_bytes, least=1),
-        help="bytes of .log files a task (K, M, G understood)",
+        help="bytes of .log files per task (with K, M or G)",
     )
     parser.add_argument("--json", action="store_true", help="an object per line")
     return parser

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from kafkalog.errors import Finding
 
 _DESCRIPTION: Final = """\
-Work on log dirs as Spark jobs. The default master is local[*]: all processors of this machine, nothing to set up. With
---master spark://HOST:7077, yarn or k8s://... the same runs on a cluster, whose nodes need kafkalog, and the paths as
-they are here: a shared file system. Needs pyspark (pip install pyspark) and Java 17.
+Run commands as Spark jobs. The default master, local[*], uses all cores of this machine without a cluster. With
+--master spark://HOST:7077, yarn or k8s://..., the job runs on a cluster. Its nodes need kafkalog and the same paths,
+such as a shared file system. Spark jobs need PySpark (pip install 'kafkalog[spark]') and Java 17.
 
-Tasks are planned by bytes: large segments are cut, small ones packed together."""
+kafkalog plans tasks by bytes: it divides large segments, and combines small ones."""
 _EXAMPLES: Final = """\
 examples:
   kafkalog spark scan /backup/kafka -t orders
@@ -53,14 +53,14 @@ examples:
   kafkalog spark reindex /backup/kafka --in-place
   kafkalog spark export /backup/kafka -o /lake/kafka --partition-by topic,date
 
-'kafkalog spark COMMAND --help' says more about a command."""
+'kafkalog spark COMMAND --help' shows all options of a command."""
 
 _SCAN: Final = HelpText(
     summary="count records by partition, or query them with SQL",
     description="""\
-Count the records of each partition, with their first and last offset and time, and the bytes of keys and values. With
---sql any query: the records are the table 'records', with the columns of Spark's Kafka source
-(key, value, topic, partition, offset, timestamp, timestampType) or those of --columns.
+Count the records of each partition, with first and last offset and time, and the bytes of keys and values. --sql runs
+another query. The table 'records' has the columns of Spark's Kafka source (key, value, topic, partition, offset,
+timestamp, timestampType) or those of --columns.
 """
     + MASTERS,
     examples="""\
@@ -68,10 +68,10 @@ Count the records of each partition, with their first and last offset and time, 
   kafkalog spark scan /backup/kafka --sql "select key, count(*) from records group by key" """,
 )
 _BATCHES: Final = HelpText(
-    summary="who sends what, from batch headers, or a query in SQL",
+    summary="count batches by topic and codec, or query them with SQL",
     description="""\
-Walk the headers of all record batches, and count batches, records and bytes by topic and codec. Nothing is decoded.
-With --sql any query: the table is 'batches', with the columns of 'kafkalog batches --json'.
+Read all batch headers, and count batches, records and bytes by topic and codec. --sql runs another query. The table
+'batches' has the columns of 'kafkalog batches --json'.
 """
     + MASTERS,
     examples="""\
@@ -80,8 +80,8 @@ With --sql any query: the table is 'batches', with the columns of 'kafkalog batc
 _VERIFY: Final = HelpText(
     summary="check checksums, indexes, producer snapshots and checkpoints",
     description="""\
-Check what 'kafkalog verify' checks, with the same findings and exit codes, many segments at a time: a line per segment
-with damage (with -v also where anything else was found), and a total. With --json every segment and partition."""
+Run the checks of 'kafkalog verify' on many segments at a time, with the same findings and exit codes. Print a line per
+damaged segment (with -v per segment with any finding), and a total. --json prints every segment and partition."""
     + MASTERS,
     examples="""\
   kafkalog spark verify --deep /backup/kafka --json | jq -r 'select(.ok == false) | .path'""",
@@ -89,8 +89,8 @@ with damage (with -v also where anything else was found), and a total. With --js
 _REBUILD: Final = HelpText(
     summary="rebuild indexes from .log files",
     description="""\
-Write what 'kafkalog reindex' writes, byte for byte, many partitions at a time. One of -o DIR, --in-place and --dry-run
-is required. Executors write into a hidden directory next to DIR or the log dir, until the job is done."""
+Rebuild indexes of many partitions at a time, with the same bytes as 'kafkalog reindex'. One of -o DIR, --in-place and
+--dry-run is required. Executors write to a hidden directory next to DIR or the log dir until the job is done."""
     + MASTERS,
     examples="""\
   kafkalog spark reindex /backup/kafka --in-place --kinds offset,time,txn,snapshot,epochs""",
@@ -98,8 +98,8 @@ is required. Executors write into a hidden directory next to DIR or the log dir,
 _EXPORT: Final = HelpText(
     summary="write records to a directory of Parquet, Arrow, CSV or JSON lines files",
     description="""\
-Write records into a directory that appears when everything is written. Each task writes files of its own; with
---partition-by they are in topic=.../partition=.../date=... directories."""
+Write records to a directory, which appears when everything is written. Each task writes its own files. With
+--partition-by, these are in directories such as topic=.../partition=.../date=...."""
     + MASTERS,
     examples="""\
   kafkalog spark export /backup/kafka -t orders -o orders --format csv --compression gzip""",
@@ -136,7 +136,7 @@ def add_parser(commands: Any) -> None:
 def _add_scan(jobs: Any) -> None:
     parser = add_job(jobs, "scan", _SCAN, _run_scan)
     parser.add_argument("--sql", metavar="QUERY", help="a query on the table 'records'", default=_RECORDS_SQL)
-    add_columns(parser, "of the table")
+    add_columns(parser, "columns of the table")
     add_scan_selection(parser)
     add_scan_reading(parser, threads=False)
 
@@ -153,7 +153,7 @@ def _add_verify(jobs: Any) -> None:
     parser = add_job(jobs, "verify", _VERIFY, _run_verify)
     add_selection(parser)
     depth = parser.add_mutually_exclusive_group()
-    depth.add_argument("--indexes-only", action="store_true", help="only the indexes, against batch headers")
+    depth.add_argument("--indexes-only", action="store_true", help="compare indexes with batch headers only")
     depth.add_argument("--deep", action="store_true", help="also decode every record")
     add_index_interval(parser, "")
     add_limits(parser, max_findings=100)  # all of them come to the driver
@@ -167,12 +167,14 @@ def _add_rebuild(jobs: Any) -> None:
 
 def _add_export(jobs: Any) -> None:
     parser = add_job(jobs, "export", _EXPORT, _run_export)
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="directory to make")
-    parser.add_argument("--overwrite", action="store_true", help="replace a directory that only exports made")
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="new directory")
+    parser.add_argument("--overwrite", action="store_true", help="replace a directory from an earlier export")
     parser.add_argument(
         "--format", choices=("parquet", "arrow", "arrows", "csv", "jsonl"), default="parquet", help="default: parquet"
     )
-    parser.add_argument("--partition-by", metavar="KEY,...", type=names, default=[], help="of topic, partition, date")
+    parser.add_argument(
+        "--partition-by", metavar="KEY,...", type=names, default=[], help="any of topic, partition, date"
+    )
     parser.add_argument("--compression", choices=("none", "snappy", "gzip", "lz4", "zstd", "brotli"))
     add_columns(parser)
     add_scan_selection(parser)
@@ -183,7 +185,7 @@ def _scan_options(args: argparse.Namespace) -> dict[str, Any]:
     options = scan_options(args)
     del options["threads"], options["limit"]
     if args.limit is not None:
-        raise UsageError("-n is for one reader; give --sql 'select ... limit N', or offsets")
+        raise UsageError("-n does not work with Spark; use --sql 'select ... limit N', or offsets")
     return options
 
 
@@ -309,7 +311,7 @@ def _run_export(args: argparse.Namespace, console: Console) -> None:
                 frame = export(spark, open_records(args, console), args.output, **options)
         except OutputExistsError as error:
             if not args.overwrite:
-                error.advise("--overwrite replaces it")
+                error.advise("use --overwrite to replace it")
             raise
         for row, findings in _rows(frame, args, console):
             console.findings(findings)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List consumer groups, from __consumer_offsets and __share_group_state: a line per group, its committed offsets with the
-lag of each partition, and its members with their assignments.
+List consumer groups, from __consumer_offsets and __share_group_state: a line per group, then its committed offsets with
+the lag of each partition.
 
-Classic, consumer (KIP-848), share and streams groups are known. What is shown is what a broker keeps after it has
-loaded these topics. The lag needs the partitions themselves in the same log dir; the names of topics that are stored by
-their id need __cluster_metadata there.
+The result is the state that a broker has after it loads these topics, for classic, consumer (KIP-848), share and
+streams groups. The lag needs the partitions in the same log dirs. Some records have topic ids; their names come from
+__cluster_metadata. Each broker has only some partitions of __consumer_offsets, so name the log dirs of all brokers.
 
---end-timestamp shows the state right before a time, as far as compaction has left it.""",
+--end-timestamp shows the state right before a time, as far as compaction has kept it.""",
     examples="""\
   kafkalog groups /var/lib/kafka
   kafkalog groups /var/lib/kafka -g billing --members
@@ -39,13 +39,13 @@ def add_parser(commands: Any) -> None:
     what = parser.add_argument_group("which groups")
     add_names(what, "-g", "--groups", what="groups", such="billing-*")
     add_as_of(what)
-    how = parser.add_argument_group("how it is shown")
+    how = parser.add_argument_group("output")
     how.add_argument(
         "--members",
         action="store_true",
-        help="also the members and their assignments, and what a share group was delivered",
+        help="also print members with their assignments, and deliveries of share groups",
     )
-    how.add_argument("--json", action="store_true", help="a line of JSON for each group, members included")
+    how.add_argument("--json", action="store_true", help="an object per group, with members")
     add_limits(parser)
 
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     found = groups(args.paths, **chosen(args, "groups", *AS_OF))
     console.findings(found.findings)
     if not found:
-        console.note("no groups: there is no __consumer_offsets, or it has none that match")
+        console.note("no groups: the log dirs have no __consumer_offsets, or no group matches")
     for number, group in enumerate(found):
         if args.json:
             console.json(group.as_dict())

@@ -14,12 +14,12 @@ from kafkalog.format import METADATA_TOPIC
 
 _HELP: Final = HelpText(
     description="""\
-List what the metadata log of a KRaft cluster (__cluster_metadata-0 with its .checkpoint snapshots) says: brokers,
-features and topics, or what --show names.
+List the content of a KRaft cluster's metadata log (__cluster_metadata-0 with its .checkpoint snapshots): brokers,
+features and topics, or the tables of --show.
 
-Values of settings that may be secrets are hidden. SCRAM credentials are listed by user and mechanism, without keys.
+Values of settings that may be secrets are hidden. SCRAM credentials show user and mechanism, without keys.
 
---end-offset and --end-timestamp show the state right before, as far back as there are snapshots.""",
+--end-offset and --end-timestamp show the state right before that point. The log must have an earlier snapshot.""",
     examples="""\
   kafkalog metadata /var/lib/kafka
   kafkalog metadata /var/lib/kafka --show partitions,configs -t 'orders-*'
@@ -33,21 +33,21 @@ _ALL: Final = ("topics", "partitions", "configs", "brokers", "voters", "features
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "metadata", _HELP, run)
-    what = parser.add_argument_group("what is listed")
+    what = parser.add_argument_group("which tables")
     what.add_argument(
         "--show",
-        metavar="WHAT,...",
+        metavar="TABLE,...",
         action=Distinct,
         type=_tables,
-        help=f"of {', '.join(_ALL)}; default: {', '.join(_SHOWN)}, with --json everything",
+        help=f"any of {', '.join(_ALL)} (default: {', '.join(_SHOWN)}; with --json all)",
     )
     add_names(what, "-t", "--topics", what="topics", such="orders-*")
     add_as_of(what)
-    how = parser.add_argument_group("how it is shown")
+    how = parser.add_argument_group("output")
     how.add_argument(
         "--json",
         action="store_true",
-        help='an object per line; "kind" says what of, "gaps" for missing records; times in ms',
+        help='an object per line; "kind" is the table, or "gaps" for missing records; times in ms',
     )
     add_limits(parser)
 
@@ -56,7 +56,7 @@ def _tables(text: str) -> list[str]:
     found = names(text)
     for name in found:
         if name not in _ALL:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(_ALL)}")
+            raise argparse.ArgumentTypeError(f"expected one of {', '.join(_ALL)}, not {name!r}")
     return found
 
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         console.json(*({"kind": "gaps", **finding.as_dict()} for finding in found.gaps))
         console.json(*({"kind": name, **row} for name in shown for row in getattr(found, name)))
         return None
-    incomplete = "" if found.is_complete else "; incomplete, as records are missing"
+    incomplete = "" if found.is_complete else "; incomplete: records are missing"
     console.write(f"{found.path}: up to offset {found.end_offset}, {iso_seconds(found.timestamp)}{incomplete}\n")
     for name in shown:
         rows = getattr(found, name)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List the schemas of a Confluent Schema Registry, from the topic in which it keeps them (_schemas): a line per version
-of a subject, with its id, type and references.
+List the schemas of a Confluent Schema Registry from its topic _schemas: a line per subject and version, with id, type
+and references.
 
---deleted also lists deleted ones, as long as their records are in the files: 'soft' are those that the registry can
-restore, 'hard' those that are nowhere else. --text prints the schemas themselves; --output writes them to files, which
---schemas of other commands reads, with those that they refer to.""",
+--deleted also lists deleted versions that are still in the files. The registry can restore 'soft' ones, but not 'hard'
+ones. --text also prints each schema. --output writes schemas, and those that they refer to, to files for the option
+--schemas of other commands.""",
     examples="""\
   kafkalog schemas /var/lib/kafka
   kafkalog schemas /backup/kafka --deleted -s 'orders-*'
@@ -37,21 +37,21 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "schemas", _HELP, run)
     what = parser.add_argument_group("which schemas")
     add_names(what, "-s", "--subjects", what="subjects", such="orders-*")
-    what.add_argument("--deleted", action="store_true", help="also deleted ones that are still in the files")
+    what.add_argument("--deleted", action="store_true", help="also list deleted versions that are still in the files")
     what.add_argument(
         "--topic", metavar="TOPIC", default=SCHEMAS_TOPIC, help="the registry's topic (default: _schemas)"
     )
     add_as_of(what)
-    how = parser.add_argument_group("how it is shown")
-    how.add_argument("--text", action="store_true", help="the text of each schema, too")
+    how = parser.add_argument_group("output")
+    how.add_argument("--text", action="store_true", help="also print the text of each schema")
     how.add_argument(
         "-o",
         "--output",
         metavar="DIR",
-        help="make this directory, with a file per schema (7.avsc, 7.proto, 7.json) and a manifest.json of subjects,"
-        " versions, references and settings",
+        help="write to this new directory: a file per schema (7.avsc, 7.proto, 7.json), and manifest.json with"
+        " subjects, versions, references and settings",
     )
-    how.add_argument("--json", action="store_true", help="a line of JSON for each version, with its text")
+    how.add_argument("--json", action="store_true", help="an object per version, with its text")
     add_limits(parser)
 
 
@@ -60,14 +60,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.system_topics.schemas import schemas
 
     if args.history and args.output is not None:
-        raise UsageError("--history prints records, and --output writes schemas: give one of them")
+        raise UsageError("--history and --output exclude each other")
     if args.history:
         return print_history(args, console, args.topic, registry_topic=args.topic)
     found = schemas(args.paths, **chosen(args, "subjects", "deleted", "topic", *AS_OF))
     console.findings(found.findings)
     if not found:
         nothing = "" if args.output is None else "; nothing is written"
-        console.note(f"no schemas: there is no {args.topic}, or it has none that match{nothing}")
+        console.note(f"no schemas: the log dirs have no {args.topic}, or no schema matches{nothing}")
     elif args.output is not None:
         found.write(args.output)
         referred = len(found.referred())

@@ -27,8 +27,8 @@ def add_as_of(group: Any) -> None:
     group.add_argument(
         "--history",
         action="store_true",
-        help="instead of the state, every record that is in the files, decoded, a line of JSON each; only --end-offset"
-        " and --end-timestamp apply",
+        help="print every record in the files, decoded, as JSON lines; of the other options only --end-offset and"
+        " --end-timestamp apply",
     )
 
 
@@ -46,4 +46,4 @@ def print_history(
         n_records += 1
     console.findings(records.findings)
     if not n_records:
-        console.note(f"no records: there is no {' and no '.join(topics)}, or none of that time")
+        console.note(f"no records: the log dirs have no {' and no '.join(topics)}, or no record before that time")

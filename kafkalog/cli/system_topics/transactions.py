@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List transactions, a line per transactional id: what its coordinator knows of it (from __transaction_state), and the
-partitions in which it is open.
+List transactions, a line per transactional id: its coordinator's state from __transaction_state, and the partitions in
+which it is open.
 
-A transaction hangs if nothing was written in it for longer than a broker allows any to be open
-(--transaction-max-timeout-ms), and no coordinator has it: nobody will end it, and read_committed consumers wait for
-ever. Below it is the command that ends it in a running cluster. A coordinator is only known if its partition of
-__transaction_state is in the log dirs that are given: give those of all brokers.
+A transaction hangs if its last write is older than --transaction-max-timeout-ms and no coordinator has it. Nothing ends
+it any more, and read_committed consumers wait forever. The output has the command that ends it in a running cluster.
+Each broker has only some partitions of __transaction_state, so name the log dirs of all brokers.
 
-Of partitions, headers and markers are read. With --end-offset or --end-timestamp only coordinators are asked.""",
+The command reads headers and markers of partitions. With --end-offset or --end-timestamp, it reads only
+__transaction_state.""",
     examples="""\
   kafkalog transactions /var/lib/kafka
   kafkalog transactions --hanging /disk1/kafka /disk2/kafka
@@ -40,15 +40,13 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "transactions", _HELP, run)
     what = parser.add_argument_group("which transactions")
     add_names(what, "-i", "--transactional-ids", what="ids", such="billing-*", metavar="ID")
-    what.add_argument("--open", action="store_true", help="only those that are not ended")
-    what.add_argument("--hanging", action="store_true", help="only those that hang in a partition")
-    what.add_argument(
-        "--coordinators-only", action="store_true", help="do not look into partitions for open transactions"
-    )
+    what.add_argument("--open", action="store_true", help="only open transactions")
+    what.add_argument("--hanging", action="store_true", help="only transactions that hang in a partition")
+    what.add_argument("--coordinators-only", action="store_true", help="do not search partitions for open transactions")
     add_transaction_ages(what)
     add_as_of(what)
-    how = parser.add_argument_group("how it is shown")
-    how.add_argument("--json", action="store_true", help="a line of JSON for each transactional id; times in ms")
+    how = parser.add_argument_group("output")
+    how.add_argument("--json", action="store_true", help="an object per transactional id; times in ms")
     add_limits(parser)
 
 
@@ -71,7 +69,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     )
     console.findings(found.findings)
     if TRANSACTION_STATE not in log_dir.topics:
-        console.note(f"there is no {TRANSACTION_STATE} here: which transactional id a producer has is not known")
+        console.note(f"the log dirs have no {TRANSACTION_STATE}, so the transactional ids of producers are unknown")
     shown = [one for one in found if one.is_hanging or not args.hanging]
     shown = [one for one in shown if one.is_open or not args.open]
     if args.json:
@@ -80,7 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         return None
     console.lines(line for one in shown for line in _text(one))
     n_open = sum(one.is_open for one in found)
-    hang = f", {counted(len(found.hanging), 'partition')} with one that hangs" if found.hanging else ""
+    hang = f", {len(found.hanging)} hanging" if found.hanging else ""
     console.write(f"total: {counted(len(found), 'transactional id')}, {n_open} not ended{hang}\n")
     return None
 
@@ -92,7 +90,7 @@ _RIGHT: Final = [False, True, False, True, True, False]
 def _text(one: Transaction) -> Iterator[str]:
     producer = f"producer {one.producer_id} epoch {one.producer_epoch}"
     if one.transactional_id is None:
-        yield f"no coordinator here has {producer}"
+        yield f"{producer}, unknown to the coordinators here"
     else:
         since = one.start_timestamp if one.is_open and one.start_timestamp is not None else one.last_update_timestamp
         parts = [
@@ -105,7 +103,7 @@ def _text(one: Transaction) -> Iterator[str]:
     if one.open:
         yield from (f"  {line}" for line in table([_HEADER, *map(_row, one.open)], _RIGHT))
     if elsewhere:
-        yield f"  to be ended in, and not open here: {', '.join(elsewhere)}"
+        yield f"  also in, but not open here: {', '.join(elsewhere)}"
     yield from (f"  ends it: {part.abort_command}" for part in one.open if part.is_hanging)
 
 

@@ -31,29 +31,28 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description=f"""\
-Rewrite a log in format v2, in a new place. Offsets, timestamps, their types, keys, values and headers are kept; so
-are transactions, producers and the log end offset. With no option, what is v2 already is copied byte for byte, and v0
-and v1 messages become v2 batches. A v0 message, which has no timestamp, gets -1.
+Copy a log to a new place, and rewrite its batches on the way. Offsets, timestamps, headers, transactions, producers and
+the log end offset are kept. Without options, convert copies v2 batches byte for byte and rewrites v0 and v1 messages as
+v2 batches. A v0 message has no timestamp and gets -1.
 
-DST is created: a directory with one directory per partition. Where SRC is one partition, DST may be a partition's
-directory itself, such as copy/orders-0. SRC is only read, and DST may not lie in it or in a log dir. It appears when
-everything is written and durable; after a failure, damage included, or Ctrl-C, nothing of it is there.
+DST becomes a directory with a directory per partition. If SRC is one partition, DST may be a partition directory
+itself, such as copy/orders-0. DST must not be inside SRC or a log dir. It appears when everything is written and
+synced. After a failure, damage or Ctrl-C, it does not exist. SRC stays unchanged.
 
-  drop     records go, and their offsets stay free, as after compaction. Batches that lose nothing are copied as they
-           are; transaction markers always stay. A batch that loses everything goes as well, or stays as an empty one
-           where Kafka recognises a producer, a transaction or the end of the log by it.
-  redact   a part of records is made null or hashed: 'value=null' makes tombstones, 'headers=null' removes headers.
-           In a compacted topic hash keys, do not make them null: a broker's cleaner drops records without a key.
+  --drop    leaves out records. Their offsets stay unused, as after compaction. Transaction markers always stay. A batch
+            without records is removed, unless Kafka needs it for a producer, a transaction or the log end.
+  --redact  replaces a part of records by null or a hash. 'value=null' makes tombstones, 'headers=null' removes headers.
+            In a compacted topic, hash keys: the log cleaner removes records with a null key.
 
-To erase a person, drop by key, or make the values null and let compaction do the rest:
+To erase a person, drop by key, or set values to null and let compaction remove the rest:
   kafkalog convert SRC -o DST --drop 'key == user-42'
   kafkalog convert SRC -o DST --redact value=null --redact-where 'key == user-42'
 
 {FILTER_HELP}
---drop and --redact-where are written the same way. A comparison with null never holds: 'key != abc' does not match a
+--drop and --redact-where take the same conditions. A comparison with null never matches: 'key != abc' does not match a
 record without a key.""",
     examples="""\
-  kafkalog convert /backup/kafka -o /new/kafka -t orders          old formats to v2
+  kafkalog convert /backup/kafka -o /new/kafka -t orders          # old formats to v2
   kafkalog convert orders-0 -o copy/orders-0 --compression zstd --compression-level 5 --batch-size 256K
   kafkalog convert orders-0 -o copy/orders-0 --drop 'key in user-42,user-43' --dry-run
   kafkalog convert orders-0 -o copy/orders-0 --redact key=hash --redact-secret-file secret --redact headers.email=null
@@ -62,17 +61,17 @@ record without a key.""",
 _PATHS: Final = (
     "SRC",
     "log dir, partition directory or .log file",
-    "SRC is a log dir, a topic-partition directory or a single .log file. Several may be given.",
+    "SRC is a log dir, a partition directory or a single .log file. You can name several.",
 )
 
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "convert", _HELP, run, paths=_PATHS)
-    parser.add_argument("-o", "--output", metavar="DST", required=True, help="directory to make")
+    parser.add_argument("-o", "--output", metavar="DST", required=True, help="new directory")
     what = parser.add_argument_group("which records")
     add_selection(what)
-    add_filters(what, help="keep only records for which this holds; may be repeated: then all must hold")
-    help = "drop the records for which this holds; may be repeated: then those for which all hold"
+    add_filters(what, help="keep only matching records; if repeated, all must match")
+    help = "leave out matching records; if repeated, those that match all"
     add_filters(what, "--drop", "drop", help=help)
     what.add_argument(
         "--redact",
@@ -80,48 +79,47 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         type=_redaction,
-        help="of records that stay: key, value, headers or headers.NAME, each null or hash (SHA-256 in hex); a"
-        " compacted topic cannot have null keys",
+        help="PART is key, value, headers or headers.NAME; HOW is null or hash (SHA-256 in hex)",
     )
-    help = "redact only records for which this holds; may be repeated: then all must hold"
+    help = "redact only matching records; if repeated, all must match"
     add_filters(what, "--redact-where", "redact_where", help=help)
     what.add_argument(
         "--redact-secret-file",
         metavar="FILE",
-        help="hash with HMAC-SHA-256 and the secret in this file; without one,"
-        " anybody who guesses a value can check the guess by its hash",
+        help="hash with HMAC-SHA-256 and the secret in this file; without a secret, anyone can find a value by hashing"
+        " likely ones",
     )
     add_internal(what)
-    how = parser.add_argument_group("how they are written")
+    how = parser.add_argument_group("how to write")
     how.add_argument(
-        "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: as each batch has it)"
+        "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: keep that of each batch)"
     )
-    how.add_argument("--compression-level", metavar="N", type=int, help="of the codec, in Kafka's range")
+    how.add_argument("--compression-level", metavar="N", type=int, help="level of the codec, in Kafka's range")
     how.add_argument(
         "--batch-size",
         metavar="BYTES",
         type=n_bytes,
-        help="join and cut batches to this size before compression (K and M are understood; default: they stay, and"
-        " single v0 and v1 messages are put together to 16K)",
+        help="build batches of this uncompressed size, with K or M (default: keep batches, and group single v0 and v1"
+        " messages to 16K)",
     )
-    how.add_argument("--segment-bytes", metavar="BYTES", type=n_bytes, help="roll segments again, at this size")
+    how.add_argument("--segment-bytes", metavar="BYTES", type=n_bytes, help="roll new segments at this size")
     add_config(
         how,
-        help="cut segments anew by a topic's settings, such as segment.ms=3600000 or index.interval.bytes=1024; may be"
-        " repeated",
+        help="roll new segments with this topic setting, such as segment.ms=3600000 or index.interval.bytes=1024;"
+        " repeatable",
     )
     reading = parser.add_argument_group("reading and reporting")
     add_on_corruption(reading, default="raise")
-    reading.add_argument("--threads", metavar="N", type=int, help="threads that work (default: one a CPU)")
-    reading.add_argument("--dry-run", action="store_true", help="write nothing: say what would come out")
-    reading.add_argument("--json", action="store_true", help="a line of JSON for each partition")
+    reading.add_argument("--threads", metavar="N", type=int, help="number of threads (default: one per CPU)")
+    reading.add_argument("--dry-run", action="store_true", help="show the result and write nothing")
+    reading.add_argument("--json", action="store_true", help="an object per partition")
     add_limits(reading)
 
 
 def _redaction(text: str) -> tuple[str, str]:
     target, equals, action = text.rpartition("=")
     if not equals or not target.strip():
-        raise argparse.ArgumentTypeError(f"PART=HOW is expected, such as value=null, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected PART=HOW such as value=null, not {text!r}")
     return target.strip(), action.strip()
 
 
@@ -143,11 +141,10 @@ def run(args: argparse.Namespace, console: Console) -> None:
         # editors and `echo` end a file with a newline, which is not meant
         secret = Path(args.redact_secret_file).read_bytes().rstrip(b"\r\n")
         if not secret:
-            raise UsageError(f"{args.redact_secret_file} holds no secret")
+            raise UsageError(f"{args.redact_secret_file} is empty; expected a secret")
     if secret is None and any(action == "hash" for _, action in args.redact):
         console.note(
-            "hashes without a secret can be undone by hashing likely values and comparing (names, numbers, addresses):"
-            " --redact-secret-file prevents that"
+            "without a secret, anyone can find the redacted values by hashing likely ones; use --redact-secret-file"
         )
     console.start_progress(selected_bytes(opened, args), "records")
     with usage_errors(), hint_at_skip("convert what is intact"):
@@ -190,12 +187,12 @@ def _show(report: ConversionReport, args: argparse.Namespace, console: Console) 
             f"{one.topic_partition}  offsets {one.start_offset}..{one.end_offset}"
             f"  records {one.n_records_before:,} -> {one.n_records_after:,}"
             + (f" ({', '.join(changes)})" if changes else "")
-            + f"  batches {one.n_batches_before:,} -> {one.n_batches_after:,} ({one.n_batches_kept:,} as they are)"
+            + f"  batches {one.n_batches_before:,} -> {one.n_batches_after:,} ({one.n_batches_kept:,} copied)"
             f"  bytes {one.n_bytes_before:,} -> {one.n_bytes_after:,}"
         )
         console.line(text)
     if len(report.partitions) > 1 or args.dry_run:
-        verb = "would be" if args.dry_run else "are"
+        verb = "would become" if args.dry_run else "became"
         console.note(
             f"{counted(len(report.partitions), 'partition')}, {human_bytes(report.total('n_bytes_before'))}, {verb}"
             f" {human_bytes(report.total('n_bytes_after'))} in {args.output}"

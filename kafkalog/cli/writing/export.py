@@ -32,7 +32,7 @@ _HELP: Final = HelpText(
 Write records to a Parquet, Arrow, CSV or JSON lines file, to a directory partitioned by topic, partition or date, or
 to a Delta or Iceberg table.
 
-The name of a file says its format:
+The file name selects the format:
 
   .parquet  .arrow (Arrow's IPC file, Feather)  .arrows (its stream)  .csv  .jsonl  .csv.gz  .csv.zst  .jsonl.gz ...
 
@@ -40,26 +40,25 @@ With --partition-by, the output is a directory that Hive, Spark, DuckDB, Polars 
 
   out/topic=orders/partition=0/date=2026-11-21/part-0.parquet
 
-The topic and the partition are then in the path and not in the files; the date is the timestamp's, in UTC, and
-__HIVE_DEFAULT_PARTITION__ for a record without one. '-o -' is stdout, for csv, jsonl and arrows (say --format).
+Columns in the path are not in the files. The date is the UTC date of the timestamp, or __HIVE_DEFAULT_PARTITION__ for a
+record without a timestamp. '-o -' writes csv, jsonl or arrows (with --format) to stdout.
 
-All or nothing: the output appears under its name when everything is written and durable. When something fails, damage
-included, or on Ctrl-C, what was there before is untouched and nothing temporary is left. What exists is replaced only
-with --overwrite, a directory only if an export made it. Nothing is ever written into a log dir. Memory is bounded,
-whatever the size of the log: about 200 MiB for Parquet.
+All or nothing: the output appears when everything is written and synced. After a failure, damage or Ctrl-C, an old
+output is unchanged, and no temporary files are left. --overwrite replaces an existing file, or a directory from an
+earlier export. An export never writes into a log dir. Memory is bounded, about 200 MiB for Parquet.
 
---resume adds to a directory what is new in each partition since the last export with --resume, exactly once; all other
-options have to be the same. A file in the directory, _kafkalog_export.json, says up to which offset each partition is
-there. If such an export is killed, the next one finishes it. With --format delta or iceberg it adds to a table, whose
-own log says so: -o is the directory or URL of a Delta table, or CATALOG.NAMESPACE.TABLE, with a catalog of pyiceberg's
-configuration. Two runs at a time add nothing twice: one of them fails.
+--resume adds the new records of each partition since the last export with --resume, exactly once. All other options
+must be the same. _kafkalog_export.json in the directory has the next offset of each partition. If an export is killed,
+the next one finishes it. With --format delta or iceberg, --resume adds to a table: -o is the directory or URL of a
+Delta table, or CATALOG.NAMESPACE.TABLE with a catalog of pyiceberg's configuration. If two exports run at the same
+time, one fails.
 
-Faithful: null and empty, headers in their order and with duplicates, and timestamps are kept as in the log (null for a
-v0 record, -1 where a record has none). Bytes are bytes in Parquet and Arrow, and base64 in CSV and JSON lines unless
---encoding says otherwise. In CSV null is nothing and an empty value is "" (in quotes); for readers that do not tell
-these apart, --null '\\N' writes null so. In CSV timestamps are milliseconds, and headers JSON: [["name", "value"]].
-JSON lines are those of 'kafkalog cat --json'. A spreadsheet runs text in CSV that begins with = + - @ as a formula:
---escape-formulas keeps it from doing so.""",
+Values stay exact: null differs from empty, headers keep their order and duplicates, and timestamps are null for a v0
+record and -1 if missing. Keys and values are bytes in Parquet and Arrow. In CSV and JSON lines they are base64 unless
+--encoding changes that. In CSV, null is an empty field and an empty value is "" (in quotes); --null '\\N' writes null
+as \\N. In CSV, timestamps are milliseconds and headers are JSON: [["name", "value"]]. JSON lines are those of
+'kafkalog cat --json'. Spreadsheets run CSV text that begins with = + - @ as a formula; --escape-formulas prevents
+that.""",
     examples="""\
   kafkalog export /backup/kafka -t orders -o orders.parquet
   kafkalog export /backup/kafka -o lake --partition-by topic,partition,date
@@ -80,50 +79,49 @@ _OPTIONS: Final = (
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "export", _HELP, run)
     where = parser.add_argument_group("where to")
-    where.add_argument("-o", "--output", metavar="TO", required=True, help="file or directory to make; - for stdout")
+    where.add_argument("-o", "--output", metavar="TO", required=True, help="new file or directory; - for stdout")
     where.add_argument(
-        "--overwrite", action="store_true", help="replace an existing file, or a directory that only exports made"
+        "--overwrite", action="store_true", help="replace an existing file, or a directory from an earlier export"
     )
     where.add_argument(
         "--resume",
         action="store_true",
-        help="add to the directory what is new in each partition since the last such export, exactly once",
+        help="add the new records of each partition since the last export with --resume, exactly once",
     )
     where.add_argument(
         "--format",
         choices=("parquet", "arrow", "arrows", "csv", "jsonl", "delta", "iceberg"),
-        help="default: what the name ends in; parquet for a directory; delta and iceberg are tables, for --resume",
+        help="default: from the file name; parquet for a directory; delta and iceberg need --resume",
     )
     where.add_argument(
         "--partition-by",
         metavar="KEY,...",
         type=names,
         default=(),
-        help="make a directory: any of topic, partition, date, in this order",
+        help="write a directory, partitioned by any of topic, partition, date in this order",
     )
     where.add_argument(
         "--compression",
         choices=("none", "snappy", "gzip", "lz4", "zstd", "brotli"),
-        help="default: zstd in Parquet, else none; lz4 and zstd in Arrow; gzip and zstd of a CSV or JSON lines file",
+        help="default: zstd for Parquet, else none; Arrow takes lz4 and zstd, CSV and JSON lines gzip and zstd",
     )
     where.add_argument(
         "--row-group-rows",
         metavar="N",
         type=int,
-        help="most rows in a Parquet row group (default: 1048576, and 64 MiB) or a record batch of an Arrow file",
+        help="maximum rows of a Parquet row group (default: 1048576, and 64 MiB) or of an Arrow record batch",
     )
-    add_columns(where, "only these columns, in this order: see 'kafkalog cat --help'")
+    add_columns(where, "only these columns, in this order; see 'kafkalog cat --help'")
     add_encoding(
         where,
-        help="of bytes in CSV and JSON lines (default: base64); with utf8, bytes that are not valid become"
-        ' {"base64": ...} in JSON, and end an export to CSV',
+        help="encoding of bytes in CSV and JSON lines (default: base64); with utf8, invalid bytes become"
+        ' {"base64": ...} in JSON, and are an error in CSV',
     )
     where.add_argument("--null", metavar="TEXT", help="the text for null in CSV (default: empty)")
     where.add_argument(
         "--escape-formulas",
         action="store_true",
-        help="in CSV for spreadsheets: put ' before text that begins with = + - @, a tab or a carriage return; such"
-        " values are changed",
+        help="in CSV, put ' before text that begins with = + - @, a tab or a carriage return; this changes such values",
     )
     add_scan_selection(parser)
     add_decoding(parser)
@@ -151,7 +149,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.findings(finding for finding in result.findings if id(finding) not in known)
         except OutputExistsError as error:
             if not (args.overwrite or args.resume):
-                error.advise("--overwrite replaces it")
+                error.advise("use --overwrite to replace it")
             raise
         except NotTextError as error:
             raise UsageError(str(error)) from error
@@ -171,11 +169,11 @@ def _exporter(*arguments: Any, **options: Any) -> Exporter:
 
 def _stdout(args: argparse.Namespace) -> BinaryIO:
     if args.format == "arrow" or args.format is None or args.format == "parquet":
-        raise UsageError(f"to stdout goes a stream: say --format {' or '.join(_STREAMS)}")
+        raise UsageError(f"stdout needs --format {' or '.join(_STREAMS)}")
     if args.partition_by:
-        raise UsageError("--partition-by makes a directory: name one with -o")
+        raise UsageError("--partition-by needs a directory: use -o DIR")
     if args.format == "arrows" and sys.stdout.isatty():
-        raise UsageError("an Arrow stream is binary: redirect stdout to a program or a file")
+        raise UsageError("an Arrow stream is binary; redirect stdout to a program or a file")
     return _Stdout()  # type: ignore[return-value]
 
 

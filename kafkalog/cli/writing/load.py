@@ -34,45 +34,44 @@ _INPUTS: Final = (
     "INPUT",
     "Parquet, Arrow, CSV or JSON lines file, or a directory of such files; - is stdin",
     """\
-INPUTs are read one after the other. The format follows from their names, as in an export:
-.parquet .arrow .arrows .csv .jsonl .csv.gz .jsonl.zst ... '-' is stdin, for csv, jsonl and arrows (say --format).
-A directory stands for all files of such names in and below it, in the order of their names, without hidden ones and
-those that begin with _. topic=T and partition=N in the path of a file stand for columns that it lacks, as 'kafkalog
-export --partition-by topic,partition' writes them.""",
+The names of INPUTs select the format: .parquet .arrow .arrows .csv .jsonl .csv.gz .jsonl.zst ... '-' reads csv, jsonl
+or arrows (with --format) from stdin. A directory stands for all such files in and below it, in the order of their
+names, without hidden files and names that begin with _. topic=T and partition=N in the path of a file supply missing
+columns, as 'kafkalog export --partition-by topic,partition' writes them.""",
 )
 
 _HELP: Final = HelpText(
     description="""\
-Write records as partition directories of a log dir, with all that a broker expects in them: segments, indexes,
-producer snapshots, leader epochs.
+Write records as partitions of a log dir that a broker serves, with segments, indexes, producer snapshots and leader
+epochs.
 
-Columns: value, and any of key, timestamp, headers, offset, partition, topic, under these names or under those that
---value-column and so on give. Other columns are refused; --ignore-columns leaves them out. Columns that 'kafkalog
-export' adds (timestamp_type, ...) are ignored, so an export can be loaded as it is.
+Columns: value, and any of key, timestamp, headers, offset, partition and topic. --value-column and so on name other
+columns. Unknown columns are an error; --ignore-columns leaves them out. Columns that only 'kafkalog export' adds, such
+as timestamp_type, are ignored.
 
-Partitions: those of the column, or, with --partitions N, those that Kafka's default partitioner chooses (murmur2 of the
-key; records without a key fill one partition after the other). Without either, all records go to partition 0. Offsets
-are kept if there are any; without them, and with --partitions, they are counted from 0.
+Partitions: the column partition. With --partitions N, Kafka's default partitioner chooses instead (murmur2 of the key;
+records without a key fill one partition after the other). Without both, all records go to partition 0. Offsets in the
+input are kept. Without them, or with --partitions, they start at 0.
 
-Timestamps: with a time zone, or milliseconds; --timezone is for those without a zone. Finer ones than a millisecond are
-refused, unless --truncate-timestamps cuts them off. Null is no timestamp. Soon after its start a broker deletes records
-older than the topic's retention.ms: a note warns of that, also with --dry-run.
+Timestamps: milliseconds, or times with a zone. --timezone sets the zone of times without one. Times finer than a
+millisecond are an error unless --truncate-timestamps. Null is no timestamp. Soon after its start, a broker deletes
+records older than the topic's retention.ms; a note warns of that, also with --dry-run.
 
-Rows: with --value-format, columns may have any names, and each row is encoded as a value: as JSON, or as Avro or
-Protobuf by a --schema. --key-column names the key, which stays in the value, too.
+Rows: with --value-format, columns may have any names. Each row becomes a value in JSON, or in Avro or Protobuf with a
+--schema. --key-column names the key, which also stays in the value.
 
-CSV and JSON lines: keys, values and header values are base64 as in an export; --encoding utf8 takes text as it is.
+CSV and JSON lines: keys, values and header values are base64, as in an export; --encoding utf8 reads them as text.
 
-All or nothing: everything is written beside LOG_DIR and moved into it when it is complete and durable. After a
-failure or Ctrl-C nothing is there. A crash between the renames into an existing LOG_DIR leaves some partitions, each
-complete. An existing partition is never touched, and a log dir on which a broker runs is refused.
-With --install LOG_DIR is that of a stopped broker: the partitions get its topic ids, and replace empty ones.""",
+All or nothing: load writes next to LOG_DIR and renames when everything is complete and synced. A failure or Ctrl-C
+leaves nothing. A crash between renames into an existing LOG_DIR leaves some partitions, each complete. load never
+changes an existing partition, and refuses a log dir with a running broker. With --install, LOG_DIR belongs to a stopped
+broker: the partitions get its topic ids and replace empty ones.""",
     examples="""\
   kafkalog load orders.parquet -o /tmp/log --topic orders --partitions 12 --compression zstd
   kafkalog load customers.csv -o log --topic customers --value-format json --key-column id
   kafkalog load a.csv -o log --topic t --encoding utf8 --value-column body --timestamp-column created_at
   kafkalog export /backup/kafka -o - --format arrows | kafkalog load - --format arrows -o copy
-  kafkalog load /lake/kafka -o copy    # what 'kafkalog export --partition-by topic,date' made
+  kafkalog load /lake/kafka -o copy    # a directory from 'kafkalog export --partition-by topic,date'
   kafkalog load orders.parquet -o /var/lib/kafka --topic orders --install --dry-run
   kafkalog load a.jsonl -o /tmp/log --topic t --config segment.bytes=104857600 --config segment.ms=3600000 --json""",
 )
@@ -104,64 +103,68 @@ def add_parser(commands: Any) -> None:
     where = parser.add_argument_group("where to")
     where.add_argument("-o", "--output", metavar="LOG_DIR", required=True, help="log dir; created if it does not exist")
     where.add_argument("--topic", metavar="T", help="topic of all records (default: the column topic)")
-    where.add_argument("--partitions", metavar="N", type=int, help="spread records over N partitions by key")
-    where.add_argument("--topic-id", metavar="ID", help="for partition.metadata: 22 characters, as Kafka shows them")
-    where.add_argument("--install", action="store_true", help="LOG_DIR is a stopped broker's, and has the topics")
-    where.add_argument("--replace", action="store_true", help="with --install: replace partitions with records, too")
+    where.add_argument("--partitions", metavar="N", type=int, help="distribute records over N partitions by key")
+    where.add_argument(
+        "--topic-id", metavar="ID", help="topic id for partition.metadata: 22 characters, as Kafka prints it"
+    )
+    where.add_argument("--install", action="store_true", help="LOG_DIR is that of a stopped broker with these topics")
+    where.add_argument(
+        "--replace", action="store_true", help="with --install: also replace partitions that have records"
+    )
     where.add_argument(
         "--metadata-log-dir", metavar="DIR", help="with --install: the broker's metadata.log.dir (default: LOG_DIR)"
     )
     where.add_argument("--dry-run", action="store_true", help="read everything and write nothing")
     where.add_argument(
-        "--stage-in", metavar="DIR", help="stage files in DIR, on the same file system (default: beside LOG_DIR)"
+        "--stage-in",
+        metavar="DIR",
+        help="directory for temporary files, on the same file system (default: next to LOG_DIR)",
     )
-    what = parser.add_argument_group("what")
+    what = parser.add_argument_group("input")
     what.add_argument(
         "--only-topics",
         metavar="T,...",
         type=names,
         action=Distinct,
-        help="only records whose column topic is one of these names or globs; may be repeated",
+        help="only records whose topic matches one of these names or globs; repeatable",
     )
     what.add_argument(
         "--internal",
         action="store_true",
-        help="also records of internal topics (__consumer_offsets, ...), unless --only-topics names them",
+        help="include internal topics (__consumer_offsets, ...); default: only if --only-topics names them",
     )
     what.add_argument(
         "--format",
         choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
-        help="format of the INPUTs (default: by their names)",
+        help="format of the INPUTs (default: from their names)",
     )
     for role in _ROLES:
         what.add_argument(f"--{role}-column", metavar="C", help=f"the {role}'s column (default: {role})")
+    what.add_argument("--ignore-columns", metavar="C,...", help="leave out these columns; '*' for all unknown ones")
     what.add_argument(
-        "--ignore-columns", metavar="C,...", help="leave these columns out; '*' for all that are not known"
+        "--timezone", dest="naive_timezone", metavar="TZ", help="zone of times without one: UTC, Europe/Berlin, ..."
     )
-    what.add_argument(
-        "--timezone", dest="naive_timezone", metavar="TZ", help="of timestamps without a zone: UTC, Europe/Berlin, ..."
-    )
-    what.add_argument("--truncate-timestamps", action="store_true", help="cut off what is finer than a millisecond")
+    what.add_argument("--truncate-timestamps", action="store_true", help="truncate times to milliseconds")
     what.add_argument(
         "--keep-offsets",
         action=argparse.BooleanOptionalAction,
-        help="whether the column offset counts (default: unless there is --partitions)",
+        help="keep offsets of the input (default: yes, unless --partitions)",
     )
-    add_encoding(what, "of keys, values and header values in CSV and JSON lines (default: base64; for rows utf8)")
+    add_encoding(what, "encoding of keys, values and headers in CSV and JSON lines (default: base64; for rows utf8)")
     what.add_argument("--null", metavar="TEXT", default="", help="the text for null in CSV (default: empty)")
-    rows = parser.add_argument_group("rows of any columns, whose values are encoded")
+    rows = parser.add_argument_group("rows with any columns")
     rows.add_argument(
         "--value-format",
         choices=("json", "avro", "protobuf"),
-        help="encode the column value, or else all columns but key, timestamp, headers, offset, partition and topic",
+        help="encode the column value, or all columns except key, timestamp, headers, offset, partition and topic",
     )
     rows.add_argument("--schema", metavar="FILE", help="the Avro or Protobuf schema of values")
     rows.add_argument("--message", metavar="NAME", help="the message of a Protobuf schema (default: the first one)")
-    rows.add_argument("--schema-id", metavar="N", type=int, help="put Confluent's frame with this id before values")
     rows.add_argument(
-        "--header-columns", metavar="C,...", type=names, default=(), help="columns that become headers of their names"
+        "--schema-id", metavar="N", type=int, help="write values in Confluent's wire format with this schema id"
     )
-    how = parser.add_argument_group("how")
+    rows.add_argument("--header-columns", metavar="C,...", type=names, default=(), help="columns that become headers")
+    how = parser.add_argument_group("how to write")
     how.add_argument(
         "--compression",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
@@ -173,25 +176,27 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         type=_batch_size,
         default=16_384,
-        help="bytes of a batch, uncompressed (default: 16K)",
+        help="uncompressed bytes per batch (default: 16K)",
     )
     how.add_argument("--max-records-per-batch", metavar="N", type=int, help="default: as many as fit")
-    add_config(how, "a setting of the topics, such as segment.bytes=104857600; may be repeated")
-    how.add_argument("--config-file", metavar="FILE", help="settings in Java's format, such as server.properties")
+    add_config(how, "a topic setting, such as segment.bytes=104857600; repeatable")
+    how.add_argument("--config-file", metavar="FILE", help="a properties file with settings, such as server.properties")
     how.add_argument(
         "--timestamp-type", choices=("CreateTime", "LogAppendTime"), help="default: the topic's, else CreateTime"
     )
-    how.add_argument("--leader-epoch", metavar="N", type=int, default=0, help="of the batches (default: 0)")
-    how.add_argument("--json", action="store_true", help="on stdout a line of JSON for each partition")
+    how.add_argument(
+        "--leader-epoch", metavar="N", type=int, default=0, help="leader epoch of the batches (default: 0)"
+    )
+    how.add_argument("--json", action="store_true", help="an object per partition")
     add_limits(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Load the inputs, and print what was written."""
     if args.replace and not args.install:
-        raise UsageError("--replace goes with --install")
+        raise UsageError("--replace needs --install")
     if args.metadata_log_dir is not None and not args.install:
-        raise UsageError("--metadata-log-dir goes with --install")
+        raise UsageError("--metadata-log-dir needs --install")
     if "-" in args.paths and (len(args.paths) > 1 or args.format is None):
         raise UsageError("stdin must be the only INPUT, and needs --format csv, jsonl or arrows")
     from kafkalog.operations.loading.load import load

@@ -31,27 +31,27 @@ _KINDS: Final = ("offset", "time", "txn", "snapshot", "epochs")
 
 _HELP: Final = HelpText(
     description="""\
-Rebuild a log's indexes from its .log files alone, byte for byte as a broker's own recovery writes them. Say where to:
--o DIR for a directory of their own, --in-place to replace those that are there, --dry-run to see what would change.
+Rebuild indexes from .log files alone. The new files have the same bytes as after a broker's own recovery. One of -o
+DIR, --in-place and --dry-run is required.
 
-  offset    .index                   where batches are
-  time      .timeindex               the largest timestamp so far
+  offset    .index                   positions of batches
+  time      .timeindex               largest timestamps
   txn       .txnindex                aborted transactions
   snapshot  .snapshot                producers and their open transactions
-  epochs    leader-epoch-checkpoint  merged with what the file says: an epoch may have no batch
+  epochs    leader-epoch-checkpoint  merged with the existing file, because an epoch may have no batch
 
-Entries are as dense as the topic's index.interval.bytes. Without --index-interval-bytes it is taken from the
-__cluster_metadata-0 beside the partitions, else from the indexes that are there, else it is 4096; -v says which.
+The density of entries is the topic's index.interval.bytes. Without --index-interval-bytes, it comes from
+__cluster_metadata-0 next to the partitions, else from the existing indexes, else it is 4096. -v shows the source.
 
-No .log is touched. A segment whose .log is damaged keeps the files it has, the damage is reported, and the exit code
-is 1: a broker that starts without recovering the segment, as after a clean shutdown, reads on after the damage with
-these files. Later segments get new offset and time indexes; their .txnindex and .snapshot are kept. With --damaged cut
-the indexes of the segment end before the damage, as those of a broker that recovers it, and later segments, which
-recovery deletes, keep theirs. Recovery does not notice a wrong magic byte or offset, and nor does --damaged cut.
+reindex never changes a .log file. It reports a damaged .log file and exits with 1. The index files of this segment
+stay, because a broker that does not recover the segment still uses them after the damage. Later segments get new
+offset and time indexes, and keep .txnindex and .snapshot. With --damaged cut, the indexes of the damaged segment end
+before the damage, as after recovery. Later segments, which recovery deletes, keep theirs. Like recovery, --damaged cut
+does not detect a wrong magic byte or offset.
 
-In place each file is replaced in one step: a crash leaves the old one or the new one. The old one is kept beside it as
-NAME.kafkalog-backup (-2, -3 ... where there is one already), which a broker ignores; --no-backup keeps none. A log dir
-on which a broker runs is refused. On stdout is a line for each file that is new, changed or removed.""",
+With --in-place, each file is replaced in one step. The old file stays next to it as NAME.kafkalog-backup (-2, -3, ...
+if that exists), which a broker ignores; --no-backup keeps none. reindex refuses a log dir with a running broker. It
+prints a line for each new, changed or removed file.""",
     examples="""\
   kafkalog reindex /var/lib/kafka/orders-0 --dry-run
   kafkalog reindex /var/lib/kafka -t orders --in-place
@@ -65,23 +65,25 @@ def add_parser(commands: Any) -> None:
     parser = add_command(commands, "reindex", _HELP, run, writes=True)
     add_options(parser)
     add_threads(parser, "segments to read at a time (default: 1)", default=1)
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each file, those that stay too")
+    parser.add_argument("--json", action="store_true", help="an object per file, also for unchanged ones")
     add_limits(parser)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `kafkalog spark reindex` shares."""
-    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, with a directory per partition")
-    where.add_argument("--in-place", action="store_true", help="replace the files beside the .log files")
-    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change in place")
-    what = parser.add_argument_group("what")
+    where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "-o", "--output", metavar="DIR", help="write to this new directory, with a directory per partition"
+    )
+    where.add_argument("--in-place", action="store_true", help="replace the files next to the .log files")
+    where.add_argument("--dry-run", action="store_true", help="show the changes of --in-place and write nothing")
+    what = parser.add_argument_group("what to rebuild")
     what.add_argument(
         "--kinds",
         metavar="K,...",
         type=_kinds,
         default=list(_KINDS[:3]),
-        help="of offset, time, txn (these by default), snapshot, epochs",
+        help="any of offset, time, txn, snapshot, epochs (default: offset,time,txn)",
     )
     add_selection(what)
     how = parser.add_argument_group("how")
@@ -89,33 +91,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--damaged",
         choices=("keep", "cut"),
         default="keep",
-        help="segments whose .log is damaged keep the files they have (keep, the default), or get indexes that end"
-        " before the damage (cut)",
+        help="for a damaged .log: keep its index files (keep, the default), or write indexes that end before the"
+        " damage (cut)",
     )
     how.add_argument(
         "--backup",
         action=argparse.BooleanOptionalAction,
-        help="in place: keep old files as NAME.kafkalog-backup beside the new ones (the default)",
+        help="with --in-place: keep old files as NAME.kafkalog-backup (the default)",
     )
     how.add_argument(
         "--index-interval-bytes",
         metavar="N",
         type=_interval,
-        help="the topics' index.interval.bytes (K and M are understood); auto, the default: see above",
+        help="the topics' index.interval.bytes, with K or M; auto, the default: see above",
     )
     how.add_argument(
         "--now",
         metavar="TIME",
         type=timestamp,
-        help="drop producers from snapshots that were idle for a day at that time, as a broker does that rebuilds then:"
-        " ms, or ISO 8601 with Z or an offset (default: none, so that a result does not depend on the day)",
+        help="remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601 with Z or an"
+        " offset (default: keep all)",
     )
 
 
 def options_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keyword arguments of `kafkalog.reindex` for the options of `add_options`."""
     if args.backup and not args.in_place:
-        raise UsageError("--backup goes with --in-place")
+        raise UsageError("--backup needs --in-place")
     names = ("kinds", "output", "in_place", "backup", "damaged", "index_interval_bytes", "dry_run", "now")
     return chosen(args, *names, "topics", "partitions", "limits")
 
@@ -124,7 +126,7 @@ def _kinds(text: str) -> list[str]:
     found = names(text)
     for name in found:
         if name not in _KINDS:
-            raise argparse.ArgumentTypeError(f"no kind {name!r}; there are {', '.join(_KINDS)}")
+            raise argparse.ArgumentTypeError(f"expected one of {', '.join(_KINDS)}, not {name!r}")
     return found
 
 
@@ -174,10 +176,7 @@ def show(report: RebuildReport, args: argparse.Namespace, console: Console) -> N
     counts = ", ".join(
         f"{n:,} {change}" for change in ("new", "changed", "removed", "same") if (n := report.count(change))
     )
-    how = ", if it were done" if args.dry_run else ", compared with what is there" if args.output is not None else ""
+    how = " (dry run)" if args.dry_run else ", compared with the existing ones" if args.output is not None else ""
     console.note(f"{counted(len(report.files), 'file')}{how}: {counts}" if counts else "no files")
     if n_backups := sum(file.backup is not None for file in report.files):
-        console.note(
-            f"{counted(n_backups, 'old file')} kept beside the new ones as NAME.kafkalog-backup: delete them once all"
-            " is well"
-        )
+        console.note(f"{counted(n_backups, 'old file')} kept as NAME.kafkalog-backup; delete them after a check")

@@ -175,7 +175,7 @@ class Exporter:
             return self._run()
         except OutputExistsError as error:
             if not self._overwrite:
-                error.advise("overwrite=True replaces it")
+                error.advise("use overwrite=True to replace it")
             raise
         except NotTextError as error:
             # a record batch knows offsets, and perhaps a topic, but no path

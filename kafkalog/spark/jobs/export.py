@@ -133,7 +133,7 @@ def _check_target(target: Path, opened: LogDir | Partition | Segment, *, overwri
         return
     if not overwrite:
         error = OutputExistsError.at(target)
-        error.advise("overwrite=True replaces it")
+        error.advise("use overwrite=True to replace it")
         raise error
     check_replaceable(target)
 

@@ -35,7 +35,7 @@ def test_a_healthy_log_dir_gets_its_marker(log_dir: Path, tmp_path: Path, capsys
     code, out, err = run(capsys, log_dir, "-o", tmp_path / "out")
     assert code == 0
     assert out.count("1 file rebuilt") == 2  # leader epochs: one that begins at the log end goes, as in a broker
-    assert "2 partitions, 0 segments are cut or deleted, 0 bytes" in err
+    assert "2 partitions: 0 segments cut or deleted, 0 bytes" in err
     assert (tmp_path / "out" / ".kafka_cleanshutdown").exists()
 
 
@@ -48,7 +48,7 @@ def test_damage_is_said_and_counted(log_dir: Path, tmp_path: Path, capsys: Captu
     assert code == 1
     assert f"{log.name} cut" in out
     assert out.count("deleted") == 4
-    assert "would be lost" in err
+    assert "would be cut or deleted" in err
     assert json.loads((tmp_path / "report.json").read_text())["findings"][0]["reason"] == "crc_mismatch"
     code, out, _ = run(capsys, log_dir, "--in-place", "--backup", tmp_path / "old", "--json")
     assert code == 1
@@ -56,7 +56,7 @@ def test_damage_is_said_and_counted(log_dir: Path, tmp_path: Path, capsys: Captu
     assert [(row["topic"], row["n_bytes_lost"] > 0) for row in rows] == [("p-multi", False), ("p-txn", True)]
     assert (tmp_path / "old" / "p-txn-0" / log.name).read_bytes() == data
     code, _, err = run(capsys, log_dir, "--dry-run")
-    assert (code, "0 segments would be cut" in err) == (0, True)
+    assert (code, "0 segments" in err) == (0, True)
 
 
 def test_a_name_that_stops_a_broker_is_damage(log_dir: Path, capsys: Capture) -> None:

@@ -313,7 +313,7 @@ def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir: Path, tmp_pa
     kafkalog.export(log_dir, to, partition_by=["topic", "date"])
     with pytest.raises(OutputExistsError, match="there already") as raised:
         kafkalog.export(log_dir, to, partition_by="topic")
-    assert raised.value.__notes__ == ["overwrite=True replaces it"]
+    assert raised.value.__notes__ == ["use overwrite=True to replace it"]
     kafkalog.export(log_dir, to, partition_by="topic", topics="p-txn", format="csv", overwrite=True)
     assert [str(path.relative_to(to)) for path in to.rglob("*")] == ["topic=p-txn", "topic=p-txn/part-0.csv"]
     assert sorted(os.listdir(tmp_path)) == ["home", "lake"]

@@ -42,7 +42,7 @@ def test_a_backup_is_never_replaced_and_may_be_left_out(partition: Path, capsys:
         index.write_bytes(old)
         assert main(["reindex", str(partition), "--in-place"]) == 0
         assert index.read_bytes() == whole
-        assert "1 old file kept beside the new ones as NAME.kafkalog-backup" in capsys.readouterr().err, number
+        assert "1 old file kept as NAME.kafkalog-backup" in capsys.readouterr().err, number
     backups = {name: data for name, data in files_in(partition).items() if BACKUP_SUFFIX in name}
     assert backups == {index.name + BACKUP_SUFFIX: b"first", f"{index.name}{BACKUP_SUFFIX}-2": b"second"}
     index.write_bytes(b"third")
