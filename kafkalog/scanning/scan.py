@@ -538,8 +538,8 @@ class Scan(ArrowStream):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CorruptionWarning)  # of which the pass after this one warns
             on_corruption = "stop" if self._query.on_corruption == "raise" else self._query.on_corruption
-            one = Pass(replace(self._query, on_corruption=on_corruption))
-            decoding.learn(batch for _, batch in self._raw_batches(one))
+            query = replace(self._query, on_corruption=on_corruption)
+            decoding.learn(lambda: (batch for _, batch in self._raw_batches(Pass(query))))
 
     def _decoded_tail(self, decoding: Decoding, n: int) -> pa.Table:
         """The last records, with the types that they have themselves: not all of the log is read for them."""
@@ -547,7 +547,7 @@ class Scan(ArrowStream):
         one._decoding = None
         batches = one.tail(n).to_batches()
         self._last = one._last
-        decoding.learn(batches)
+        decoding.learn(lambda: batches)
         schema = decoding.schema(self._binary_type)
         path = str(self.target.path if isinstance(self.target, (Partition, Segment)) else self.target.paths[0])
         table = pa.Table.from_batches([decoding.decode(batch, path, schema) for batch in batches], schema)

@@ -140,7 +140,7 @@ def learn(decoding: Decoding, batches: Batches) -> None:
     if decoding.needs_to_learn:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CorruptionWarning)  # of which the tasks warn
-            decoding.learn(batches(decoding.record_columns))
+            decoding.learn(lambda: batches(decoding.record_columns))
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:

@@ -191,6 +191,22 @@ class SchemaColumn:
             if len(self._readers) > known and not isinstance(reader, str):
                 self._common.add(reader.type)
 
+    @property
+    def has_mixed_units(self) -> bool:
+        """Whether schemas have timestamps of several units, among which values decide: see `learn_units`."""
+        return bool(self._common.units)
+
+    def learn_units(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
+        """Take a second look at values."""
+        for group in self._groups(payloads, headers)[0]:
+            reader = self._reader(group, topic)
+            if not isinstance(reader, str):
+                self._common.count_units(reader.decode(group.payloads).array)
+
+    def choose_units(self) -> None:
+        """Choose units, once all values were looked at."""
+        self._common.choose_units()
+
     def declare(self, kind: pa.DataType) -> None:
         if not self.has_type:
             self._common.type, self.has_type = kind, True

@@ -6,7 +6,7 @@ read twice, unless the format says the type: `learn` takes a first look, `decode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -25,7 +25,7 @@ from kafkalog.interchange.arrow_output import (
 )
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
 from kafkalog.text import near
-from kafkalog.values.columns import column_decoder
+from kafkalog.values.columns import SchemaColumn, column_decoder
 from kafkalog.values.conditions import Conditions, columns_of, matching
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Decoded, Payloads
@@ -178,15 +178,20 @@ class Decoding:
         for name in types.keys() & self._decoders.keys():
             self._decoders[name].declare(types[name])
 
-    def learn(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take a first look at all records.
+    def learn(self, read: Callable[[], Iterable[pa.RecordBatch]]) -> None:
+        """Take a first look at all records; a second one if schemas have times of several units.
+
+        Parameters
+        ----------
+        read : callable
+            Reads all records.
 
         Raises
         ------
         LimitExceededError
             The values have too many different fields.
         """
-        for batch in batches:
+        for batch in read():
             headers, topic = _place(batch)
             for name, decoder in self._decoders.items():
                 try:
@@ -194,6 +199,15 @@ class Decoding:
                 except TooWideError as error:
                     detail = f"{name}: {error}; read it as utf8, or not decoded"
                     raise LimitExceededError(Reason.VALUE_UNDECODED, detail) from None
+        mixed = {
+            name: one for name, one in self._decoders.items() if isinstance(one, SchemaColumn) and one.has_mixed_units
+        }
+        for batch in read() if mixed else ():
+            headers, topic = _place(batch)
+            for name, column in mixed.items():
+                column.learn_units(Payloads.of(batch.column(name)), headers, topic)
+        for column in mixed.values():
+            column.choose_units()
         self._settle()
 
     def _settle(self) -> dict[str, pa.DataType]:

@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import bitmap
-from kafkalog.interchange.table_types import Path, Report, converted
+from kafkalog.interchange.table_types import Path, Report, converted, n_lost
 
 MOST_FIELDS: Final = 4096
 """Fields of one type, nested ones included. A short schema can have 2**64."""
@@ -43,11 +43,14 @@ class CommonType:
         Starts as null.
     as_text : set of tuple of str
         Fields whose types do not go together, and which are therefore JSON text.
+    units : dict of tuple of str to list of int
+        Timestamps that are in several units: how many values each unit would lose, the coarsest first.
     """
 
     def __init__(self) -> None:
         self.type: pa.DataType = pa.null()
         self.as_text: set[Path] = set()
+        self.units: dict[Path, list[int]] = {}
 
     def add(self, other: pa.DataType) -> None:
         """Widen the type so that values of another one fit.
@@ -84,14 +87,30 @@ class CommonType:
         return wide
 
     def _wider(self, one: pa.DataType, other: pa.DataType, path: Path) -> pa.DataType | None:
+        if pt.is_timestamp(one) and pt.is_timestamp(other) and one.unit != other.unit:
+            # as far as the finest unit of a schema: counting begins once all schemas are known
+            finest = max(map(_UNITS.index, (one.unit, other.unit)))
+            self.units[path] = [0] * (finest + 1)
         return wider(one, other)
+
+    def count_units(self, array: pa.Array) -> None:
+        """Count how many timestamps of an array each unit would lose."""
+        for path, counts in self.units.items():
+            for i in range(len(counts)):
+                counts[i] += n_lost(leaf_at(array, path), _UNITS[i])
+
+    def choose_units(self) -> None:
+        """Give timestamps the unit that loses fewest values; of several, the finest."""
+        for path, counts in self.units.items():
+            unit = min(reversed(range(len(counts))), key=counts.__getitem__)
+            self.type = with_unit(self.type, path, _UNITS[unit])
 
     def fit(self, array: pa.Array, report: Report, to: pa.DataType | None = None) -> pa.Array:
         """An array of a type that was added, as one of the common type; or with only some of its fields.
 
         What does not fit is null, and reported: see `kafkalog.interchange.table_types.converted`.
         """
-        return converted(array, self.type if to is None else to, report, as_text=self.as_text)
+        return converted(array, self.type if to is None else to, report, as_text=self.as_text, exact=bool(self.units))
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -118,6 +137,32 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if all(map(pt.is_timestamp, pair)) and one.tz == other.tz:
         return pa.timestamp(max(one.unit, other.unit, key=_UNITS.index), one.tz)
     return None
+
+
+def leaf_at(array: pa.Array, path: Path) -> pa.Array:
+    """All values at a path, which may lead through lists (``[]``) and maps (``{}``); none if nothing is there."""
+    for name in path:
+        if name == "[]" and pt.is_list(array.type):
+            array = array.flatten()
+        elif name == "{}" and pt.is_map(array.type):
+            array = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field]))).flatten().field(1)
+        elif pt.is_struct(array.type) and array.type.get_field_index(name) >= 0:
+            array = field_at(array, [name])
+        else:
+            return pa.nulls(0)
+    return array
+
+
+def with_unit(kind: pa.DataType, path: Path, unit: str) -> pa.DataType:
+    """A type with another unit of the timestamp at a path."""
+    if not path:
+        return pa.timestamp(unit, kind.tz) if pt.is_timestamp(kind) else kind
+    name, rest = path[0], path[1:]
+    if name == "[]":
+        return pa.list_(with_unit(kind.value_type, rest, unit))
+    if name == "{}":
+        return pa.map_(kind.key_type, with_unit(kind.item_type, rest, unit))
+    return pa.struct([one.with_type(with_unit(one.type, rest, unit)) if one.name == name else one for one in kind])
 
 
 def _whole_digits(kind: pa.DataType) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import fastavro
 import pyarrow.dataset
 import pytest
+from effort import fuzz_inputs
 from lakes import Delta, Directory, Iceberg, Lake
 
 import kafkalog
@@ -243,6 +246,41 @@ def test_versions_of_a_schema_with_times_in_other_units(
     errors = table.column("value_error").to_pylist()
     assert [one is None for one in errors] == [False, True, True]
     assert sorted(one.detail.split(":")[0] for one in scan.findings) == ["1 value of value.l[]", "1 value of value.t"]
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+@pytest.mark.parametrize("seed", range(max(fuzz_inputs() // 2000, 6)))
+def test_times_have_the_unit_that_loses_fewest_values(tmp_path: Path, seed: int) -> None:
+    source = random.Random(seed)
+    per_second = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+    units = source.sample(sorted(per_second), source.choice([2, 3]))
+    pairs = [(source.choice(units), source.choice([0, 5, 7_000, 9_000_000, 4 * 10**12, 2**62])) for _ in range(9)]
+    schemas, data = {}, []
+    for number, unit in enumerate(units):
+        inner = {"type": "long", "logicalType": f"timestamp-{unit}"}
+        items = {"type": "array", "items": ["null", {"type": "map", "values": inner}]}
+        schemas[number] = json.dumps(record(deep=items))
+    for unit, value in pairs:
+        plain = record(deep={"type": "array", "items": ["null", {"type": "map", "values": "long"}]})
+        data.append(b"\0" + units.index(unit).to_bytes(4, "big") + avro(plain, {"deep": [None, {"k": value}]})[0])
+    root = append(tmp_path / "log", data)
+    scan = kafkalog.scan(root, decode={"value": "avro"}, schemas=schemas, columns=["value.deep", "value_error"])
+    table = scan.to_table()
+
+    def held(unit: int) -> list[int | None]:
+        """The values in a unit, None for one that is finer or out of range."""
+        exact = [Fraction(value, per_second[name]) * unit for name, value in pairs]
+        return [int(one) if one.denominator == 1 and one < 2**63 else None for one in exact]
+
+    best = min((held(unit) for unit in per_second.values()), key=lambda one: one.count(None))
+    used = {name for name, _ in pairs}
+    (kind,) = {one for one in ("ms", "us", "ns") if f"timestamp[{one}," in str(table.schema.field(0).type)}
+    expected = held({"ms": 10**3, "us": 10**6, "ns": 10**9}[kind])
+    assert expected.count(None) == best.count(None) or len(used) == 1
+    deep = table.column(0).combine_chunks().flatten().drop_null()
+    assert deep.items.cast("int64").to_pylist() == expected
+    assert [one is None for one in table.column(1).to_pylist()] == [one is not None for one in expected]
+    assert sum(int(one.detail.split()[0]) for one in scan.findings) == expected.count(None)
 
 
 def test_numbers_of_json_in_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
