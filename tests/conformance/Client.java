@@ -90,6 +90,9 @@ public class Client {
             case "produce" -> produce(command);
             case "transactions" -> transactions(command, reply);
             case "commit" -> commit(command);
+            case "groups" -> groups(reply);
+            case "resume" -> resume(command, reply);
+            case "send" -> send(command, reply);
             case "delete_records" -> deleteRecords(command);
             case "consume" -> consume(command, reply);
             case "offsets" -> offsets(command, reply);
@@ -396,6 +399,71 @@ public class Client {
             consumer.assign(List.of(partition));
             for (long offset = 0; offset < 5; offset++) {
                 consumer.commitSync(Map.of(partition, new OffsetAndMetadata(offset)));
+            }
+        }
+    }
+
+    /** All groups that the cluster lists, and the offsets of each. */
+    static void groups(ObjectNode reply) throws Exception {
+        try (Admin admin = admin()) {
+            ArrayNode rows = reply.putArray("groups");
+            for (var group : admin.listGroups().all().get()) {
+                ObjectNode row = rows.addObject().put("group", group.groupId());
+                ArrayNode offsets = row.putArray("offsets");
+                if (group.type().filter(type -> type.toString().equals("Share")).isPresent()) {
+                    admin.listShareGroupOffsets(Map.of(group.groupId(),
+                            new org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec()))
+                        .partitionsToOffsetInfo(group.groupId()).get().forEach((partition, info) -> offsets.addArray()
+                            .add(partition.topic()).add(partition.partition()).add(info.startOffset()).add(-1).add(""));
+                    continue;
+                }
+                admin.listConsumerGroupOffsets(group.groupId()).partitionsToOffsetAndMetadata().get().forEach(
+                    (partition, offset) -> offsets.addArray().add(partition.topic()).add(partition.partition())
+                        .add(offset.offset()).add(offset.leaderEpoch().orElse(-1)).add(offset.metadata()));
+            }
+        }
+    }
+
+    /** The offset of the first record that a consumer of a group gets, of either protocol. */
+    static void resume(JsonNode command, ObjectNode reply) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", command.get("group").asText(),
+                "group.protocol", command.get("protocol").asText())) {
+            consumer.subscribe(List.of(command.get("topic").asText()));
+            long deadline = System.nanoTime() + 30_000_000_000L;
+            while (System.nanoTime() < deadline) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
+                    reply.put("offset", record.offset());
+                    return;
+                }
+            }
+            throw new IllegalStateException("the consumer got nothing");
+        }
+    }
+
+    /** Records of one batch from a new idempotent producer, and the offsets that they got. */
+    static void send(JsonNode command, ObjectNode reply) throws Exception {
+        List<Object> pairs = new ArrayList<>(List.of("enable.idempotence", true, "delivery.timeout.ms", 30_000,
+            "linger.ms", 5000, "request.timeout.ms", 5000));
+        String id = command.path("transactional_id").asText("");
+        if (!id.isEmpty()) {
+            pairs.addAll(List.of("transactional.id", id));
+        }
+        try (KafkaProducer<byte[], byte[]> producer = producer(pairs.toArray())) {
+            if (!id.isEmpty()) {
+                producer.initTransactions();
+                producer.beginTransaction();
+            }
+            List<Future<RecordMetadata>> futures = new ArrayList<>();
+            for (int i = 0; i < command.get("records").asInt(); i++) {
+                futures.add(producer.send(new ProducerRecord<>(command.get("topic").asText(), 0, null, new byte[] {7})));
+            }
+            producer.flush();
+            ArrayNode offsets = reply.putArray("offsets");
+            for (Future<RecordMetadata> future : futures) {
+                offsets.add(future.get().offset());
+            }
+            if (!id.isEmpty()) {
+                producer.commitTransaction();
             }
         }
     }

@@ -195,21 +195,25 @@ class Broker:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
+    def begin(self) -> None:
+        """Begin to boot."""
+        self._n_starts += 1
+        self._write_properties()
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(self._java, "-Xmx448m", *_QUICK_JVM, "-cp", self._jars),
+                    *("kafka.Kafka", str(self.folder / "server.properties")),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
     def start(self) -> None:
         """Boot, and wait until the broker says that it has started."""
         for attempt in range(3):
-            self._n_starts += 1
-            self._write_properties()
-            with self.log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    [
-                        *(self._java, "-Xmx448m", *_QUICK_JVM, "-cp", self._jars),
-                        *("kafka.Kafka", str(self.folder / "server.properties")),
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
+            self.begin()
             wait_until(lambda: not self.is_running or self._said(self._started), "the broker starts", 200)
             if self.is_running:
                 return

@@ -1,0 +1,255 @@
+"""Stock brokers start on what `kafkalog.boot` makes, and serve what the brokers of the golden sets served."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.jars import class_path, java
+from conformance.kafka import Broker, Client, free_ports, lines_said, wait_until
+from golden_sets import truth, truth_topics, unpacked
+
+import kafkalog
+from kafkalog.booting import boot as booting
+from kafkalog.booting.coordinators import coordinator_partition
+from kafkalog.writing.partition_writer import PartitionWriter
+
+pytestmark = pytest.mark.broker
+
+QUICK = {
+    "log.retention.check.interval.ms": 700,
+    "log.cleaner.backoff.ms": 300,
+    "log.initial.task.delay.ms": 300,
+    "log.cleaner.dedupe.buffer.size": 8_000_000,
+}
+"""So that retention and cleaner run while the tests look."""
+KNOWN = ("Performing controller activation", "NetworkClient that has already been closed")
+"""The two lines with which each start of 4.3 complains."""
+
+
+class BootedBroker(Broker):
+    """A broker on one node of a boot: its properties and its log dir are those that boot made."""
+
+    def __init__(self, java: str, jars: str, folder: Path, address: str, **properties: str | int) -> None:
+        super().__init__(java, jars, folder, **properties)
+        self.address, self.log_dir = address, folder / "data"
+
+    def _prepare(self) -> None:
+        with (self.folder / "server.properties").open("a") as file:
+            file.writelines(f"{name}={value}\n" for name, value in self.properties.items())
+
+    def _write_properties(self) -> None:
+        pass
+
+    def has_started(self) -> bool:
+        """Whether it says that it has started; raises if it died."""
+        assert self.is_running, self.log.read_text()[-4000:]
+        return self._said(self._started)
+
+
+def listeners(n: int = 1) -> list[str]:
+    ports = free_ports(2 * n)
+    return [f"127.0.0.1:{ports[2 * i]}:{ports[2 * i + 1]}" for i in range(n)]
+
+
+@contextmanager
+def served(client: Client, report: kafkalog.BootReport, **properties: str | int) -> Iterator[list[BootedBroker]]:
+    """The nodes of a boot, running; nothing of them is set apart, and no line complains."""
+    program = java()
+    jars = class_path(program)
+    brokers = [BootedBroker(program, jars, Path(node.directory), node.listener, **properties) for node in report.nodes]
+    try:
+        # all of them: none is ready without a quorum
+        for broker in brokers:
+            broker.begin()
+        for broker in brokers:
+            wait_until(broker.has_started, "the broker starts", 100)
+        client.server = brokers[0].address
+        client.ask("ready")
+        yield brokers
+        said = {broker.log_dir: broker.log.read_text() for broker in brokers}
+        for broker in brokers:
+            # the last ones of a quorum wait for the others in vain
+            broker.stop() if len(brokers) == 1 else broker.kill()
+    finally:
+        for broker in brokers:
+            if broker.is_running:
+                broker.kill()
+    for log_dir, text in said.items():
+        assert not [path.name for path in log_dir.iterdir() if path.name.endswith(("-stray", "-delete"))]
+        lines = [line for line in lines_said(text) if " WARN " in line or " ERROR " in line]
+        # nodes of a quorum look for one another until all are there
+        known = KNOWN if len(brokers) == 1 else (*KNOWN, "RaftManager", "kafka.raft", "NodeToControllerChannelManager")
+        assert [line for line in lines if not any(words in line for words in known)] == []
+
+
+def logs(root: Path) -> dict[str, tuple[int, str]]:
+    return {
+        f"{path.parent.name}/{path.name}": (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in sorted(root.glob("*/*.log"))
+        if not path.parent.name.startswith("__cluster_metadata")
+    }
+
+
+def check_logs(before: dict[str, tuple[int, str]], root: Path) -> None:
+    """Old bytes are where they were."""
+    for name, (size, digest) in before.items():
+        data = (root / name).read_bytes()
+        assert hashlib.sha256(data[:size]).hexdigest() == digest, name
+
+
+def check_records(client: Client, name: str, tmp_path: Path) -> int:
+    n = 0
+    topics = [topic for topic in truth_topics(name) if not topic.startswith("__")]
+    for level in ("read_uncommitted", "read_committed"):
+        found = client.consume(tmp_path / "read.jsonl", topics, isolation=level).records
+        for topic in topics:
+            wanted = [shown(one) for one in truth(name, topic, level)]
+            assert [shown(one) for one in found[topic]] == wanted, (topic, level)
+            n += len(wanted)
+    return n
+
+
+def shown(record: dict[str, Any]) -> tuple[Any, ...]:
+    """A record as clients of all versions show it: for those without a time, they do not agree."""
+    epoch = record["leader_epoch"]
+    headers = [(one.encode() if isinstance(one, str) else one, value) for one, value in record["headers"]]
+    time = (record["timestamp"], record["timestamp_type"]) if record["timestamp"] > 0 else None
+    place = record["partition"], record["offset"], time, -1 if epoch is None else epoch
+    return (*place, record["key"], record["value"], headers)
+
+
+@pytest.fixture(scope="module")
+def own_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client that no other module's broker has."""
+    program = java()
+    client = Client(program, class_path(program), tmp_path_factory.mktemp("client"))
+    yield client
+    client.close()
+
+
+def test_the_newest_broker_serves_the_log_dir_of_4_4(own_client: Client, tmp_path: Path) -> None:
+    source, out = unpacked("k44"), tmp_path / "out"
+    report = kafkalog.boot(source, out, listeners=listeners())
+    wanted = {
+        (one.name, row.topic, row.partition): (row.offset, row.leader_epoch, row.metadata)
+        for one in kafkalog.groups(source)
+        for row in one.offsets
+        if one.type != "share"
+    }
+    before = logs(out / "data")
+    with served(own_client, report, **QUICK):
+        assert check_records(own_client, "k44", tmp_path) > 15_000
+        found = {
+            (group["group"], topic, partition): (offset, epoch, metadata)
+            for group in own_client.ask("groups")["groups"]
+            for topic, partition, offset, epoch, metadata in group["offsets"]
+        }
+        assert wanted
+        assert {key: found.get(key) for key in wanted} == wanted
+        end = kafkalog.open(source)["p-default", 0].log_end_offset
+        assert own_client.ask("send", topic="p-default", records=5)["offsets"] == [*range(end, end + 5)]
+        end += 5
+        sent = own_client.ask("send", topic="p-default", records=3, transactional_id="new")["offsets"]
+        assert sent == [*range(end, end + 3)]
+    check_logs(before, out / "data")
+
+
+def seven_records(root: Path, n: int = 7) -> Path:
+    """A partition with one batch of producer 0, which is not expired."""
+    now = time.time_ns() // 10**6
+    with PartitionWriter(root / "collide-0", producer=(0, 0)) as writer:
+        writer.append({"value": [b"old"] * n, "timestamp": [now] * n})
+    return root
+
+
+def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_client: Client, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    sources = [unpacked("k28"), seven_records(tmp_path / "more")]
+    commits = tmp_path / "commits.csv"
+    names = [f"group-{number}" for number in range(30)]
+    lines = [f"{name},p-v2-none,0,{100 + number}" for number, name in enumerate(names)]
+    commits.write_text("\n".join(["group,topic,partition,offset", *lines, ""]))
+    report = kafkalog.boot(sources, tmp_path / "out", groups=commits, listeners=listeners())
+    before = logs(tmp_path / "out" / "data")
+    with served(own_client, report, **QUICK):
+        assert check_records(own_client, "k28", tmp_path) > 10_000
+        found = {one["group"]: one["offsets"] for one in own_client.ask("groups")["groups"]}
+        assert found == {name: [["p-v2-none", 0, 100 + number, -1, ""]] for number, name in enumerate(names)}
+        assert len({coordinator_partition(name, 50) for name in names}) > 15
+        for number, protocol in ((3, "classic"), (4, "consumer")):
+            answer = own_client.ask("resume", group=names[number], topic="p-v2-none", protocol=protocol)
+            assert answer["offset"] == 100 + number
+        # with an id that the log has, these would be acknowledged at the old offsets and not be written
+        assert own_client.ask("send", topic="collide", records=7)["offsets"] == [*range(7, 14)]
+    check_logs(before, tmp_path / "out" / "data")
+    assert kafkalog.open(tmp_path / "out" / "data")["collide", 0].log_end_offset == 14
+
+
+@pytest.mark.slow
+def test_without_its_producer_ids_a_broker_acknowledges_what_it_does_not_write(
+    own_client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old").mkdir()
+    monkeypatch.setattr(booting._Boot, "_next_producer_id", lambda boot: 0)
+    report = kafkalog.boot(seven_records(tmp_path / "old"), tmp_path / "out", listeners=listeners())
+    with served(own_client, report):
+        assert own_client.ask("send", topic="collide", records=7)["offsets"] == [*range(7)]
+    assert kafkalog.open(tmp_path / "out" / "data")["collide", 0].log_end_offset == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["k44", "k28"])
+def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client: Client, tmp_path: Path, name: str) -> None:
+    report = kafkalog.boot(unpacked(name), tmp_path / "out", listeners=listeners())
+    before = logs(tmp_path / "out" / "data")
+    for _ in range(2):
+        with served(own_client, report, **QUICK):
+            time.sleep(5)
+            check_records(own_client, name, tmp_path)
+        check_logs(before, tmp_path / "out" / "data")
+
+
+@pytest.mark.slow
+def test_three_nodes_follow_the_best_copy(own_client: Client, tmp_path: Path) -> None:
+    whole, sources = tmp_path / "whole" / "orders-0", []
+    whole.parent.mkdir()
+    with PartitionWriter(whole, topic_id="AAAAAAAAAAAAAAAAAAAAAQ") as writer:
+        for first in (0, 10, 20, 30):
+            writer.append({"value": [b"v%d" % i for i in range(first, first + 10)]})
+    for number, n in ((1, 30), (2, 40), (3, 20)):
+        source = tmp_path / f"broker-{number}"
+        source.mkdir()
+        kafkalog.truncate(whole, to_offset=n, output=source / "orders-0")
+        (source / "meta.properties").write_text(f"version=1\ncluster.id=abc\nnode.id={number}\n")
+        sources.append(source)
+    report = kafkalog.boot(sources, tmp_path / "out", nodes=3, listeners=listeners(3))
+    with served(own_client, report) as brokers:
+        rows = own_client.consume(tmp_path / "read.jsonl", ["orders"]).records["orders"]
+        assert [row["value"] for row in rows] == [b"v%d" % i for i in range(40)]
+        wait_until(lambda: len({*map(size, brokers)}) == 1, "the others catch up")
+        assert own_client.ask("send", topic="orders", records=2)["offsets"] == [40, 41]
+    read = [kafkalog.read_table(broker.log_dir, topics="orders") for broker in brokers]
+    assert read[0].num_rows == 42
+    assert read[0].equals(read[1])
+    assert read[0].equals(read[2])
+
+
+def size(broker: Broker) -> int:
+    return sum(path.stat().st_size for path in (broker.log_dir / "orders-0").glob("*.log"))
+
+
+@pytest.mark.slow
+def test_a_missing_partition_goes_on_where_it_was(own_client: Client, tmp_path: Path) -> None:
+    kafkalog.write_table({"value": [b"x"] * 20}, tmp_path / "log", topic="orders", partitions=2)
+    shutil.rmtree(tmp_path / "log" / "orders-0")
+    (tmp_path / "log" / "replication-offset-checkpoint").write_text("0\n1\norders 0 70\n")
+    report = kafkalog.boot(tmp_path / "log", tmp_path / "out", listeners=listeners())
+    with served(own_client, report):
+        assert own_client.ask("send", topic="orders", records=2)["offsets"] == [70, 71]
