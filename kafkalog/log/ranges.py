@@ -248,7 +248,6 @@ class RangedSegment(Segment):
             is_last=of.is_last and of.stop == of.size_in_bytes,
             topic_partition=topic_partition,
         )
-        self.is_growing = of.is_last
 
     def open(self) -> ByteSource:
         """The bytes of the `.log`, as if the file ended where the part does.

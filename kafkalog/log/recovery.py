@@ -53,8 +53,6 @@ class RecoveredSegment:
     """Where a broker would truncate the `.log`; its size if all is well."""
     is_emptied: bool = False
     """Whether a broker would truncate it to 0 bytes instead."""
-    n_replayed_bytes: int = 0
-    """How far a broker has replayed its producers before it empties it."""
     finding: Finding | None = None
     """Why the broker would truncate or empty it."""
     unnoticed: Finding | None = None
@@ -130,7 +128,6 @@ def recover(
             next_offset=segment.base_offset,
             n_bytes=found.n_bytes,
             is_emptied=True,
-            n_replayed_bytes=found.n_valid_bytes,
             epochs=found.epochs,
             finding=found.finding,
             unnoticed=found.unnoticed,

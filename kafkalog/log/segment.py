@@ -77,8 +77,6 @@ class Segment(ReadMethods):
     size_in_bytes : int
     is_preallocated : bool
         Whether the file was preallocated at its full size; see `ByteSource`.
-    is_growing : bool
-        Whether a running broker appends to it.
     findings : list of Finding
         Findings of the last walk that are not raised, such as a partial last batch.
     error : KafkalogError or None
@@ -108,7 +106,7 @@ class Segment(ReadMethods):
         offset = kf.parse_base_offset(self.path.name)
         self.has_base_offset = offset is not None
         self.base_offset = offset or 0
-        self.is_last = self.is_growing = _is_last(self.path, offset) if is_last is None else is_last
+        self.is_last = _is_last(self.path, offset) if is_last is None else is_last
         if topic_partition is None:
             directory = kf.parse_partition_directory(self.path.absolute().parent.name)
             topic_partition = directory.topic_partition if directory else None

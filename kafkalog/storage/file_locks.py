@@ -49,17 +49,6 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
-def try_share(descriptor: int) -> bool:
-    """Take a shared `flock`; returns False if somebody holds an exclusive one, True on a file system without locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True
-
-
 def lock(descriptor: int) -> None:
     """Take an exclusive `flock`; raises `OSError` if somebody else holds it, or if there are no locks."""
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

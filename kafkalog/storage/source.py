@@ -117,10 +117,6 @@ class ByteSource(ABC):
     def check_unchanged(self) -> None:  # noqa: B027
         """Raise `FileChangedError` if the file has changed since it was opened."""
 
-    def is_as_opened(self) -> bool:
-        """Whether nothing has changed the file, or appended to it, since it was opened."""
-        return True
-
     def check_not_cut(self) -> None:  # noqa: B027
         """Raise `FileChangedError` if bytes of a window are gone from under it: touching them would end the process.
 
@@ -226,10 +222,6 @@ class _FileSource(ByteSource):
             self.is_preallocated = True
         elif not self._grows():
             raise FileChangedError(Reason.FILE_CHANGED, "was written to while it was read", path=self.path)
-
-    def is_as_opened(self) -> bool:
-        """See `ByteSource.is_as_opened`."""
-        return _identity(os.fstat(self._descriptor)) == self.identity
 
     def _grows(self) -> bool:
         """Whether bytes are just being appended: the system sets the time before it writes, and the size after it."""

@@ -18,7 +18,6 @@ from reading import EVERYTHING, read, without_magic
 
 import kafkalog
 from kafkalog import format as kf
-from kafkalog._kernels.wire import STATUS, decode_unsigned_varint, decode_varint, decode_varlong
 from kafkalog.errors import Limits, Reason
 from kafkalog.records.batch_table import sequences, table_of
 from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, RecordColumns
@@ -28,38 +27,6 @@ from kafkalog.records.selection import Selection
 from kafkalog.storage.source import BufferSource
 
 # --- the textbook ----------------------------------------------------------------------------------------
-
-
-def test_unsigned_varint_300_is_ac_02() -> None:
-    assert decode_unsigned_varint(b"\xac\x02") == (0, 300, 2)
-
-
-@pytest.mark.parametrize(("raw", "value"), [(0, 0), (1, -1), (2, 1), (3, -2)])
-def test_zigzag(raw: int, value: int) -> None:
-    assert decode_varint(bytes([raw])) == (0, value, 1)
-    assert decode_varlong(bytes([raw])) == (0, value, 1)
-
-
-@given(st.integers(-(2**31), 2**31 - 1))
-def test_varints_round_trip(value: int) -> None:
-    data = builder.varint(value)
-    assert decode_varint(data + b"\xff") == (0, value, len(data))
-
-
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_varlongs_round_trip(value: int) -> None:
-    data = builder.varint(value)
-    assert decode_varlong(data + b"\xff") == (0, value, len(data))
-
-
-def test_overlong_and_cut_varints_are_named() -> None:
-    assert decode_varint(b"\xff\x01" * 5)[0] == 0
-    assert decode_varint(b"\xff" * 5 + b"\x01")[0] == STATUS["VARINT_OVERLONG"]
-    assert decode_varlong(b"\xff" * 10 + b"\x01")[0] == STATUS["VARINT_OVERLONG"]
-    for data in (b"", b"\x80", b"\xff" * 4):
-        assert decode_varint(data)[0] == STATUS["VARINT_TRUNCATED"]
-    # the excess bits of a fifth byte are dropped, as in Java
-    assert decode_unsigned_varint(b"\x80\x80\x80\x80\x70") == (0, 0, 5)
 
 
 def test_the_160_byte_batch_field_by_field() -> None:

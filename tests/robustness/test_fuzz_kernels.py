@@ -25,7 +25,6 @@ from kafkalog._kernels import header_walk as batch_kernels
 from kafkalog._kernels import indexes as index_kernels
 from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import resync as resync_kernels
-from kafkalog._kernels import wire as wire_kernels
 from kafkalog._kernels.batch_spec import Heads, write_heads
 from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog.records.batch_table import BatchTable, ReadTable, columns_of
@@ -338,13 +337,6 @@ def _write_batches(a: Arguments, n: int) -> None:
     write_heads(heads, int(a.rng.integers(-1, 3)), *a.columns("qq", n_batches), out)
 
 
-def _varints(a: Arguments, n: int) -> None:
-    data = a.guard.ending(a.rng.integers(64, 256, n % 13).astype(np.uint8))
-    for decode_one in (wire_kernels.decode_unsigned_varint, wire_kernels.decode_varint, wire_kernels.decode_varlong):
-        _, _, used = decode_one(data)
-        assert 0 <= used <= data.size
-
-
 KERNEL_CALLS = (
     _walk_batches,
     _survey_batches,
@@ -368,7 +360,6 @@ KERNEL_CALLS = (
     _match_header,
     _measure_batches,
     _write_batches,
-    _varints,
 )
 
 
@@ -383,7 +374,7 @@ def test_a_kernel_refuses_arguments_that_lead_outside_its_arrays(call: Callable[
         except REFUSALS:
             outcomes["refused"] += 1
     assert outcomes["fine"], "nothing got past the checks"
-    assert outcomes["refused"] or call is _varints
+    assert outcomes["refused"]
 
 
 @pytest.mark.parametrize("number", [-1, 2**63 - 1, -(2**63), 2**62])
