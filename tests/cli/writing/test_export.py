@@ -70,7 +70,8 @@ def test_what_is_there_is_6_without_overwrite(run: Any, log_dir: Path, tmp_path:
     to.write_text("mine")
     code, _, err = run("export", log_dir, "-o", to)
     assert (code, to.read_text()) == (6, "mine")
-    assert err.startswith(f"kafkalog: error: {to}: output_exists: ") and "--overwrite" in err
+    assert err.startswith(f"kafkalog: error: {to}: output_exists: ")
+    assert "--overwrite" in err
     assert run("export", log_dir, "-o", to, "--overwrite")[0] == 0
     assert to.read_text().startswith("topic,")
     (tmp_path / "home" / "letters").mkdir(parents=True)
