@@ -333,9 +333,9 @@ class Partition(ReadMethods):
         meters = [GapMeter(segment.base_offset) for segment in whole.segments]
         lasts = [segment.base_offset - 1 for segment in whole.segments]
         for window in reader.windows(Selection(), on_corruption="skip"):
-            batches = window.batches
-            meters[window.number].feed(batches[np.flatnonzero(valid_crcs(window.window))])
-            lasts[window.number] = int(batches.last_offset[-1])
+            intact = window.batches[np.flatnonzero(valid_crcs(window.window))]
+            meters[window.number].feed(intact)
+            lasts[window.number] = int(intact.last_offset[-1]) if len(intact) else lasts[window.number]
             window.release()
         rows = zip(whole.segments, lasts, meters, strict=True)
         return [Density(one.base_offset, last, meter.has_gaps) for one, last, meter in rows]

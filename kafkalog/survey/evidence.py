@@ -53,15 +53,15 @@ class LogDirState:
         return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
 
 
-def tail_finding(finding: Finding, state: LogDirState) -> Finding:
-    """The finding about the end of a partition's last segment.
+def tail_finding(finding: Finding, state: LogDirState, end_offset: int) -> Finding:
+    """The finding about the end of a partition's last segment, whose last batch ends at an offset.
 
     A torn tail is normal there, but it is damage if the log dir was shut down cleanly: no broker truncates it then.
     """
     if finding.reason not in _TORN or finding.damage or not state.was_closed:
         return finding
     why = "the log dir was shut down cleanly, so a broker does not truncate it: it appends after it, or fails"
-    return replace(finding, damage=True, detail=f"{finding.detail}; {why}")
+    return replace(finding, damage=True, detail=f"{finding.detail}; {why}", base_offset=end_offset)
 
 
 @dataclass(slots=True)
@@ -96,9 +96,9 @@ class SegmentContents:
     @property
     def hides_end(self) -> bool:
         """Whether damage may have held offsets after the last batch; it has a finding already."""
-        end = self.last_offset + 1
-        of_log = (one for one in self.findings if one.damage and one.path == self.path)
-        return any(one.n_records is None or (one.last_offset or end) >= end for one in of_log)
+        of_log = [one for one in self.findings if one.damage and one.path == self.path and one.n_records != 0]
+        reached = [one.base_offset if one.last_offset is None else one.last_offset for one in of_log]
+        return any(offset is None or offset > self.last_offset for offset in reached)
 
 
 @dataclass(frozen=True, slots=True)

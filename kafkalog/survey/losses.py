@@ -168,8 +168,8 @@ def survey(
     found = Survey(evidence)
     found.findings += [_leftover(partition, name) for name in evidence.leftovers]
     found.gaps += _gaps(partition, segments)
-    # a gap after a damaged segment may be that damage, which has a finding already
-    damaged = {one.last_offset + 1 for one in segments if any(finding.path == one.path for finding in one.findings)}
+    # a gap after a segment whose end is damaged is that damage, which has a finding already
+    damaged = {one.last_offset + 1 for one in segments if one.hides_end}
     bases = {segment.base_offset for segment in segments}
     for gap in found.gaps:
         found._take(_about_gap(partition, gap, segments, evidence, bases, is_damaged=gap.start in damaged))

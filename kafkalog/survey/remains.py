@@ -37,7 +37,8 @@ def remains(segment: Segment, start: int, state: LogDirState) -> tuple[SegmentCo
     gaps = GapMeter(base)
 
     def add(finding: Finding) -> None:
-        contents.findings.append(tail_finding(finding, state) if segment.is_last else finding)
+        end = contents.last_offset + 1
+        contents.findings.append(tail_finding(finding, state, end) if segment.is_last else finding)
 
     try:
         with segment.open() as source:
@@ -45,7 +46,8 @@ def remains(segment: Segment, start: int, state: LogDirState) -> tuple[SegmentCo
                 batches, valid = window.batches, valid_crcs(window)
                 for row in np.flatnonzero(~valid).tolist():
                     add(lost_in(segment, window, batch_error(STATUS["CRC_MISMATCH"], batches, row, path)))
-                gaps.feed(batches[np.flatnonzero(valid)])
+                intact = batches[np.flatnonzero(valid)]
+                gaps.feed(intact)
                 # compressed messages of v0 and v1 do not say how many they are: their offsets are counted
                 spans = np.diff(batches.last_offset, prepend=contents.last_offset)
                 is_known, is_cut = batches.records_count >= 0, valid & (batches.position >= start)
@@ -54,7 +56,8 @@ def remains(segment: Segment, start: int, state: LogDirState) -> tuple[SegmentCo
                 if first is None and is_cut.any():
                     row = int(np.argmax(is_cut))
                     first = int(batches.base_offset[row] if is_known[row] else (batches.last_offset - spans)[row] + 1)
-                contents.last_offset = int(batches.last_offset[-1])
+                if len(intact):
+                    contents.last_offset = int(intact.last_offset[-1])
                 source.release(window.data, window.start)
     except KafkalogError as error:
         add(error.to_finding())

@@ -126,7 +126,7 @@ class SegmentCheck:
     ) -> int:
 
         def add(finding: Finding) -> None:
-            findings.add(tail_finding(finding, around) if segment.is_last else finding)
+            findings.add(tail_finding(finding, around, result.last_offset + 1) if segment.is_last else finding)
 
         offset_check = time_check = None
         if offset_index is not None:
@@ -135,17 +135,17 @@ class SegmentCheck:
             time_check = TimeIndexCheck(time_index, offset_index=offset_index, is_last=segment.is_last)
         epochs = _Epochs(segment, findings.add)
         gaps = GapMeter(segment.base_offset)
-        end = largest = 0
+        end, largest, has_far = 0, 0, False
         # a checked window may come without its bytes, which decoding needs
         checked = self._crcs and not self._deep
         stream = SegmentStream(segment, source, on_corruption="skip", report=add, checked=checked)
         for window in stream.windows():
             batches = window.batches
+            intact = batches
             if self._crcs:
                 self._check_bytes(segment, window, findings.add)
-                gaps.feed(batches[np.flatnonzero(valid_crcs(window))])
-            else:
-                gaps.feed(batches)
+                intact = batches[np.flatnonzero(valid_crcs(window))]
+            gaps.feed(intact)
             for check in (offset_check, time_check):
                 if check is not None:
                     check.feed(batches)
@@ -157,14 +157,16 @@ class SegmentCheck:
             largest = max(largest, int(batches.max_timestamp.max()))
             result.has_aborted |= bool((batches.is_control & (batches.control_type <= 0)).any())
             result.n_batches += len(batches)
-            is_far = segment.has_base_offset and batches.last_offset[-1] - segment.base_offset > kf.MAX_RELATIVE_OFFSET
-            if is_far and result.last_offset - segment.base_offset <= kf.MAX_RELATIVE_OFFSET:
-                findings.add(_too_far(segment, batches))
-            result.last_offset = int(batches.last_offset[-1])
+            if len(intact):
+                is_far = intact.last_offset[-1] - segment.base_offset > kf.MAX_RELATIVE_OFFSET
+                if is_far and segment.has_base_offset and not has_far:
+                    has_far = True
+                    findings.add(_too_far(segment, intact))
+                result.last_offset = int(intact.last_offset[-1])
             progress(batches.end_position - end)
             end = batches.end_position
             source.release(window.data, window.start)
-            del window, batches
+            del window, batches, intact
             if self._stopped:
                 return end
         result.epochs, result.has_gaps = epochs.changes(), gaps.has_gaps

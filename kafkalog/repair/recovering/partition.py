@@ -139,10 +139,12 @@ class PartitionRecovery:
         report = self._empty_report()
         start = self.plan.log_start
         state = LogDirState.of(self.plan.partition)
+        contents = []
         for segment in self.plan.partition.segments:
             report.segments.append(_row(segment, "deleted", 0))
-            self._contents(segment, None, report, state)
+            contents.append(self._contents(segment, None, report, state))
             self._remove_segment(segment)
+        self._find_missing(report, contents, state)
         report.log_start_offset = report.log_end_offset = start
         self.removed_segments.add(start)
         # a broker creates the transaction index with its first entry
@@ -322,7 +324,7 @@ class PartitionRecovery:
         # not the listed size: a running broker may have cut off the zeros of preallocation since
         is_cut = n_bytes < found.n_bytes
         action: SegmentAction = "emptied" if found.is_emptied else "cut" if is_cut else "recovered"
-        finding = found.finding if found.finding is None else tail_finding(found.finding, state)
+        finding = found.finding if found.finding is None else tail_finding(found.finding, state, found.next_offset)
         return SegmentPlan(name, segment.base_offset, action, found.n_bytes, n_bytes, finding)
 
     def _put_missing_time_index(self, segment: Segment) -> None:

@@ -18,6 +18,7 @@ from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.searching.missing import END_CHECKPOINTS, known_ends
+from kafkalog.log.searching.resync import Found
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
@@ -29,6 +30,7 @@ from kafkalog.repair.salvaging.plan import (
     plan_segment,
     read_intact,
     reason_of,
+    with_epochs,
 )
 from kafkalog.repair.salvaging.report import EvidenceFile, LostPiece, LostRange, SalvagedPartition, SalvagedSegment
 from kafkalog.repair.salvaging.single_records import SingleRecords
@@ -312,6 +314,12 @@ class PartitionSalvage:
         # the search was minutes ago, and only what is intact now may be written
         last = plan.segment.base_offset - 1
         for window, begin, end in read_intact(source, runs.start, runs.end, runs.n_batches):
+            wrong = np.flatnonzero(runs.leader_epoch[begin:end] != plan.epochs[first + begin : first + end]) + begin
+            for number in wrong.tolist():
+                self._note(_wrong_epoch(row.path, runs[number : number + 1], int(plan.epochs[first + number])))
+            if wrong.size:
+                epochs = np.repeat(plan.epochs[first + begin : first + end], runs.n_batches[begin:end])
+                window = with_epochs(window, epochs)
             batches = window.batches
             if self._sink is not None:
                 self._sink.append(window, plan.segment)
@@ -438,6 +446,14 @@ class PartitionSalvage:
             self._without_marker.update(dict.fromkeys(self._open()[:_MOST_TRANSACTIONS]))
         self._report.lost.append(found)
         self._note(found.to_finding())
+
+
+def _wrong_epoch(path: str, run: Found, epoch: int) -> Finding:
+    detail = f"leader epoch {run.leader_epoch[0]} contradicts those around it: {epoch} is written, the rest as it is"
+    position, offset, last = int(run.start[0]), int(run.first_offset[0]), int(run.last_offset[0])
+    return Finding(
+        Reason.EPOCH_ORDER, detail, path, position, base_offset=offset, last_offset=last, n_records=0, certainty="exact"
+    )
 
 
 def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int | None]:

@@ -54,6 +54,8 @@ class SegmentPlan:
     """int64[n]: where each of them belongs, rising: it stands elsewhere if it is of a second copy of a piece of the
     log.
     """
+    epochs: npt.NDArray[np.int32]
+    """int32[n]: the leader epoch to write of each."""
     lost: Lost
     padding_start: int
     """Where the zeros at the end of the file begin; its size if it has none."""
@@ -95,7 +97,8 @@ def plan_segment(
     padding = end if source.is_zero(end, source.size) and not is_unreadable else source.size
     lost = _lost(choice, found[found.kind == LINKED], padding)
     n_suspects = int(choice.suspects.n_batches.sum())
-    return SegmentPlan(segment, next_base_offset, source.size, choice.kept, choice.places, lost, padding, n_suspects)
+    kept, places, written = choice.kept, choice.places, choice.epochs
+    return SegmentPlan(segment, next_base_offset, source.size, kept, places, written, lost, padding, n_suspects)
 
 
 def _lost(choice: Choice, linked: Found, stop: int) -> Lost:
@@ -167,6 +170,15 @@ def read_intact(
             detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
             raise FileChangedError(Reason.FILE_CHANGED, detail, path=source.path, position=int(start[first]))
         yield window, first, last
+
+
+def with_epochs(window: Window, epochs: npt.NDArray[np.int32]) -> Window:
+    """The window with these leader epochs in its v2 batches; no checksum covers them."""
+    data, batches = window.data.copy(), window.batches
+    for row in np.flatnonzero((batches.magic >= 2) & (batches.partition_leader_epoch != epochs)).tolist():
+        at = int(batches.position[row]) + kf.LOG_OVERHEAD
+        data[at : at + 4] = np.frombuffer(int(epochs[row]).to_bytes(4, "big", signed=True), np.uint8)
+    return Window(data, 0, whole_batches(data, 0))
 
 
 def file_positions(

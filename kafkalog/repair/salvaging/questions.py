@@ -1,12 +1,13 @@
 """Questions single fields of the batches that a salvage would keep: an offset or an epoch with one wrong bit or byte.
 
 No checksum covers the base offset and the leader epoch of a batch. `kafkalog.log.searching` keeps the largest set of
-batches whose offsets rise. Here the epochs have to agree, too, with each other and with the partition's
-`leader-epoch-checkpoint`, and a field that one flipped bit explains is doubted. The others are suspects.
+batches whose offsets rise. Here an offset that one flipped bit explains is doubted: such batches are suspects. A leader
+epoch that contradicts the others, or the partition's `leader-epoch-checkpoint`, is replaced: the records are intact.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +39,8 @@ class Choice:
     of a second copy fills."""
     suspects: Found
     """In the order of their positions."""
+    epochs: npt.NDArray[np.int32]
+    """int32[n]: the leader epoch of each run that is kept, where its own is wrong that of the batches around it."""
 
 
 def choose(
@@ -70,20 +73,33 @@ def choose(
         source, found, base_offset=base_offset, end_offset=end_offset, is_excused=_would_fit, limits=limits
     )
     runs, keep, claims = agreement.runs, agreement.is_kept.copy(), agreement.claims
-    keep[keep] = _rising_epochs(runs[keep], runs.leader_epoch)
-    keep[keep] = _checkpointed(runs[keep], epochs)
-    keep[keep] = ~_lone_jumps(runs[keep])
+    keep[keep] = ~_lone_jumps(runs[keep], _has_odd_offset)
     misplaced = _misplaced(runs[keep], claims)
     if misplaced.any() and not _is_cleaned(source, runs[keep]):
         keep[keep] = ~misplaced
+    right = keep.copy()
+    right[right] = _rising_epochs(runs[right], runs.leader_epoch)
+    right[right] = _checkpointed(runs[right], epochs)
+    right[right] = ~_lone_jumps(runs[right], _has_odd_epoch)
+    epochs_now = _replaced_epochs(runs, np.flatnonzero(keep & ~right), np.flatnonzero(right & (runs.leader_epoch >= 0)))
     if keep.all():
-        return Choice(runs, runs.start, Found.empty())
+        return Choice(runs, runs.start, Found.empty(), epochs_now)
     is_possible = runs.kind != INSIDE
     is_possible[is_possible] = _checkpointed(runs[is_possible], epochs)
-    return _with_copies(source, runs, keep, is_possible)
+    return _with_copies(source, runs, keep, is_possible, epochs_now)
 
 
-def _with_copies(source: ByteSource, runs: Found, keep: Mask, is_possible: Mask) -> Choice:
+def _replaced_epochs(runs: Found, wrong: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """The epochs of the runs, those of the `wrong` rows replaced by that of the `right` row before, or else after."""
+    epochs = runs.leader_epoch.copy()
+    if right.size:
+        epochs[wrong] = epochs[right[np.maximum(np.searchsorted(right, wrong) - 1, 0)]]
+    return epochs
+
+
+def _with_copies(
+    source: ByteSource, runs: Found, keep: Mask, is_possible: Mask, epochs: npt.NDArray[np.int32]
+) -> Choice:
     """What is kept, and what second copies have of the holes in it."""
     others = np.flatnonzero(~keep)
     copies = find_copies(source, runs[keep], runs[others], is_possible[others])
@@ -92,7 +108,7 @@ def _with_copies(source: ByteSource, runs: Found, keep: Mask, is_possible: Mask)
     keep[others[copies.rows]] = True
     kept = np.flatnonzero(keep)
     kept = kept[np.lexsort((runs.first_offset[kept], places[kept]))]
-    return Choice(runs[kept], places[kept], runs[~keep])
+    return Choice(runs[kept], places[kept], runs[~keep], epochs[kept])
 
 
 def _rising_epochs(runs: Found, found: npt.NDArray[np.int32]) -> Mask:
@@ -170,28 +186,30 @@ def _would_fit(runs: Found) -> Mask:
     return result
 
 
-def _lone_jumps(runs: Found) -> Mask:
+def _lone_jumps(runs: Found, is_odd: Callable[[Found, int, int], bool]) -> Mask:
     """The first or the last batch, if one flipped bit explains that its epoch or its offset lies far from the others.
 
     Inside of the log a neighbour contradicts such a batch; at its ends nothing does.
     """
     odd = np.zeros(len(runs), np.bool_)
-    if len(runs) < 2 or int(runs.n_batches.sum()) < _FEW:
-        return odd
-    for edge, neighbour in ((0, 1), (-1, -2)):
-        if runs.n_batches[edge] != 1:
-            continue
-        one, other = runs.leader_epoch[edge : edge + 1 or None], runs.leader_epoch[neighbour]
-        if one[0] >= 0 and other >= 0:
-            odd[edge] = _is_suspicious(one.astype(np.int64), np.int64(other))[0]
-        if runs.start[max(edge, neighbour)] != runs.end[min(edge, neighbour)]:
-            continue
-        first, last = int(runs.first_offset[edge]), int(runs.last_offset[edge])
-        expected = int(runs.last_offset[-2]) + 1 if edge else int(runs.first_offset[1]) - 1 - (last - first)
-        difference = first ^ expected
-        if abs(first - expected) >= _SUSPICIOUS_GAP and difference & (difference - 1) == 0:
-            odd[edge] = True
+    if len(runs) >= 2 and int(runs.n_batches.sum()) >= _FEW:
+        for edge, neighbour in ((0, 1), (-1, -2)):
+            odd[edge] = runs.n_batches[edge] == 1 and is_odd(runs, edge, neighbour)
     return odd
+
+
+def _has_odd_epoch(runs: Found, edge: int, neighbour: int) -> bool:
+    one, other = runs.leader_epoch[edge : edge + 1 or None].astype(np.int64), np.int64(runs.leader_epoch[neighbour])
+    return bool(one[0] >= 0 and other >= 0 and _is_suspicious(one, other)[0])
+
+
+def _has_odd_offset(runs: Found, edge: int, neighbour: int) -> bool:
+    if runs.start[max(edge, neighbour)] != runs.end[min(edge, neighbour)]:
+        return False
+    first, last = int(runs.first_offset[edge]), int(runs.last_offset[edge])
+    expected = int(runs.last_offset[-2]) + 1 if edge else int(runs.first_offset[1]) - 1 - (last - first)
+    difference = first ^ expected
+    return abs(first - expected) >= _SUSPICIOUS_GAP and difference & (difference - 1) == 0
 
 
 def _misplaced(runs: Found, claims: Found) -> Mask:

@@ -91,11 +91,12 @@ def salvage(
     -----
     Behind damage the search goes on byte by byte until a batch with a right checksum comes, in linear time. Where the
     size field of a damaged batch leads to an intact one, what lies between is not looked at: the records of a batch may
-    hold whole batches. Of all intact batches those are kept whose offsets and leader epochs agree with each other, the
-    file names and ``leader-epoch-checkpoint``; the others are suspects, and go to the quarantine file. For each
-    segment, kept, lost, padding and suspect bytes add up to its size. Zeros at the end of a file count as padding. They
-    are a finding, too, unless the file is sparse or no offset is missing: with at most as many records as the next
-    segment, or the checkpointed high watermark, leaves room for; or with none, and no damage, if nothing tells.
+    hold whole batches. Of all intact batches those are kept whose offsets agree with each other and the file names;
+    the others are suspects, and go to the quarantine file. A leader epoch that contradicts those around it, or
+    ``leader-epoch-checkpoint``, is replaced by that of the batch before. For each segment, kept, lost, padding and
+    suspect bytes add up to its size. Zeros at the end of a file count as padding. They are a finding, too, unless
+    the file is sparse or no offset is missing: with at most as many records as the next segment, or the
+    checkpointed high watermark, leaves room for; or with none, and no damage, if nothing tells.
 
     A batch with a right checksum is kept whether or not its records can be decoded. Those that cannot are counted and
     named, compressed ones only with `records`, since to decompress all takes ten times as long.

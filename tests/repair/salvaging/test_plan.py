@@ -12,17 +12,20 @@ from salvages import dense, log_of, named, output_of, written
 import kafkalog
 
 
-def test_a_batch_with_a_wrong_offset_or_epoch_is_a_suspect(tmp_path: Path) -> None:
+def test_a_batch_with_a_wrong_offset_is_a_suspect_and_a_wrong_epoch_is_replaced(tmp_path: Path) -> None:
     batches = dense(20)
+    expected = [one for number, one in enumerate(batches) if number != 4]
     for number, (at, value) in {4: (0, 1 << 40), 9: (8 + 4, 77 << 16)}.items():
         width = 8 if at == 0 else 4
         changed = bytearray(batches[number])
         changed[at : at + width] = value.to_bytes(width, "big")
         batches[number] = bytes(changed)
     report = kafkalog.salvage(written(tmp_path, log_of(*batches)), output=tmp_path / "out")
-    assert output_of(tmp_path / "out" / "t-0") == [one for number, one in enumerate(batches) if number not in (4, 9)]
-    assert report.total("n_batches_suspect") == 2
-    assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(12, 15), (27, 30)]
+    assert output_of(tmp_path / "out" / "t-0") == expected
+    assert report.total("n_batches_suspect") == 1
+    assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(12, 15)]
+    findings = [(one.reason.value, one.base_offset, one.n_records) for one in report.findings.rows]
+    assert ("epoch_order", 27, 0) in findings
 
 
 def test_a_batch_of_the_largest_offset_is_a_suspect(tmp_path: Path) -> None:
@@ -51,6 +54,10 @@ def test_each_bit_of_a_batch(tmp_path: Path) -> None:
         data[where + bit // 8] ^= 1 << bit % 8
         shutil.rmtree(tmp_path / "t-0", ignore_errors=True)
         report = kafkalog.salvage(named(tmp_path, data), dry_run=True)
+        assert not report.ok
+        if bit // 8 in range(12, 16):  # the leader epoch
+            assert report.total("n_batches_kept") == 5, bit
+            continue
         assert report.total("n_batches_kept") == 4, bit
         assert report.total("n_bytes_kept") == sum(map(len, batches)) - len(batches[2])
         assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(4, 6)]
