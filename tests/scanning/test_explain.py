@@ -144,27 +144,6 @@ def test_each_level_counts_what_it_rules_out(
     assert quick == {name: found[name] for name in quick}
 
 
-def test_a_later_start_reads_less(log: tuple[Path, list[list[int]]]) -> None:
-    root, sizes = log
-    total = sum(map(sum, sizes))
-    for offset in range(0, 3 * PER_SEGMENT, 7):
-        segment, inside = divmod(offset, PER_SEGMENT)
-        batch = inside // N_RECORDS
-        for options in ({"start_offset": offset}, {"filters": [("offset", ">=", offset)]}):
-            found = counts(root / "t-0", **options)
-            assert found.n_segments_read == N_SEGMENTS - segment
-            assert found.n_bytes == total
-            # an index entry names the last offset of its batch, so the one before may be where reading starts
-            least = sum(sizes[segment][:batch])
-            assert found.n_bytes_jumped in (least, least - sizes[segment][batch - 1])
-            assert found.n_bytes_read == sum(map(sum, sizes[segment:])) - found.n_bytes_jumped
-    plain = root.parent / "plain" / "t-0"
-    make(plain, indexed=False)
-    found = counts(plain, start_offset=3 * PER_SEGMENT - 2)
-    assert found.n_segments_read == 1
-    assert found.n_bytes_jumped == 0
-
-
 def test_what_was_ruled_out_is_not_read(log: tuple[Path, list[list[int]]]) -> None:
     root, sizes = log
     path = root / "t-0"
@@ -229,18 +208,3 @@ def test_damage_in_headers_is_met_as_a_scan_meets_it(log: tuple[Path, list[list[
         scan.explain()
     stopped = kafkalog.scan(root / "t-0", on_corruption="stop").explain().statistics
     assert stopped.n_batches == 1
-
-
-def test_bytes_that_two_windows_share_are_taken_once(tmp_path: Path) -> None:
-    directory = tmp_path / "t-0"
-    directory.mkdir()
-    path = directory / f"{0:020d}.log"
-    record = builder.record_v2(0, 0, None, b"v" * 300_000)
-    path.write_bytes(b"".join(builder.batch_v2([record], base_offset=offset) for offset in range(20)))
-    scan = kafkalog.scan(directory, threads=8)
-    found = scan.explain(analyze=True).statistics
-    assert (found.n_bytes, found.n_bytes_read) == (path.stat().st_size, path.stat().st_size)
-    with path.open("ab") as file:
-        file.write(builder.batch_v2([record], base_offset=20))
-    found = scan.explain().statistics  # it has grown since it was opened
-    assert (found.n_bytes, found.n_bytes_read) == (path.stat().st_size, path.stat().st_size)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from effort import thinned
 
-import kafkalog
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage import source as source_module
 from kafkalog.storage.source import BufferSource, ByteSource, MappedSource, PreadSource, open_source
@@ -143,42 +142,6 @@ def test_an_empty_file_has_an_empty_window(tmp_path: Path) -> None:
     for source in sources(path):
         with source:
             assert source.window(0, 0).size == 0
-
-
-def test_reading_never_writes(tmp_path: Path, log_dir: Path) -> None:
-    """Every reading call on a copy that is read-only down to its files and directories; as root, modes bind nobody,
-    so the bytes and times are compared too."""
-    import shutil
-
-    root = Path(shutil.copytree(log_dir, tmp_path / "log_dir"))
-
-    def state() -> dict[str, tuple[bytes, int, int]]:
-        return {
-            str(path.relative_to(root)): (
-                path.read_bytes() if path.is_file() else b"",
-                path.stat().st_mtime_ns,
-                path.stat().st_mode,
-            )
-            for path in sorted(root.rglob("*"))
-        }
-
-    for path in [root, *root.rglob("*")]:
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    before = state()
-    opened = kafkalog.open(root)
-    assert isinstance(opened, kafkalog.LogDir)
-    for partition in opened.values():
-        assert partition.log_end_offset >= partition.log_start_offset
-        assert partition.leader_epochs.size >= 0
-        for segment in partition.segments:
-            segment.find_offsets([0, 5, 10**9])
-            segment.find_timestamps([0, 1_700_000_000_000])
-            segment.offset_index, segment.time_index, segment.transaction_index  # noqa: B018
-    kafkalog.read_table(root, include_deleted=True, include_control=True)
-    kafkalog.read_numpy(root, memory_map=True)
-    assert state() == before
-    for path in [root, *root.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 @pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="this system does not tell of holes")

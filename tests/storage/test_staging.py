@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -389,42 +387,6 @@ def test_names_in_a_directory_stay_in_it(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------ what others do to staged files
-
-
-def in_a_fork(action: Callable[[], object]) -> int:
-    """What a fork of this process does, which then goes; its exit code, 0 if it was refused with our error."""
-    child = os.fork()
-    if not child:
-        code = 2
-        try:
-            action()
-            code = 1
-        except WriteError:
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@pytest.mark.parametrize("is_directory", [False, True])
-def test_what_a_fork_does_changes_nothing(tmp_path: Path, is_directory: bool) -> None:
-    target = tmp_path / "out"
-    with contextlib.ExitStack() as stack:
-        if is_directory:
-            directory = stack.enter_context(staged_directory(target))
-            file = directory.create("a")
-            assert in_a_fork(lambda: directory.create("other")) == 0
-        else:
-            file = stack.enter_context(staged_file(target))
-        file.write(b"before")
-        assert in_a_fork(lambda: file.write(b"from the fork")) == 0
-        if is_directory:
-            assert in_a_fork(stack.close) == 0
-        in_a_fork(lambda: stack.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None))
-        assert not target.exists()
-        file.write(b" and behind")
-    assert content(target) == ({"a": b"before and behind"} if is_directory else b"before and behind")
-    assert os.listdir(tmp_path) == ["out"]
 
 
 @pytest.mark.parametrize("change", ["removed", "cut"])

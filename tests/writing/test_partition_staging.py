@@ -25,7 +25,6 @@ from kafkalog.errors import (
     UnsafePathError,
     WriteError,
 )
-from kafkalog.storage import atomic as file_steps
 
 
 @pytest.fixture
@@ -207,15 +206,3 @@ def test_killed_anywhere_it_is_old_or_new_or_some_whole_segments_more(memory: Pa
         assert [one for one in sound(path) if "index_sparse" not in one] == []
         assert nothing_left(path)
     assert len(states) == 2 if scenario == "new" else len(states) > 8
-
-
-def test_a_file_system_that_cannot_exchange_names_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cannot(*_: object) -> None:
-        raise OSError(errno.EINVAL, "no flags here")
-
-    monkeypatch.setattr(file_steps, "_renameat2", cannot)
-    for _ in range(3):
-        write(path, 40, leader_epoch=len(files_in(path)))
-    assert kafkalog.scan(path).count_rows() == 120
-    assert sound(path) == []
-    assert nothing_left(path)

@@ -350,29 +350,6 @@ def test_batches_have_to_go_on(path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ forks and cleaners
 
 
-@pytest.mark.parametrize("is_there", [False, True])
-@pytest.mark.parametrize("way", ["close", "abort", "error"])
-def test_a_fork_of_the_process_that_writes_takes_nothing_from_it(path: Path, is_there: bool, way: str) -> None:
-    if is_there:
-        write(path, 20)
-    with PartitionWriter(path, config=SMALL) as writer:
-        first = writer.append(columns_of(draw(100, 1))).first_offset
-        child = os.fork()
-        if not child:
-            try:
-                if way == "error":
-                    writer.__exit__(SystemExit, SystemExit(0), None)
-                else:
-                    getattr(writer, way)()
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-        writer.append(columns_of(draw(50, 2)))
-    assert read(path)[first:] == draw(100, 1) + draw(50, 2)
-    assert sound(path) == []
-    assert nothing_left(path)
-
-
 def test_a_marker_has_a_timestamp_that_kafka_would_take(path: Path) -> None:
     with PartitionWriter(path, producer=(1, 0)) as writer:
         writer.append({"value": [b"x"], "timestamp": [5]}, transactional=True)

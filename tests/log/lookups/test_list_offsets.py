@@ -309,34 +309,6 @@ def test_epochs_come_from_the_checkpoint_and_a_malformed_one_costs_only_them(tmp
     assert found["offset"].tolist() == [0, 2, 0]
 
 
-def test_headers_are_walked_once_and_again_when_the_file_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = tmp_path / "t-0"
-    path = one_segment(directory, *(stamped(i, i) for i in range(200)))
-    one_segment(directory, stamped(200, 500), base=200)
-    opened: list[Path] = []
-    real = kafkalog.Segment.open
-
-    def counted(segment: kafkalog.Segment, *args: Any) -> Any:
-        opened.append(segment.path)
-        return real(segment, *args)
-
-    monkeypatch.setattr(kafkalog.Segment, "open", counted)
-    partition = kafkalog.Partition(directory)
-    opened.clear()
-    assert partition.offset_for_timestamp(400) == 200
-    assert opened == [path, directory / f"{200:020d}.log"]
-    opened.clear()
-    assert partition.offset_for_timestamp(300) == 200
-    assert opened == [directory / f"{200:020d}.log"], "the first segment is known to be older"
-    path.write_bytes(path.read_bytes()[:-1] + b"\0" + stamped(199, 450))
-    with pytest.raises(kafkalog.CorruptionError):
-        partition.offset_for_timestamp(300)
-    one_segment(directory, *(stamped(i, i) for i in range(199)), stamped(199, 450))
-    assert partition.offset_for_timestamp([300, 451]).tolist() == [199, 200]
-
-
 def test_damage_before_the_answer_is_raised_and_damage_behind_it_is_not_met(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     one_segment(directory, stamped(0, 10), stamped(1, 20, crc=1), stamped(2, 30))
@@ -394,14 +366,11 @@ def test_behind_the_last_offset_that_there_can_be_is_none(tmp_path: Path) -> Non
     assert kafkalog.lookup(path, timestamp="latest")[0].offset == last
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_later_question_is_answered_as_if_it_were_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_a_later_question_is_answered_as_if_it_were_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What earlier searches walked ended where they had what they looked for: not where later ones begin or end."""
     monkeypatch.setattr(header_reader, "_LEAST_ROWS", 4)
     monkeypatch.setattr(header_reader, "_FIRST_WINDOW_BYTES", 1000)
-    rng = random.Random(seed)
+    rng = random.Random(0)
     path, offset = tmp_path / "t-0", 0
     path.mkdir()
     for _ in range(2):

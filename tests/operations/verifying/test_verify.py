@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import golden_sets
-import numpy as np
 import pytest
 from damaged_partitions import change, move_entry, put, reasons
 from effort import examples
@@ -202,40 +201,6 @@ def test_hostile_files_are_findings_and_never_a_crash(
     for options in ({}, {"deep": True}, {"indexes_only": True}):
         result = kafkalog.verify(copy, threads=1, **options)  # type: ignore[arg-type]
         assert len(result.partitions) == 1
-
-
-def test_memory_does_not_grow_with_a_log_of_one_message_a_batch(tmp_path: Path) -> None:
-    import tracemalloc
-
-    from index_twin import make_log, write_indexes
-
-    log, batches = make_log([(0, 1, 0, 1)] * 500)
-    indexes = write_indexes(batches, 0)
-
-    def peak(times: int) -> int:
-        directory = tmp_path / f"p{times}-0"
-        directory.mkdir()
-        path = directory / f"{0:020d}.log"
-        step = len(log)
-        parts = bytearray(log * times)
-        table = np.arange(500 * times, dtype=">i8")
-        view = np.frombuffer(parts, np.uint8).reshape(-1, batches[0].size)
-        view[:, :8] = table.view(np.uint8).reshape(-1, 8)  # no checksum covers the offset
-        path.write_bytes(parts)
-        entries = np.empty((500 * times - 1, 2), ">i4")
-        entries[:, 0] = np.arange(1, 500 * times)
-        entries[:, 1] = np.arange(1, 500 * times) * batches[0].size
-        path.with_suffix(".index").write_bytes(entries.tobytes())
-        path.with_suffix(".timeindex").write_bytes(indexes.time_bytes(0))
-        assert len(parts) == step * times
-        tracemalloc.start()
-        assert kafkalog.verify(directory, threads=1).ok
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return most
-
-    small, large = peak(400), peak(1600)  # 14 and 57 MiB
-    assert large < small + 12 * 2**20
 
 
 # --------------------------------------------------------------------------------------------------------- command line
