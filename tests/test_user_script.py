@@ -33,7 +33,7 @@ for summary in kafkalog.ls(log_dir):
 for trace in partition.lookup(timestamp="2026-11-21T08:00Z"):
     print(trace.offset, trace.reason)
 for one in kafkalog.producers(partition, now="-1d"):
-    print([producer.producer_id for producer in one.hanging])
+    print([producer.producer_id for producer in one.overdue])
 report: kafkalog.Verification = kafkalog.verify(log_dir, topics="orders*")
 print(report.ok, kafkalog.epochs(partition)[0].epochs, kafkalog.index_stats(partition)[0].n_segments)
 print(kafkalog.export(scan.target, "orders.parquet", limit=5).n_records)

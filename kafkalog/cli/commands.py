@@ -16,7 +16,7 @@ _COMMANDS: Final = {
     "reading.lookup": "find an offset or a time, and show each step",
     "reading.dump": "print the lines of Kafka's DumpLogSegments, or JSON lines",
     "writing.export": "write records to Parquet, Arrow, CSV, JSON lines, Delta or Iceberg",
-    "reading.producers": "list producers, their last batches, and open and hanging transactions",
+    "reading.producers": "list producers, their last batches, and open and overdue transactions",
     "reading.epochs": "list leader epochs, and where a follower would truncate",
     "system_topics.groups": "list consumer groups: committed offsets, lag, members and assignments",
     "system_topics.transactions": "list transactional ids and hanging transactions, with the command that ends each",

@@ -6,6 +6,7 @@ is changed: the files only count as they would afterwards.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -83,6 +84,7 @@ class SegmentListing:
             logs = [Path(path).name for path in only]
         segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
         if only is None:
+            segments = [segment for segment in segments if not self._is_circular(segment)]
             segments = self._apply_swaps(segments, names)
             if not segments:
                 detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
@@ -122,6 +124,14 @@ class SegmentListing:
                 )
                 self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self._path / left_out)))
         return list(chosen.values())
+
+    def _is_circular(self, segment: Segment) -> bool:
+        """Whether a segment is a circular link, which is reported: it is no file, so a broker passes over it."""
+        cause = None if segment.error is None else segment.error.__cause__
+        if segment.error is None or not isinstance(cause, OSError) or cause.errno != errno.ELOOP:
+            return False
+        self.findings.append(segment.error.to_finding())
+        return True
 
     def _segment(self, name: str, is_last: bool) -> Segment:
         segment = Segment(

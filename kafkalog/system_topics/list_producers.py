@@ -44,7 +44,7 @@ class Producer:
     """Timestamp of the first batch of the open transaction, in ms; also None if that batch was not read."""
     idle_ms: int | None
     """Time since the last batch or marker."""
-    is_hanging: bool
+    is_overdue: bool
     """Whether a transaction is open and `idle_ms` exceeds `transaction.max.timeout.ms`."""
     is_blocking: bool
     """Whether this transaction determines the last stable offset."""
@@ -73,9 +73,9 @@ class PartitionProducers:
         return sorted(found, key=lambda one: one.transaction_start_offset or 0)
 
     @property
-    def hanging(self) -> list[Producer]:
-        """Producers whose open transaction is hanging, the earliest transaction first."""
-        return [one for one in self.open if one.is_hanging]
+    def overdue(self) -> list[Producer]:
+        """Producers whose open transaction is overdue, the earliest transaction first."""
+        return [one for one in self.open if one.is_overdue]
 
 
 def list_producers(
@@ -94,7 +94,7 @@ def list_producers(
     now_ms : int, optional
         The current time, from which `idle_ms` is computed; default: the system clock.
     transaction_max_timeout_ms : int
-        The broker's `transaction.max.timeout.ms`; a transaction that is idle for longer is hanging.
+        The broker's `transaction.max.timeout.ms`. A transaction that is idle for longer is overdue.
     on_corruption : {"raise", "stop", "skip"}
         After skipped damage a transaction may look open because its marker was lost.
     report : callable
@@ -152,7 +152,7 @@ def list_producers(
                 transaction_start_offset=start if start >= 0 else None,
                 transaction_start_timestamp=known[1] if known is not None and known[0] == start else None,
                 idle_ms=idle,
-                is_hanging=start >= 0 and idle is not None and idle > transaction_max_timeout_ms,
+                is_overdue=start >= 0 and idle is not None and idle > transaction_max_timeout_ms,
                 is_blocking=start >= 0 and producer_id == blocking,
             )
         )

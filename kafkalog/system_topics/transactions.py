@@ -310,5 +310,5 @@ def _open(partition: PartitionProducers, producer: Producer, known: Transaction)
         partition.log_end_offset - partition.last_stable_offset,
         producer.is_blocking,
         # a coordinator that still has the partition in its transaction will end it there
-        producer.is_hanging and where not in known.partitions,
+        producer.is_overdue and where not in known.partitions,
     )

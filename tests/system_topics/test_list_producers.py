@@ -51,17 +51,17 @@ def test_a_transaction_hangs_when_nothing_was_written_in_it_for_longer_than_any_
     found = list_producers(partition, now_ms=START + 21 * MINUTE)
     assert [one.producer_id for one in found.producers] == [7, 8, 9]
     assert [one.producer_id for one in found.open] == [7, 8]
-    assert [one.producer_id for one in found.hanging] == [7]
+    assert [one.producer_id for one in found.overdue] == [7]
     assert (found.last_stable_offset, found.log_end_offset) == (0, 4)
-    hanging = found.hanging[0]
-    assert hanging.is_blocking
-    assert (hanging.transaction_start_offset, hanging.transaction_start_timestamp) == (0, START)
-    assert hanging.idle_ms == 21 * MINUTE
+    overdue = found.overdue[0]
+    assert overdue.is_blocking
+    assert (overdue.transaction_start_offset, overdue.transaction_start_timestamp) == (0, START)
+    assert overdue.idle_ms == 21 * MINUTE
     assert not found.open[1].is_blocking
     assert found.producers[2].coordinator_epoch == 4
     longer = list_producers(partition, now_ms=START + 21 * MINUTE, transaction_max_timeout_ms=60 * MINUTE)
-    assert longer.hanging == []
-    assert len(list_producers(partition, now_ms=START + 60 * MINUTE).hanging) == 2
+    assert longer.overdue == []
+    assert len(list_producers(partition, now_ms=START + 60 * MINUTE).overdue) == 2
 
 
 def test_a_transaction_that_began_below_the_first_segment_is_known_from_its_snapshot(tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ def test_the_command_lists_producers_in_text_and_json(
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "orders-0: 3 producers; last stable offset 0, 4 before the end"
     assert out[2].split()[:4] == ["7", "0", "0", "0"]
-    assert out[2].split()[5:] == ["from", "0", "21", "min", "hanging,", "blocking"]
+    assert out[2].split()[5:] == ["from", "0", "21", "min", "overdue,", "blocking"]
     assert out[3].split()[5:] == ["from", "2", "1", "min", "open"]
-    assert out[-1] == "total: 2 open transactions, 1 of them hanging"
+    assert out[-1] == "total: 2 open transactions, 1 of them overdue"
     assert main(["producers", "--open", "--json", str(partition.path), "--now", "2023-11-14T22:15:00Z"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert [one["producer_id"] for one in row["producers"]] == [7, 8]
-    assert (row["n_open"], row["n_hanging"], row["last_stable_offset"]) == (2, 0, 0)
+    assert (row["n_open"], row["n_overdue"], row["last_stable_offset"]) == (2, 0, 0)
     assert main(["producers", str(partition.path), "--now", "yesterday"]) == 2

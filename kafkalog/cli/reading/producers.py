@@ -1,4 +1,4 @@
-"""`kafkalog producers`: lists producers, and transactions that are open or hanging."""
+"""`kafkalog producers`: lists producers, and transactions that are open or overdue."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HELP: Final = HelpText(
 List the idempotent and transactional producers of partitions: epoch, last sequence and offset, time of the last batch
 or marker, and the open transaction if there is one.
 
-A transaction is hanging if its last write is older than --transaction-max-timeout-ms. No coordinator ends it any more,
-and read_committed consumers wait forever. The transaction that holds the last stable offset is marked as blocking. For
-old files, set --now to the time of the copy.
+A transaction is overdue if its last write is older than --transaction-max-timeout-ms. Unless its coordinator ends it,
+read_committed consumers wait forever: kafkalog transactions lists those that hang. The transaction that holds the last
+stable offset is marked as blocking. For old files, set --now to the time of the copy.
 
 The command reads headers and transaction markers only. It reports and skips damage. If a marker is lost by damage, its
 transaction may look open.""",
@@ -30,7 +30,7 @@ transaction may look open.""",
   kafkalog producers orders-0
   kafkalog producers --open /var/lib/kafka
   kafkalog producers --open --now 2026-11-21T08:00:00Z /backup/kafka -t orders
-  kafkalog producers --json /var/lib/kafka | jq -c '.producers[] | select(.is_hanging)'""",
+  kafkalog producers --json /var/lib/kafka | jq -c '.producers[] | select(.is_overdue)'""",
 )
 _HEADER: Final = ["PRODUCER", "EPOCH", "SEQUENCE", "OFFSET", "LAST WRITTEN", "TRANSACTION", "AGE", ""]
 _RIGHT: Final = [True, True, True, True, False, True, True, False]
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     given = "now" if args.now is None else args.now
     now = parse_milliseconds("now", given, end_ms=lambda: latest_of(partitions))
     console.start_progress(sum(partition.size_in_bytes for partition in partitions), "headers")
-    n_open = n_hanging = 0
+    n_open = n_overdue = 0
     for partition in partitions:
         try:
             found = list_producers(
@@ -76,13 +76,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
             console.note(f"{partition.path}: you named only some segments; transactions may begin or end in others")
         n_unread += any(segment.error is not None for segment in partition.segments)
         n_open += len(found.open)
-        n_hanging += len(found.hanging)
+        n_overdue += len(found.overdue)
         rows = found.open if args.open else found.producers
         console.rows([_fields(found, rows)], _text(found, rows, now, only_open=args.open), as_json=args.json)
     if not args.json:
-        hang = f", {n_hanging} of them hanging" if n_hanging else ""
+        overdue = f", {n_overdue} of them overdue" if n_overdue else ""
         unread = f"; {counted(n_unread, 'partition')} could not be read completely" if n_unread else ""
-        console.write(f"total: {counted(n_open, 'open transaction')}{hang}{unread}\n")
+        console.write(f"total: {counted(n_open, 'open transaction')}{overdue}{unread}\n")
 
 
 def _fields(found: PartitionProducers, rows: list[Producer]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _fields(found: PartitionProducers, rows: list[Producer]) -> dict[str, Any]:
         "last_stable_offset": found.last_stable_offset,
         "log_end_offset": found.log_end_offset,
         "n_open": len(found.open),
-        "n_hanging": len(found.hanging),
+        "n_overdue": len(found.overdue),
         "producers": [row.as_dict() for row in rows],
     }
 
@@ -113,8 +113,8 @@ def _text(found: PartitionProducers, rows: list[Producer], now: int, *, only_ope
 
 def _row(row: Producer, now: int) -> list[str]:
     marks = []
-    if row.is_hanging:
-        marks.append("hanging")
+    if row.is_overdue:
+        marks.append("overdue")
     elif row.transaction_start_offset is not None:
         marks.append("open")
     if row.is_blocking:

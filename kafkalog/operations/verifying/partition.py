@@ -100,10 +100,7 @@ def check_partition(
         return []
     _check_log_start(partition, segments, around, add)
     gaps: list[OffsetGap] = []
-    # a Partition may have been opened for only some of its files; then a missing segment proves nothing
-    if len(partition.segments) == sum(
-        name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None for name in names
-    ):
+    if partition.is_whole:  # otherwise a missing segment proves nothing
         found = survey(partition, segments, around, names)
         gaps = found.gaps
         for finding in found.findings:
