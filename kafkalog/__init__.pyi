@@ -127,6 +127,7 @@ from kafkalog.system_topics.transactions import OpenTransaction as OpenTransacti
 from kafkalog.system_topics.transactions import Transaction as Transaction
 from kafkalog.system_topics.transactions import Transactions as Transactions
 from kafkalog.system_topics.transactions import transactions as transactions
+from kafkalog.tiered.joined import tiered_location as tiered_location
 from kafkalog.values.decoding import DecodeWarning as DecodeWarning
 from kafkalog.writing.partition_writer import AppendResult as AppendResult
 from kafkalog.writing.partition_writer import PartitionWriter as PartitionWriter

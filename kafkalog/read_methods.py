@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 Offsets = int | Mapping[kf.TopicPartition, int] | Mapping[tuple[str, int], int]
 
 
+def with_remote_segments(path: Any, tiered: Any, **options: Any) -> Any:
+    """See `kafkalog.tiered_location`."""
+    import kafkalog
+
+    return kafkalog.tiered_location(path, tiered, **options)
+
+
 class PlanOptions(TypedDict, total=False):
     """The options of `scan` that choose files and offsets; `plan` takes them."""
 

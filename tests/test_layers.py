@@ -30,6 +30,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("indexes",),
     ("log",),
     ("system_topics",),
+    ("tiered",),
     ("survey",),
     ("values",),
     ("scanning", "writing"),
@@ -66,6 +67,7 @@ LAZY_ARROW = {
 
 # libraries that only one package or module may touch, and libraries that no module may import when it is imported
 HOMES = {
+    "Crypto": "tiered.aiven",
     "boto3": "storage.stores",
     "fsspec": "storage.stores",
     "matplotlib": "indexes.plot",

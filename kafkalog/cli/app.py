@@ -246,13 +246,19 @@ def _places(args: argparse.Namespace) -> list[Any]:
     """The paths, with a location for each URL."""
     from kafkalog.storage.location import is_url, refuse_url
 
-    if not any(map(is_url, args.paths)):
+    tiered = getattr(args, "tiered", None)
+    if not any(map(is_url, args.paths)) and tiered is None:
         return list(args.paths)
     from kafkalog.storage.stores import locate
 
     if args.command in LOCAL:
         refuse_url(args.paths)
     try:
+        if tiered is not None:
+            from kafkalog.tiered.joined import tiered_location
+
+            options = {"keys": dict(args.tiered_keys), "storage_options": dict(args.storage_options)}
+            return [tiered_location(path, tiered, **options) for path in args.paths]
         return [locate(path, dict(args.storage_options)) for path in args.paths]
     except ValueError as error:
         raise UsageError(str(error)) from None

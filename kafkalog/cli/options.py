@@ -115,6 +115,21 @@ def add_command(
         help="an option of the store that a URL names, such as region or endpoint; may be repeated. Credentials belong"
         " into the environment",
     )
+    if not writes:
+        parser.add_argument(
+            "--tiered",
+            metavar="URL",
+            help="also read the segments in this remote storage (KIP-405): a URL or a directory",
+        )
+        parser.add_argument(
+            "--tiered-key",
+            metavar="ID=FILE",
+            dest="tiered_keys",
+            action="append",
+            default=[],
+            type=assignment("key1=private.pem"),
+            help="a private key of encrypted remote storage; may be repeated",
+        )
     parser.add_argument(
         "--report",
         metavar="FILE",

@@ -17,6 +17,7 @@ from kafkalog.log.searching.odd_offsets import Witnesses
 from kafkalog.log.segment import AnyIndex, Segment
 from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns
+from kafkalog.read_methods import with_remote_segments
 from kafkalog.storage.location import as_path
 from kafkalog.storage.source import BufferSource, ByteSource
 
@@ -29,6 +30,8 @@ def open(
     memory_map: bool | str = "auto",
     limits: Limits = DEFAULT_LIMITS,
     storage_options: Mapping[str, Any] | None = None,
+    tiered: str | os.PathLike[str] | None = None,
+    tiered_keys: Mapping[str, Any] | None = None,
     **others: Never,
 ) -> Segment | Partition | LogDir:
     """Open a segment, a partition, or a log dir.
@@ -43,6 +46,10 @@ def open(
     limits : Limits
     storage_options : mapping, optional
         Options for URLs; see `kafkalog.location`.
+    tiered : path-like or URL, optional
+        The root of the remote storage (KIP-405), whose segments are read as well.
+    tiered_keys : mapping of str to str, optional
+        Private keys by id, if it is encrypted; see `kafkalog.tiered_location`.
 
     Returns
     -------
@@ -65,6 +72,8 @@ def open(
     """
     for name in others:
         raise TypeError(f"open has no option {name!r}: it reads no records; scan(path, start_offset=...) has options")
+    if tiered is not None:
+        path = with_remote_segments(path, tiered, keys=tiered_keys, storage_options=storage_options)
     path = located(path, storage_options)
     if isinstance(path, (str, os.PathLike)):
         location = as_path(path)

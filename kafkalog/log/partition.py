@@ -32,7 +32,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
-from kafkalog.storage.location import as_path
+from kafkalog.storage.location import Location, as_path
 from kafkalog.text import counted
 
 
@@ -100,6 +100,8 @@ class Partition(ReadMethods):
         listing = SegmentListing(self.path, memory_map=memory_map, limits=limits, topic_partition=self.topic_partition)
         self.segments = listing.load(segments, names)
         self.findings += listing.findings
+        if isinstance(self.path, Location):
+            self.findings += self.path.findings()
         self.is_whole = segments is None
 
     @classmethod

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from kafkalog.errors import KafkalogError, ReadError, Reason, UnsafePathError
+from kafkalog.errors import Finding, KafkalogError, ReadError, Reason, UnsafePathError
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +202,17 @@ class Location(os.PathLike[str]):
     def is_symlink(self) -> bool:
         """False: stores have no links."""
         return False
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether it stands for a file that a broker has moved to remote storage."""
+        is_tiered: Any = getattr(self.store, "is_tiered", None)
+        return is_tiered is not None and bool(is_tiered(self.key))
+
+    def findings(self) -> list[Finding]:
+        """What the store has to tell about the directory."""
+        findings_of: Any = getattr(self.store, "findings_of", None)
+        return [] if findings_of is None else list(findings_of(self.key))
 
     def glob(self, pattern: str) -> Iterator[Location]:
         """What is in the directory and matches a pattern without slashes, except for one at the end."""

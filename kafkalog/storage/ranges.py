@@ -62,9 +62,11 @@ class RangeSource(ByteSource):
     """
 
     fetches_ranges = True
+    unit_bytes: int = 1
+    """What `fetch` is asked for begins and ends at multiples of this, or at the end of the file."""
 
     def __init__(self, size: int, *, path: str | None = None) -> None:
-        self.size, self.path = size, path
+        self.size, self.full_size, self.path = size, size, path
         self._kept: list[tuple[int, Bytes]] = []  # start and bytes of each range, the newest last
         self._ahead: dict[int, tuple[int, Future[Bytes]]] = {}  # end and bytes of each piece, by its start
         self._planned = (0, 0)  # what is not yet asked for of what will be read
@@ -112,21 +114,25 @@ class RangeSource(ByteSource):
             self._keep(begin, data)
             return data[start - begin : stop - begin]
         # a little more than a header: the batches after it are often needed next
-        end = min(max(stop, start + _LEAST_BYTES), following)
-        data = self.fetch(start, end)
-        self._keep(start, data)
-        return data[: stop - start]
+        begin, end = self._aligned(start, min(max(stop, start + _LEAST_BYTES), following))
+        data = self.fetch(begin, end)
+        self._keep(begin, data)
+        return data[start - begin : stop - begin]
+
+    def _aligned(self, start: int, stop: int) -> tuple[int, int]:
+        unit = self.unit_bytes
+        return start // unit * unit, min(-(-stop // unit) * unit, self.full_size)
 
     def _piece(self, start: int) -> tuple[int, Future[Bytes] | None]:
         """The piece that has a position, if it was planned to be read; more are fetched meanwhile."""
         found = next(((begin, of) for begin, (end, of) in self._ahead.items() if begin <= start < end), None)
-        position, stop = self._planned
+        (position, stop), unit = self._planned, self.unit_bytes
         if found is None and position <= start < stop:
-            position = start
+            position = self._aligned(start, start)[0]
         elif found is None:
             return start, None
         while position < stop:
-            end = min(position + PIECE_BYTES, stop)
+            end = self._aligned(position, min(position + max(PIECE_BYTES // unit * unit, unit), stop))[1]
             future = _AHEAD.submit(self, position, end, must=found is None)
             if future is None:
                 break

@@ -45,6 +45,16 @@ class RemoteSegment:
     """``COPY_SEGMENT_STARTED``, ``COPY_SEGMENT_FINISHED`` or ``DELETE_SEGMENT_STARTED``."""
     custom_metadata: str | None = None
     """What the storage plugin keeps, in base64."""
+    txn_index_empty: bool | None = None
+    """True if it has no aborted transactions; None if it may have some."""
+    order: int = 0
+    """Number of the event that changed it last, among those of all partitions."""
+
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        """The first and last offset of each leader epoch."""
+        epochs = sorted(self.leader_epochs.items())
+        ends = [start - 1 for _, start in epochs[1:]] + [self.end_offset]
+        return {epoch: (start, end) for (epoch, start), end in zip(epochs, ends, strict=True)}
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
@@ -58,6 +68,11 @@ class RemoteLog(StateList[RemoteSegment]):
     ----------
     deleting : dict of TopicPartition to str
         Partitions whose remote log is being deleted, and how far that is.
+    deleted : dict of str to RemoteSegment
+        Segments that brokers have deleted, by segment id. Their objects may still be there.
+    by_epoch : dict of (str, int) to dict of int to dict of int to str
+        The segments that a broker looks for: by topic id and partition, leader epoch, and start offset in that epoch.
+        Others that are finished were replaced, for example by a segment of a later leader.
     """
 
     noun = "segment"
@@ -65,6 +80,28 @@ class RemoteLog(StateList[RemoteSegment]):
     def __init__(self) -> None:
         super().__init__()
         self.deleting: dict[TopicPartition, str] = {}
+        self.deleted: dict[str, RemoteSegment] = {}
+        self.by_epoch: dict[tuple[str, int], dict[int, dict[int, str]]] = {}
+        self._highest: dict[tuple[str, int, int], int] = {}
+
+    def _refer(self, segment: RemoteSegment) -> None:
+        """Let a finished segment replace those of its epochs that it covers.
+
+        Source: RemoteLogLeaderEpochState.handleSegmentWithCopySegmentFinishedState, Kafka 4.3.
+        """
+        epochs = self.by_epoch.setdefault((segment.topic_id, segment.partition), {})
+        for epoch, (start, last) in segment.ranges().items():
+            starts, key = epochs.setdefault(epoch, {}), (segment.topic_id, segment.partition, epoch)
+            while starts and max(starts) >= start and self._highest[key] <= last:
+                del starts[max(starts)]
+            starts[start] = segment.segment_id
+            self._highest[key] = max(last, self._highest.get(key, -1))
+
+    def _forget(self, segment: RemoteSegment) -> None:
+        epochs = self.by_epoch.get((segment.topic_id, segment.partition), {})
+        for epoch, start in segment.leader_epochs.items():
+            if epochs.get(epoch, {}).get(start) == segment.segment_id:
+                del epochs[epoch][start]
 
     def to_arrow(self) -> pa.Table:
         """The segments as a table."""
@@ -88,6 +125,8 @@ _ARROW: Final = pa.schema(
         "leader_epochs": pa.map_(pa.int32(), pa.int64()),
         "state": pa.string(),
         "custom_metadata": pa.string(),
+        "txn_index_empty": pa.bool_(),
+        "order": pa.int64(),
     }
 )
 
@@ -128,8 +167,9 @@ def remote_log(
     result = RemoteLog()
     segments: dict[str, RemoteSegment] = {}
     as_of = AsOf.of(log_dir, [REMOTE_LOG_METADATA], end_offset, end_timestamp)
-    for record in decoded_records(log_dir, REMOTE_LOG_METADATA, as_of, result.findings.append):
-        _apply(record.type, record.value or {}, segments, result.deleting)
+    events = decoded_records(log_dir, REMOTE_LOG_METADATA, as_of, result.findings.append)
+    for number, record in enumerate(events):
+        _apply(record.type, record.value or {}, segments, result, number)
     is_wanted = name_matcher(topics)
     result.extend(
         one
@@ -143,8 +183,10 @@ def _apply(
     kind: str,
     value: Mapping[str, Any],
     segments: dict[str, RemoteSegment],
-    deleting: dict[TopicPartition, str],
+    result: RemoteLog,
+    number: int,
 ) -> None:
+    deleting = result.deleting
     if kind == "RemotePartitionDeleteMetadata":
         of = value["topicIdPartition"]
         key = TopicPartition(of["name"], of["partition"])
@@ -157,6 +199,8 @@ def _apply(
     elif kind == "RemoteLogSegmentMetadata":
         of = value["remoteLogSegmentId"]["topicIdPartition"]
         segment_id = value["remoteLogSegmentId"]["id"]
+        if segment_id in segments:
+            return  # of an event that was written again, the first counts
         segments[segment_id] = RemoteSegment(
             of["name"],
             of["id"],
@@ -171,17 +215,32 @@ def _apply(
             {one["leaderEpoch"]: one["offset"] for one in value["segmentLeaderEpochs"]},
             name_of(SEGMENT_STATES, value["remoteLogSegmentState"]),
             _text(value["customMetadata"]),
+            value.get("txnIndexEmpty") or None,
+            number,
         )
     elif kind == "RemoteLogSegmentMetadataUpdate":
         known = segments.get(value["remoteLogSegmentId"]["id"])
-        # retention has deleted the record that it changes
-        if known is None:
+        state = name_of(SEGMENT_STATES, value["remoteLogSegmentState"])
+        # retention has deleted the record that it changes; or a broker drops the event
+        if known is None or state not in _FOLLOWING.get(known.state, (state,)):
             return
-        known.state = name_of(SEGMENT_STATES, value["remoteLogSegmentState"])
+        known.state, known.order = state, number
         known.broker_id, known.event_timestamp = value["brokerId"], value["eventTimestampMs"]
         known.custom_metadata = _text(value["customMetadata"]) or known.custom_metadata
-        if known.state == "DELETE_SEGMENT_FINISHED":
-            del segments[known.segment_id]
+        if state == "COPY_SEGMENT_FINISHED":
+            result._refer(known)
+        elif state == "DELETE_SEGMENT_STARTED":
+            result._forget(known)
+        elif state == "DELETE_SEGMENT_FINISHED":
+            result.deleted[known.segment_id] = segments.pop(known.segment_id)
+
+
+_FOLLOWING: Final = {
+    "COPY_SEGMENT_STARTED": ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED"),
+    "COPY_SEGMENT_FINISHED": ("COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED"),
+    "DELETE_SEGMENT_STARTED": ("DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED"),
+}
+"""The states that may follow one. Source: RemoteLogSegmentState.isValidTransition, Kafka 4.3."""
 
 
 def _text(data: bytes | None) -> str | None:

@@ -41,6 +41,7 @@ from kafkalog.records.batch_table import Window
 from kafkalog.records.decode import decode
 from kafkalog.records.readers.header_reader import HeaderReader
 from kafkalog.records.selection import Selection
+from kafkalog.storage.location import Location
 from kafkalog.storage.source import file_status
 
 _FIRST_WINDOW_BYTES: Final = 2**16
@@ -254,7 +255,12 @@ class ListOffsets:
     def _max_timestamp(self, on_visit: Callable[[Visit], None] | None) -> Answers:
         """The first record with the largest timestamp, in the first segment that has it; deleted records count too."""
         best: tuple[int, Segment, _Walk] | None = None
-        for number, segment in enumerate(self.segments()):
+        segments = self.segments()
+        # a broker does not look at remote segments
+        remote = {n for n, one in enumerate(segments) if isinstance(one.path, Location) and one.path.is_tiered}
+        for number, segment in enumerate(segments):
+            if number in remote and len(remote) < len(segments):
+                continue
             walk = self._walk(segment)
             if not walk.is_whole:
                 self._run(segment, walk, None, 0)

@@ -1,0 +1,172 @@
+"""Which copies of segments in remote storage count: those that the chain of leader epochs leads to.
+
+A broker looks for an offset in the copies of the leader epoch that the offset has in its local log. So copies by a
+leader that lost an election count no more, finished or not, however long they are.
+Source: RemoteLogManager.fetchRemoteLogSegmentMetadata, RemoteLogMetadataCache.remoteLogSegmentMetadata, Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from kafkalog.errors import KafkalogError
+from kafkalog.records.header_walk import walk
+from kafkalog.system_topics.remote_log import RemoteLog, RemoteSegment
+from kafkalog.tiered.layouts import Copy
+
+_END = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A range of offsets, and the copy that has them."""
+
+    first: int
+    last: int
+    copy: Copy
+    end_offset: int
+    """The last offset of the copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A range of offsets that no copy has."""
+
+    first: int
+    last: int
+    segment: RemoteSegment | None = None
+    """The segment that has them, and whose objects are missing."""
+
+
+class Finder(Protocol):
+    """Finds copies."""
+
+    def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
+        """The copy with an offset of an epoch, its last offset in the epoch, and its last offset."""
+
+    def first_after(self, epoch: int, offset: int) -> int | None:
+        """The first offset of an epoch after one that a copy has."""
+
+
+class MetadataFinder:
+    """Finds the copies that the metadata topic has.
+
+    Parameters
+    ----------
+    log : RemoteLog
+    key : (str, int)
+        Topic id and partition.
+    copies : sequence of Copy
+    """
+
+    def __init__(self, log: RemoteLog, key: tuple[str, int], copies: Sequence[Copy]) -> None:
+        self._segments = {one.segment_id: one for one in log if (one.topic_id, one.partition) == key}
+        self._starts = log.by_epoch.get(key, {})
+        self._copies = {copy.segment_id: copy for copy in copies}
+
+    def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
+        """See `Finder.find`."""
+        starts = self._starts.get(epoch, {})
+        floor = max((start for start in starts if start <= offset), default=None)
+        segment = None if floor is None else self._segments.get(starts[floor])
+        if segment is None or segment.ranges()[epoch][1] < offset:
+            return None
+        copy = self._copies.get(segment.segment_id)
+        found = segment if copy is None or copy.missing else copy
+        return found, segment.ranges()[epoch][1], segment.end_offset
+
+    def first_after(self, epoch: int, offset: int) -> int | None:
+        """See `Finder.first_after`."""
+        return min((start for start in self._starts.get(epoch, {}) if start > offset), default=None)
+
+
+class ListingFinder:
+    """Finds copies by what they say of themselves, where no metadata is: each complete one counts as finished."""
+
+    def __init__(self, copies: Sequence[Copy]) -> None:
+        self._ranges: dict[int, list[tuple[int, int, int, Copy]]] = {}
+        for copy in copies:
+            try:
+                extent = None if copy.missing else copy.extent
+            except KafkalogError:
+                continue  # it is reported by who checks the storage
+            starts = sorted(extent.leader_epochs.items()) if extent is not None else []
+            for number, (epoch, start) in enumerate(starts):
+                assert extent is not None
+                last = starts[number + 1][1] - 1 if number + 1 < len(starts) else extent.end_offset
+                self._ranges.setdefault(epoch, []).append((start, last, extent.end_offset, copy))
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        """The first offset of each epoch."""
+        return {epoch: min(start for start, *_ in ranges) for epoch, ranges in self._ranges.items()}
+
+    def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
+        """See `Finder.find`."""
+        there = [one for one in self._ranges.get(epoch, ()) if one[0] <= offset <= one[1]]
+        best = max(there, key=lambda one: (one[1], one[0]), default=None)
+        return None if best is None else (best[3], best[1], best[2])
+
+    def first_after(self, epoch: int, offset: int) -> int | None:
+        """See `Finder.first_after`."""
+        return min((start for start, *_ in self._ranges.get(epoch, ()) if start > offset), default=None)
+
+
+def chain(finder: Finder, epochs: Sequence[tuple[int, int]], start: int, stop: int) -> tuple[list[Link], list[Hole]]:
+    """The copies from one offset up to another, and what they lack.
+
+    Parameters
+    ----------
+    epochs : sequence of (int, int)
+        Leader epochs and their first offsets, rising.
+    start, stop : int
+        The log start offset, and the first offset that is local.
+    """
+    links: list[Link] = []
+    holes: list[Hole] = []
+    at = start
+    while at < stop:
+        number = max((n for n, (_, first) in enumerate(epochs) if first <= at), default=-1)
+        end = (epochs[number + 1][1] if number + 1 < len(epochs) else _END) - 1
+        found = finder.find(epochs[number][0], at) if number >= 0 else None
+        if found is None:
+            following = finder.first_after(epochs[number][0], at) if number >= 0 else None
+            last = min(end, stop - 1, _END if following is None else following - 1)
+            if last == _END - 1:
+                break  # nothing says where the log ends
+            holes.append(Hole(at, last))
+        else:
+            copy, last, end_offset = found
+            last = min(last, end, stop - 1)
+            if isinstance(copy, RemoteSegment):
+                holes.append(Hole(at, last, copy))
+            elif links and links[-1].copy is copy and links[-1].last == at - 1:
+                links[-1] = replace(links[-1], last=last)
+            else:
+                links.append(Link(at, last, copy, end_offset))
+        at = last + 1
+    return links, holes
+
+
+def cut_positions(link: Link, *, is_first: bool) -> tuple[int, int | None]:
+    """Where the batches of a link begin and end in its copy; None for the end of the file."""
+    start = 0
+    needs_start, needs_end = link.first > link.copy.start_offset and not is_first, link.last < link.end_offset
+    if not needs_start and not needs_end:
+        return 0, None
+    with link.copy.open(".log") as source:
+        for window in walk(source, previous_offset=link.copy.start_offset - 1):
+            batches = window.batches
+            position = batches.position
+            if needs_start:
+                inside = (batches.last_offset >= link.first).nonzero()[0]
+                if not inside.size:
+                    start = int(batches.end_position)
+                    continue
+                start, needs_start = int(position[inside[0]]), False
+            behind = (batches.last_offset > link.last).nonzero()[0]
+            if behind.size:
+                return start, int(position[behind[0]])
+    return start, None

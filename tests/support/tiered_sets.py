@@ -1,0 +1,216 @@
+"""Moves segments of a log dir to remote storage, as a broker with a plugin does, and writes the metadata topic."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import struct
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import zstandard
+
+import kafkalog
+from kafkalog.state.checkpoints import encode_checkpoint
+from kafkalog.state.producers import encode_snapshot
+
+STARTED, FINISHED, DELETING, DELETED = range(4)
+SUFFIXES = (".index", ".timeindex", ".txnindex")
+_INDEXES = {".index": "offset", ".timeindex": "timestamp", ".snapshot": "producerSnapshot"}
+_INDEXES |= {".leader_epoch_checkpoint": "leaderEpoch", ".txnindex": "transaction"}
+
+
+class TieredSet:
+    """A log dir and its remote storage.
+
+    Parameters
+    ----------
+    log_dir, remote : Path
+    aiven : mapping, optional
+        Options of Aiven's plugin: `prefix`, `chunk`, `compressed`, and `key` (an id and a key pair). Default: the
+        layout of LocalTieredStorage.
+    """
+
+    def __init__(self, log_dir: Path, remote: Path, aiven: Mapping[str, Any] | None = None) -> None:
+        self.log_dir, self.remote, self.aiven = log_dir, remote, aiven
+        self.events: list[bytes] = []
+        self.copies: dict[str, list[tuple[str, Path]]] = {}
+        """Id and main path (without suffix) of each copy, by partition."""
+
+    def move(self, partition: str, n_local: int = 1) -> None:
+        """Move all segments but the last to remote storage."""
+        for base, end in self.bounds(partition)[:-n_local]:
+            self.copy(partition, base, end)
+            for suffix in (".log", *SUFFIXES):
+                (self.log_dir / partition / f"{base:020d}{suffix}").unlink(missing_ok=True)
+
+    def bounds(self, partition: str) -> list[tuple[int, int]]:
+        """First and last offset of each local segment."""
+        bases = sorted(int(path.stem) for path in (self.log_dir / partition).glob("*.log"))
+        return [*zip(bases, [base - 1 for base in bases[1:]] + [10**9], strict=True)]
+
+    def topic_id(self, partition: str) -> str:
+        """The id of the partition's topic."""
+        lines = (self.log_dir / partition / "partition.metadata").read_text().splitlines()
+        return lines[1].partition(": ")[2]
+
+    def copy(
+        self, partition: str, base: int, end: int, *, state: int | None = FINISHED, epochs: dict[int, int] | None = None
+    ) -> str:
+        """Copy a segment, and report it up to a state; None for no event. Returns its id."""
+        place = self.log_dir / partition
+        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        checkpoint = (place / "leader-epoch-checkpoint").read_text().splitlines()[2:]
+        starts = [(int(epoch), int(start)) for epoch, start in map(str.split, checkpoint)]
+        begun = [(epoch, start) for epoch, start in starts if start <= end]
+        files = {
+            suffix: (place / f"{base:020d}{suffix}").read_bytes()
+            for suffix in (".log", *SUFFIXES)
+            if (place / f"{base:020d}{suffix}").exists()
+        }
+        snapshot = place / f"{end + 1:020d}.snapshot"
+        files[".snapshot"] = snapshot.read_bytes() if snapshot.exists() else encode_snapshot(_no_producers())
+        files[".leader_epoch_checkpoint"] = encode_checkpoint(begun)
+        files.setdefault(".index", b"")
+        files.setdefault(".timeindex", b"")
+        if epochs is None:
+            first = max((n for n, (_, start) in enumerate(begun) if start <= base), default=0)
+            epochs = {epoch: max(start, base) for epoch, start in begun[first:]}
+        self._store(partition, base, end, identity, files, epochs)
+        if state is not None:
+            self.report(partition, base, end, identity, epochs, len(files[".log"]), state)
+        return identity
+
+    def report(
+        self, partition: str, base: int, end: int, identity: str, epochs: dict[int, int], size: int, state: int
+    ) -> None:
+        """Add the events that lead to a state."""
+        of = self._segment(partition, identity)
+        ranges = b"".join(struct.pack(">iq", epoch, start) + b"\0" for epoch, start in epochs.items())
+        body = struct.pack(">qqiqq", base, end, 1, 1700000000000, 1700000000000) + bytes([len(epochs) + 1]) + ranges
+        self.events.append(b"\1\0\0" + of + body + struct.pack(">i", size) + b"\0" + b"\0" + b"\0")
+        for one in {FINISHED: (1,), DELETING: (1, 2), DELETED: (1, 2, 3)}.get(state, ()):
+            self.change(partition, identity, one)
+
+    def change(self, partition: str, identity: str, state: int) -> None:
+        """Add an event that changes the state."""
+        of = self._segment(partition, identity)
+        self.events.append(b"\1\1\0" + of + struct.pack(">iq", 1, 1700000000001) + b"\0" + bytes([state]) + b"\0")
+
+    def _segment(self, partition: str, identity: str) -> bytes:
+        topic, _, number = partition.rpartition("-")
+        of = _string(topic) + _id(self.topic_id(partition)) + struct.pack(">i", int(number))
+        return of + b"\0" + _id(identity) + b"\0"
+
+    def finish(self) -> None:
+        """Write the metadata topic."""
+        values = pa.table({"value": pa.array(self.events, pa.binary())})
+        kafkalog.write_table(values, self.log_dir, topic="__remote_log_metadata", stage_in=self.log_dir.parent)
+
+    def _store(
+        self, partition: str, base: int, end: int, identity: str, files: dict[str, bytes], epochs: dict[int, int]
+    ) -> None:
+        topic, _, number = partition.rpartition("-")
+        topic_id = self.topic_id(partition)
+        if self.aiven is None:
+            main = self.remote / f"{partition}-{topic_id}" / f"{base:020d}-{identity}"
+            objects = files
+        else:
+            place = f"{self.remote}/{self.aiven.get('prefix', '')}{topic}-{topic_id}/{number}"
+            main = Path(f"{place}/{base:020d}-{identity}")
+            objects = aiven_objects((topic, topic_id, int(number)), (base, end), identity, files, epochs, **self.aiven)
+        main.parent.mkdir(parents=True, exist_ok=True)
+        for suffix, data in objects.items():
+            Path(f"{main}{suffix}").write_bytes(data)
+        self.copies.setdefault(partition, []).append((identity, main))
+
+
+def aiven_objects(
+    of: tuple[str, str, int],
+    bounds: tuple[int, int],
+    identity: str,
+    files: Mapping[str, bytes],
+    epochs: Mapping[int, int],
+    *,
+    chunk: int = 3000,
+    compressed: bool = False,
+    key: tuple[str, Any] | None = None,
+    prefix: str = "",
+) -> dict[str, bytes]:
+    """The objects of a segment, by suffix."""
+    log, secret, aad = files[".log"], os.urandom(32), os.urandom(32)
+
+    def seal(data: bytes) -> bytes:
+        if key is None:
+            return data
+        from Crypto.Cipher import AES
+
+        nonce = os.urandom(12)
+        cipher = AES.new(secret, AES.MODE_GCM, nonce=nonce)
+        cipher.update(aad)
+        return nonce + b"".join(cipher.encrypt_and_digest(data))
+
+    pieces = [log[at : at + chunk] for at in range(0, len(log), chunk)]
+    if compressed:
+        pieces = [zstandard.ZstdCompressor(write_content_size=True).compress(piece) for piece in pieces]
+    pieces = [seal(piece) for piece in pieces]
+    index: dict[str, Any] = {"type": "fixed", "originalChunkSize": chunk, "originalFileSize": len(log)}
+    if compressed:
+        packed = zstandard.ZstdCompressor(write_content_size=True).compress(encode_sizes([*map(len, pieces)]))
+        index |= {"type": "variable", "transformedChunks": base64.b64encode(packed).decode()}
+    else:
+        last = len(pieces[-1]) if pieces else 0
+        index |= {"transformedChunkSize": chunk + (28 if key else 0), "finalTransformedChunkSize": last}
+    places: dict[str, Any] = {}
+    blob = b""
+    for suffix, name in _INDEXES.items():
+        data = files.get(suffix)
+        places[name] = None
+        if data is not None:
+            data = seal(data) if data else b""
+            places[name] = {"position": len(blob), "size": len(data)}
+            blob += data
+    topic_partition = {"topicId": of[1], "topicPartition": {"topic": of[0], "partition": of[2]}}
+    meta: dict[str, Any] = {"remoteLogSegmentId": {"topicIdPartition": topic_partition, "id": identity}}
+    meta |= {"startOffset": bounds[0], "endOffset": bounds[1]}
+    meta["segmentLeaderEpochs"] = {str(epoch): start for epoch, start in epochs.items()}
+    manifest = {"version": "1", "chunkIndex": index, "segmentIndexes": places, "compression": compressed}
+    if key is not None:
+        from Crypto.Cipher import PKCS1_OAEP
+        from Crypto.Hash import SHA3_512
+
+        wrapped = PKCS1_OAEP.new(key[1].public_key(), hashAlgo=SHA3_512).encrypt(secret)
+        data_key = f"{key[0]}:{base64.b64encode(wrapped).decode()}"
+        manifest["encryption"] = {"dataKey": data_key, "aad": base64.b64encode(aad).decode()}
+    manifest["remoteLogSegmentMetadata"] = meta
+    return {".log": b"".join(pieces), ".indexes": blob, ".rsm-manifest": json.dumps(manifest).encode()}
+
+
+def encode_sizes(sizes: list[int]) -> bytes:
+    """Sizes of chunks, as a manifest has them."""
+    if len(sizes) < 2:
+        return struct.pack(f">{1 + len(sizes)}i", len(sizes), *sizes)
+    base = min(sizes[:-1])
+    width = max(1, *(((size - base).bit_length() + 7) // 8 for size in sizes[:-1]))
+    body = b"".join((size - base).to_bytes(width, "big") for size in sizes[:-1])
+    return struct.pack(">iib", len(sizes), base, width) + body + struct.pack(">i", sizes[-1])
+
+
+def _no_producers() -> Any:
+    import numpy as np
+
+    from kafkalog.format import PRODUCER_SNAPSHOT_DTYPE
+
+    return np.empty(0, PRODUCER_SNAPSHOT_DTYPE)
+
+
+def _string(text: str) -> bytes:
+    return bytes([len(text) + 1]) + text.encode()
+
+
+def _id(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "==")
