@@ -1,6 +1,8 @@
 """The public names of kafkalog, and where each one comes from. `__init__.py` reads this file."""
 
 from kafkalog.booting.boot import boot as boot
+from kafkalog.booting.quorum import QuorumRescue as QuorumRescue
+from kafkalog.booting.quorum import rescue_quorum as rescue_quorum
 from kafkalog.booting.report import BootReport as BootReport
 from kafkalog.errors import ConfigWarning as ConfigWarning
 from kafkalog.errors import CorruptionError as CorruptionError

@@ -9,6 +9,7 @@
     `metadata_log`  the snapshot that holds them, and its quorum
     `report`        what was done, and the commands to run next
     `boot`          the function
+    `quorum`        a quorum of controllers of which one survives
 
 The sources are only read. The result is staged, checked by `repair.recovering.preflight`, and appears in one step.
 """

@@ -7,6 +7,7 @@ number of partitions exactly. Mirrors `GroupCoordinator.partitionFor` and `Offse
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.protocol.encoder import encode_keyed_record
 from kafkalog.records.columns import BinaryColumn, RecordColumns
-from kafkalog.system_topics.groups import groups
+from kafkalog.system_topics.groups import Group, groups
 from kafkalog.system_topics.transactions import Transaction, transactions
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -78,11 +79,7 @@ class CoordinatorState:
                 there = groups(log_dir)
                 found.findings += there.findings
                 names += [group.name for group in there]
-                found.commits += [
-                    Commit(group.name, *(getattr(one, name) for name in FIELDS[1:]))
-                    for group in there
-                    for one in group.offsets
-                ]
+                found.commits += commits_of(there)
             else:
                 known = transactions(log_dir, read_partitions=False)
                 found.findings += known.findings
@@ -144,7 +141,7 @@ def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
     """
     name, found = Path(path), dict[tuple[str, str, int], Commit]()
     try:
-        text = name.read_text(encoding="utf-8-sig")
+        text = name.read_bytes().decode("utf-8-sig")  # text mode would change line ends inside of values
     except OSError as error:
         raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
     except UnicodeDecodeError as error:
@@ -164,8 +161,30 @@ def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
     return [*found.values()]
 
 
+def encode_commits(commits: Iterable[Commit], *, is_csv: bool) -> bytes:
+    """Encode committed offsets as `read_commits_file` reads them."""
+    rows = [{name: getattr(commit, name) for name in FIELDS} for commit in commits]
+    if not is_csv:
+        return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, FIELDS)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def commits_of(found: Iterable[Group]) -> list[Commit]:
+    """The committed offsets of groups; those of share groups are no commits."""
+    return [
+        Commit(group.name, *(getattr(one, name) for name in FIELDS[1:]))
+        for group in found
+        if group.type != "share"
+        for one in group.offsets
+    ]
+
+
 def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
-    rows = csv.DictReader(text.splitlines(keepends=True))
+    rows = csv.DictReader(io.StringIO(text, newline=""))
     for row in rows:
         yield rows.line_num, {name: value for name, value in row.items() if value not in (None, "")}
 

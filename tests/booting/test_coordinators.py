@@ -13,11 +13,14 @@ from kafkalog.booting.coordinators import (
     Commit,
     CoordinatorState,
     by_partition,
+    commits_of,
     coordinator_partition,
+    encode_commits,
     read_commits_file,
     write_commits,
 )
 from kafkalog.booting.sources import Sources
+from kafkalog.cli.app import main
 from kafkalog.errors import DEFAULT_LIMITS, NotKafkaError, ReadError
 
 
@@ -126,3 +129,28 @@ def test_commits_that_are_written_are_read_again(tmp_path: Path) -> None:
     for directory in (tmp_path / "data").iterdir():
         names = {one.name for one in kafkalog.groups(directory)}
         assert {coordinator_partition(name, 50) for name in names} == {int(directory.name.rpartition("-")[2])}
+
+
+@pytest.mark.parametrize("name", ["offsets.jsonl", "offsets.csv"])
+def test_the_command_writes_a_file_that_boot_takes(tmp_path: Path, name: str) -> None:
+    source, path = unpacked("k44"), tmp_path / name
+    assert main(["groups", str(source), "-o", str(path), "-q"]) == 0
+    wanted = commits_of(kafkalog.groups(source))
+    assert wanted
+    assert read_commits_file(path) == wanted
+    assert main(["groups", str(source), "-o", str(path), "-q"]) == 6
+    assert main(["groups", str(source), "-o", str(source / name), "-q"]) == 6
+    report = kafkalog.boot(source, tmp_path / "out", groups=path, topics="p-*")
+    assert report.n_commits == len(wanted)
+    found = commits_of(kafkalog.groups(tmp_path / "out" / "data"))
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
+def test_any_text_survives_a_file(tmp_path: Path) -> None:
+    commits = [
+        Commit(f'g"{text}', "orders", number, number, 3, text)
+        for number, text in enumerate(["a,b", "a\r\nb", 'say "no"', "\u2028", "\N{GRINNING FACE}", " x "])
+    ]
+    for name in ("c.csv", "c.jsonl"):
+        (tmp_path / name).write_bytes(encode_commits(commits, is_csv=name.endswith("csv")))
+        assert read_commits_file(tmp_path / name) == commits

@@ -9,6 +9,7 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_threads, add_topics, chosen
 from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.text import iso_seconds
 
 if TYPE_CHECKING:
     from kafkalog.booting.report import BootReport
@@ -32,19 +33,24 @@ not expire, and the next producer id is above all known ones. Damage, copies tha
 broker does not start are refused.
 
 -o DIR gets data/, server.properties, report.json and report.txt, which ends with the next commands. The exit code is 0
-only if nothing is lost.""",
+only if nothing is lost.
+
+--rescue-quorum is for a cluster whose brokers are there but whose controllers lost their majority: it makes one
+survivor the only voter, after a backup.""",
     examples="""\
   kafkalog boot /mnt/disk-1 /mnt/disk-2 -o /var/lib/kafka-new
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --best --for 4.0
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --nodes 3 --listeners k1:9092,k2:9092,k3:9092
   kafkalog boot /mnt/disk -o /new --groups offsets.jsonl --set 'orders:cleanup.policy=compact'
-  kafkalog boot /mnt/disk --dry-run --json""",
+  kafkalog boot /mnt/disk --dry-run --json
+  kafkalog boot /var/lib/kafka-metadata --rescue-quorum --dry-run
+  kafkalog boot /var/lib/kafka-metadata --rescue-quorum --backup /var/tmp/before""",
 )
 
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "boot", _HELP, run, paths=_PATHS)
-    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
+    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group()
     where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
     where.add_argument("--dry-run", action="store_true", help="write nothing: verify, and say what would be made")
     add_topics(parser.add_argument_group("what"))
@@ -65,6 +71,13 @@ def add_parser(commands: Any) -> None:
         metavar="HOST:PORT,...",
         help="one for each node, or HOST:PORT:CONTROLLER_PORT (default: 127.0.0.1, from 9092 on)",
     )
+    rescue = parser.add_argument_group("instead, a quorum of which one controller survives")
+    rescue.add_argument(
+        "--rescue-quorum",
+        action="store_true",
+        help="make the controller whose metadata log dir is DIR the only voter, in place; needs --backup or --dry-run",
+    )
+    rescue.add_argument("--backup", metavar="DIR", help="a new directory for the file that is replaced")
     facts = parser.add_argument_group("what the directories do not say")
     facts.add_argument("--metadata", metavar="DIR", help="a log dir with a copy of __cluster_metadata-0")
     facts.add_argument(
@@ -109,6 +122,13 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Boot, and print the report."""
+    if args.rescue_quorum:
+        _rescue(args, console)
+        return
+    if args.backup is not None:
+        raise UsageError("--backup goes with --rescue-quorum")
+    if args.output is None and not args.dry_run:
+        raise UsageError("-o DIR names the directory to make; or use --dry-run")
     from kafkalog.booting.boot import boot
 
     names = ("release", "topics", "nodes", "node_id", "cluster_id", "metadata", "groups", "missing", "copy", "threads")
@@ -145,6 +165,31 @@ def _show(report: BootReport, args: argparse.Namespace, console: Console) -> Non
     console.count_findings(report.findings.rows)
     console.unkept_findings(report.findings.n_more)
     console.lines(report.text().splitlines())
+
+
+def _rescue(args: argparse.Namespace, console: Console) -> None:
+    from kafkalog.booting.quorum import rescue_quorum
+
+    if len(args.paths) != 1 or args.output is not None:
+        raise UsageError("--rescue-quorum takes one DIR, the survivor's metadata log dir, and no -o")
+    with usage_errors():
+        found = rescue_quorum(args.paths[0], backup=args.backup, dry_run=args.dry_run, limits=args.limits)
+    if args.json:
+        console.json(found.as_dict())
+        return
+    kind = f"dynamic, voters {', '.join(map(str, found.voters))}" if found.is_dynamic else "static"
+    console.line(f"{found.path}: node {found.node_id}, quorum {kind}")
+    end = f"offset {found.end_offset} (leader epoch {found.leader_epoch}, {iso_seconds(found.timestamp)})"
+    console.line(f"The metadata log ends at {end}. What the other voters committed later is lost.")
+    if found.is_dynamic:
+        verb = "is appended" if found.is_written else "would be appended"
+        console.line(f"One batch {verb} that names node {found.node_id} the only voter.")
+    else:
+        console.line("Nothing has to be written: the voters are a setting.")
+    for topic, numbers in found.orphaned.items():
+        console.line(f"No replica on this node: {topic}, partitions {', '.join(map(str, numbers))}")
+    console.line("Next steps")
+    console.lines(f"  {step}" for step in found.next_steps())
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

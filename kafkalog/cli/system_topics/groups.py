@@ -13,7 +13,7 @@ from kafkalog.cli.text import counted, iso_seconds, table
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
-    from kafkalog.system_topics.groups import Group
+    from kafkalog.system_topics.groups import Group, Groups
 
 _HELP: Final = HelpText(
     description="""\
@@ -30,6 +30,7 @@ __cluster_metadata. Each broker has only some partitions of __consumer_offsets, 
   kafkalog groups /var/lib/kafka -g billing --members
   kafkalog groups /var/lib/kafka --end-timestamp 2026-11-21T08:00Z
   kafkalog groups /var/lib/kafka --history | jq -c 'select(.key.group == "billing") | [.offset, .type, .value]'
+  kafkalog groups /var/lib/kafka -o offsets.jsonl
   kafkalog groups /var/lib/kafka --json | jq -c 'select(.lag > 1000) | [.group, .lag]'""",
 )
 
@@ -45,6 +46,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="also print members with their assignments, and deliveries of share groups",
     )
+    how.add_argument("-o", "--output", metavar="FILE", help="write the committed offsets to this file")
     how.add_argument("--json", action="store_true", help="an object per group, with members")
     add_limits(parser)
 
@@ -57,6 +59,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         return print_history(args, console, CONSUMER_OFFSETS, SHARE_GROUP_STATE)
     found = groups(args.paths, **chosen(args, "groups", *AS_OF))
     console.findings(found.findings)
+    if args.output is not None:
+        return _write(found, args, console)
     if not found:
         console.note("no groups: the log dirs have no __consumer_offsets, or no group matches")
     for number, group in enumerate(found):
@@ -65,6 +69,19 @@ def run(args: argparse.Namespace, console: Console) -> None:
         else:
             console.lines([*([""] if number else []), *_text(group, with_members=args.members)])
     return None
+
+
+def _write(found: Groups, args: argparse.Namespace, console: Console) -> None:
+    from kafkalog.booting.coordinators import commits_of, encode_commits
+    from kafkalog.storage.output_paths import check_outside
+    from kafkalog.storage.staging import staged_file
+
+    check_outside(args.output, args.paths, is_new=True)
+    commits = commits_of(found)
+    with staged_file(args.output) as file:
+        file.write(encode_commits(commits, is_csv=args.output.lower().endswith(".csv")))
+    n_groups = len({one.group for one in commits})
+    console.note(f"{counted(len(commits), 'committed offset')} of {counted(n_groups, 'group')} in {args.output}")
 
 
 _OUT_OF_RANGE: Final = {"past_end": "past the end of the log", "before_start": "before the start of the log"}
