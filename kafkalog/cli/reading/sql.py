@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
@@ -72,29 +72,32 @@ def run(args: argparse.Namespace, console: Console) -> None:
             if args.output is not None:
                 _write(batches, args.output, console)
             else:
-                _print(batches, args, console)
+                print_rows(batches, console, as_json=args.json, as_csv=args.csv)
     except ImportError as error:
         raise UsageError(str(error)) from error
     for text in dict.fromkeys(str(one.message) for one in caught):
         console.note(text)
 
 
-def _print(batches: Iterator[pa.RecordBatch], args: argparse.Namespace, console: Console) -> None:
+def print_rows(
+    batches: Iterable[pa.RecordBatch], console: Console, *, as_json: bool = False, as_csv: bool = False
+) -> None:
+    """Print rows of any types: with tabs between columns, as JSON, or as CSV."""
     from kafkalog.interchange.text_output import encode_json, readable_values
 
     names: list[str] | None = None
     for batch in batches:
         if names is None:
             names = batch.schema.names
-            if not args.json:
-                console.write(_line(names, args.csv))
+            if not as_json:
+                console.write(_line(names, as_csv))
         columns = [readable_values(column) for column in batch.columns]
         rows = zip(*columns, strict=True)
-        if args.json:
+        if as_json:
             console.write("".join(f"{encode_json(dict(zip(names, row, strict=True)))}\n" for row in rows))
         else:
             cells = ([one if one is None or isinstance(one, str) else encode_json(one) for one in row] for row in rows)
-            console.write("".join(_line(row, args.csv) for row in cells))
+            console.write("".join(_line(row, as_csv) for row in cells))
 
 
 def _line(cells: list[Any], is_csv: bool) -> str:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.commands import SUMMARIES
@@ -21,6 +18,7 @@ from kafkalog.cli.options import (
     chosen,
     names,
 )
+from kafkalog.cli.reading.sql import print_rows
 from kafkalog.cli.reading.verify import Totals, finding_lines, state_of, what_was_not_checked
 from kafkalog.cli.scan_options import (
     add_on_corruption,
@@ -32,7 +30,7 @@ from kafkalog.cli.scan_options import (
     scan_options,
 )
 from kafkalog.cli.spark.running import MASTERS, add_job, running, task_bytes
-from kafkalog.cli.text import human_bytes, table
+from kafkalog.cli.text import human_bytes
 from kafkalog.cli.writing import reindex
 
 if TYPE_CHECKING:
@@ -210,33 +208,8 @@ def _query(job: str, table: str, options: dict[str, Any], args: argparse.Namespa
         path = open_records(args, console) if job == "scan" else path_of(args)
         frame = getattr(scan, job)(spark, path, found=found, **options, **task_bytes(args))
         frame.createOrReplaceTempView(table)
-        _show(spark.sql(args.sql), args, console)
+        print_rows(spark.sql(args.sql).toArrow().to_batches(), console, as_json=args.json)
     console.findings(found.rows)
-
-
-def _show(frame: DataFrame, args: argparse.Namespace, console: Console) -> None:
-    """Print rows as JSON lines, or as a table."""
-    if args.json:
-        for row in frame.toLocalIterator():
-            console.write(json.dumps(row.asDict(recursive=True), default=_as_json) + "\n")
-        return
-    rows = [[_as_text(value) for value in row] for row in frame.collect()]
-    console.lines(table([frame.columns, *rows], [False] * len(frame.columns)))
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, (bytes, bytearray)):
-        return base64.b64encode(value).decode()
-    # Spark's rows have naive datetimes in the local time zone
-    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value).decode(errors="backslashreplace")
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return "" if value is None else str(value)
 
 
 def _run_verify(args: argparse.Namespace, console: Console) -> None:
