@@ -32,7 +32,7 @@ def test_hostile_time_indexes_end_soon(tmp_path: Path) -> None:
 
 
 def test_a_time_index_without_its_offset_index_takes_one_walk(tmp_path: Path) -> None:
-    n = 5_000
+    n = 2_000
     batch = builder.message(0, None, b"x", timestamp=7)
     path = Path(write_log(tmp_path, b"".join(struct.pack(">q", number) + batch[8:] for number in range(n))))
     path.with_suffix(".index").write_bytes(b"")
