@@ -92,7 +92,7 @@ def test_the_same_as_of_the_whole(tmp_path: Path, used: Counter[type], disorder:
     everything = kafkalog.read_table(path, columns=COLUMNS)
     last = len(everything)
     n_found = 0
-    for number in range(60):
+    for number in range(30):
         start, end = sorted(rng.randrange(-5, last + 5) for _ in range(2))
         bounds = rng.choice([(start, end), (start, None), (None, end), (start, start + 40), (0, last * 2)])
         options: dict[str, Any] = {
@@ -113,8 +113,8 @@ def test_the_same_as_of_the_whole(tmp_path: Path, used: Counter[type], disorder:
         columns_found = scan.to_numpy()
         assert (columns_found.n_records, [*columns_found]) == (len(expected), columns)
         n_found += len(expected)
-    assert n_found > 10_000
-    assert min(used[kind] for kind in (HeaderReader, RecordReader, RangeReader)) > 50, used
+    assert n_found > 5_000
+    assert min(used[kind] for kind in (HeaderReader, RecordReader, RangeReader)) > 25, used
 
 
 def test_of_a_range_little_else_is_read(tmp_path: Path, used: Counter[type]) -> None:
