@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.interchange.arrow_output import HEADER_FIELD
@@ -23,6 +24,9 @@ from kafkalog.values.conditions import ArrowCondition, Conditions, split_filters
 from kafkalog.values.options import ColumnFormat, parse_decode
 from kafkalog.values.schemas import SchemaSource
 
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
 
 def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanOptions, Conditions | None]:
     """The formats that `decode` gives, the options of a scan of bytes, and the filters on what is made of these."""
@@ -36,13 +40,25 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
     if filters is None:
         return formats, options, None
     if is_expression(filters):
-        if read is None:
-            raise ValueError(f"which columns {filters} reads is not known; with decode, filter by text or tuples")
-        return formats, {**options, "filters": None}, ArrowCondition(filters, sorted(read))
+        return formats, {**options, "filters": None}, ArrowCondition(filters, known_fields(filters))
     functions = options.get("extract")
     parse = partial(parse_filter, derived=Extract(functions).dtypes if functions else None)
     before, after = split_filters(filters, formats, parse)
     return formats, {**options, "filters": before}, after
+
+
+def known_fields(expression: pc.Expression) -> list[str]:
+    """The columns and fields that an expression reads.
+
+    Raises
+    ------
+    ValueError
+        That is not known.
+    """
+    read = fields_read(expression)
+    if read is None:
+        raise ValueError(f"which columns {expression} reads is not known; with decode, filter by text or tuples")
+    return sorted(read)
 
 
 def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> SchemaSource | None:

@@ -39,7 +39,7 @@ from kafkalog.parsing import integer, optional_integer
 from kafkalog.read_methods import ScanOptions
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
-from kafkalog.scanning.decoded import divide_options, schemas_beside
+from kafkalog.scanning.decoded import divide_options, known_fields, schemas_beside
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
@@ -473,11 +473,15 @@ class Scan(ArrowStream):
         """
         query, one = self._query, copy(self)
         if expression is not None:
-            if not self.can_be_narrowed:
+            if self._query.limit is not None or self._limit is not None:
                 raise ValueError("a scan with a limit cannot be narrowed: the limit counts what it takes first")
-            derived = {} if query.extract is None else query.extract.dtypes
-            condition, residual = narrowed(query.filter, query.residual, expression, derived)
-            one._query = replace(query, filter=condition, residual=residual)
+            if self._decoding is not None:
+                one = self.without_ruled_out(expression)
+                one._decoding = self._decoding.where(ArrowCondition(expression, known_fields(expression)))
+            else:
+                derived = {} if query.extract is None else query.extract.dtypes
+                condition, residual = narrowed(query.filter, query.residual, expression, derived)
+                one._query = replace(query, filter=condition, residual=residual)
         if columns is not None:
             names = [name for name in columns if name not in self._derived]
             one.columns = check_columns(names, self.columns, (), self._derived)

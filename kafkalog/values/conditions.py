@@ -32,7 +32,13 @@ class ArrowCondition(NamedTuple):
     """The columns and fields that it reads."""
 
 
-Conditions = Groups | ArrowCondition
+class AllOf(NamedTuple):
+    """Conditions that all have to hold."""
+
+    parts: tuple[Groups | ArrowCondition, ...]
+
+
+Conditions = Groups | ArrowCondition | AllOf
 
 _COMPARISONS: Final = {
     "==": "equal",
@@ -176,6 +182,8 @@ def _checked(term: Term) -> Term:
 
 def columns_of(groups: Conditions | None) -> list[str]:
     """The columns and fields that conditions read."""
+    if isinstance(groups, AllOf):
+        return list(dict.fromkeys(name for part in groups.parts for name in columns_of(part)))
     if isinstance(groups, ArrowCondition):
         return groups.columns
     return list(dict.fromkeys(term[0] for group in groups or () for term in group))
@@ -194,6 +202,11 @@ def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt
     ValueError, TypeError
         A field does not exist, or cannot be compared with the value.
     """
+    if isinstance(groups, AllOf):
+        found = np.ones(n, np.bool_)
+        for part in groups.parts:
+            found &= matching(part, columns, n)
+        return found
     if isinstance(groups, ArrowCondition):
         return _matching_rows(groups, columns, n)
     whole = np.zeros(n, np.bool_)

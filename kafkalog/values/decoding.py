@@ -26,7 +26,7 @@ from kafkalog.interchange.arrow_output import (
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
 from kafkalog.text import near
 from kafkalog.values.columns import SchemaColumn, column_decoder
-from kafkalog.values.conditions import Conditions, columns_of, matching
+from kafkalog.values.conditions import AllOf, ArrowCondition, Conditions, columns_of, matching
 from kafkalog.values.options import ColumnFormat
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.schemas import SchemaSource
@@ -147,6 +147,14 @@ class Decoding:
         """The same with some of the columns."""
         one = copy(self)
         one.columns = tuple(columns)
+        return one
+
+    def where(self, condition: ArrowCondition) -> Decoding:
+        """The same for records for which an expression over its columns is true, too."""
+        one = copy(self)
+        known = self.conditions
+        parts = () if known is None else known.parts if isinstance(known, AllOf) else (known,)
+        one.conditions = AllOf((*parts, condition))
         return one
 
     @property

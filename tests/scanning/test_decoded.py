@@ -199,3 +199,15 @@ def test_a_header_column_is_filtered_by_engines_and_expressions() -> None:
 def test_patterns_and_lists_hold_if_any_header_of_the_name_matches(condition: str, n: int) -> None:
     path = "tests/golden/log_dir/p-headers-0"
     assert kafkalog.scan(path, filters=f"headers.dup {condition}").count_rows() == n
+
+
+@BROKEN
+def test_a_dataset_of_decoded_fields_is_filtered_twice(orders: Path) -> None:
+    columns = ["offset", "value.id", "value.customer.age"]
+    log = kafkalog.dataset(orders, decode={"value": "json"}, columns=columns, filters="value.id >= 3")
+    few = log.filter(pc.field("value.customer.age") > 8).filter(pc.field("offset") < 20)
+    ids = [one["id"] for one in ORDERS if one["id"] not in (7, 9, 11) and 8 < (one["customer"]["age"] or 0) < 20]
+    assert few.to_table(columns=["value.id"]).column(0).to_pylist() == ids
+    assert few.count_rows() == len(ids)
+    assert few.count_rows(filter=pc.field("value.id") != 13) == len(ids) - 1
+    assert duckdb.sql('select count(*) from few where "value.id" <> 13').fetchall() == [(len(ids) - 1,)]
