@@ -13,11 +13,14 @@ from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.open import latest_of
 from kafkalog.parsing import Time, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput, Placed, Placement
+from kafkalog.repair.recovering.partition import contents_before, missing
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
+from kafkalog.survey.evidence import LogDirState
+from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 from kafkalog.survey.startup_names import partition_directories
 
@@ -79,6 +82,16 @@ class CutPartitions:
             self._placed = placed
             yield lambda plan: placed.partition(plan.path, plan.files.names)
             self.report.n_backup_files = placed.n_backup_files
+
+    def add(self, plan: LoadPlan, row: PartitionPlan) -> None:
+        """Add what becomes of a partition, and the offsets that were missing in it before: their proofs may go now."""
+        contents = [contents_before(segment) for segment in plan.partition.segments]
+        for finding in missing(plan, contents, LogDirState.of(plan.partition)) if contents else []:
+            if finding not in self.report.findings.rows:
+                self.report.findings.add(finding)
+            if finding.damage and finding not in row.lost:
+                row.lost.append(finding)
+        self.report.add(row)
 
     def copy_rest(self) -> None:
         """Copy the other files of a log dir, and the directories that are not cut."""

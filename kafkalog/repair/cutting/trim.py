@@ -98,7 +98,7 @@ def trim(
             if cut.is_lone and row.error is None:
                 # without a checkpoint, the copy begins with its first segment
                 row.log_start_offset = next(one.base_offset for one in row.segments if one.action != "deleted")
-            cut.report.add(row)
+            cut.add(plan, row)
         cut.check()
         cut.copy_rest()
     return cut.report

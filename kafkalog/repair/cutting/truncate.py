@@ -96,7 +96,7 @@ def truncate(
     with cut.open() as make:
         for plan in cut.plans:
             row = _Truncation(plan, make(plan), cut.report, index_interval_bytes, limits).run(ends[plan])
-            cut.report.add(row)
+            cut.add(plan, row)
         cut.check()
 
         def clamp(offsets: dict[kf.TopicPartition, int]) -> None:
@@ -140,7 +140,7 @@ class _Truncation(Target):
         limits: Limits,
     ) -> None:
         self._plan, self._interval, self._limits = plan, index_interval_bytes, limits
-        self._one = PartitionRecovery(plan, output)
+        self._one = PartitionRecovery(plan, output, is_wanted=True)
         self._rebuilt = RebuildReport(findings=report.findings)
 
     def run(self, end: int | None) -> PartitionPlan:

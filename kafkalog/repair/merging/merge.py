@@ -29,12 +29,13 @@ from kafkalog.errors import (
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.operations.rebuilding.choosing import check_paths, choose, saved_alone
 from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
-from kafkalog.repair.salvaging.plan import read_intact
+from kafkalog.repair.salvaging.plan import read_intact, with_epochs
 from kafkalog.repair.salvaging.salvage import write_report
 from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.checkpoints import checkpointed_offset
@@ -42,6 +43,7 @@ from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.location import refuse_url
 from kafkalog.storage.output_paths import named_partition
 from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.survey.losses import Lost
 from kafkalog.text import counted
 
 REPORT_NAME: Final = "merge.json"
@@ -323,6 +325,7 @@ class _PartitionMerge:
                     raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path)
                 stops = run["position"] + run["size_in_bytes"]
                 for window, a, b in read_intact(source, run["position"], stops, np.ones(run.size, np.int64)):
+                    window = with_epochs(window, run["leader_epoch"][a:b])
                     start, end, path = run["position"][a:b], stops[a:b], str(segment.path)
                     for finding in undecodable(window, start, end, path, limits):
                         self.report.replicas[int(run["replica"][0])].n_batches_undecodable += 1
@@ -356,12 +359,30 @@ class _PartitionMerge:
             self._miss(end, None)
         elif end < leader.end_offset and (leader.is_end_lost or not leader.is_compacted):
             self._miss(end, leader.end_offset)
+        for lost in leader.missing:
+            self._miss_proved(lost, rows)
+        report.ranges.sort(key=lambda one: one.start_offset)
+
+    def _miss_proved(self, lost: Lost, rows: Rows) -> None:
+        """Report what is missing of offsets that other files of the leader prove, where nothing says so yet."""
+        if lost.first_offset is None or lost.end_offset is None:
+            return
+        start = lost.first_offset
+        near = rows[(rows["last_offset"] >= start) & (rows["first_offset"] < lost.end_offset)]
+        covered = list(zip(near["first_offset"].tolist(), (near["last_offset"] + 1).tolist(), strict=True))
+        covered += [(one.start_offset, one.end_offset or 2**63) for one in self.report.missing]
+        for first, end in sorted(one for one in covered if one[1] > start and one[0] < lost.end_offset):
+            if first > start:
+                self._miss(start, first)
+            start = max(start, end)
+        if start < lost.end_offset:
+            self._miss(start, lost.end_offset)
 
     def _miss(self, start: int, end: int | None) -> None:
         self.report.ranges.append(MergedRange(start, end, None))
-        last = None if end is None else end - 1
         detail = f"no copy has offsets {start}..{'?' if end is None else end}"
-        self._note(Finding(Reason.OFFSET_GAP, detail, path=self.report.leader, base_offset=start, last_offset=last))
+        found = Finding(Reason.OFFSET_GAP, detail, path=self.report.leader, base_offset=start)
+        self._note(found if end is None else offsets_finding(found.reason, detail, self.report.leader, start, end))
 
 
 def _described(replica: Replica) -> MergedReplica:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Limits
-from kafkalog.log.compaction import Density, GapMeter
+from kafkalog.errors import Finding, KafkalogError, Limits, Reason
+from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.resync import Found
 from kafkalog.records.batch_table import whole_batches
-from kafkalog.repair.salvaging.plan import SegmentPlan, file_positions, gather, plan_segment
+from kafkalog.repair.salvaging.plan import SegmentPlan, file_positions, gather, plan_segment, wrong_epochs
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.source import Bytes, FileIdentity
+from kafkalog.survey.evidence import LogDirState, SegmentContents
+from kafkalog.survey.losses import Lost, losses_of, survey
 
 Rows = npt.NDArray[np.void]
 
@@ -61,6 +66,8 @@ class Replica:
     """Whether bytes were lost behind the last intact batch."""
     is_compacted: bool
     """Whether gaps between batches, where no byte is lost, may be compaction; see `kafkalog.log.compaction`."""
+    missing: list[Lost]
+    """The offsets that other files prove to be missing."""
 
     @property
     def last_epoch(self) -> int:
@@ -93,14 +100,18 @@ def read_replica(
             source = BadSectorSource(segment.path)
         except KafkalogError as error:
             note(error.to_finding(damage=False))
-            found.skip(segment.base_offset)
+            found.skip(segment.path, segment.base_offset)
             continue
         with source:
-            found.add(plan_segment(segment, source, next_base, checkpoint.tolist(), limits, progress), source)
+            plan = plan_segment(segment, source, next_base, checkpoint.tolist(), limits, progress)
+            for finding in wrong_epochs(plan):
+                note(finding)
+            found.add(plan, source)
             source.check_unchanged()
     rows = np.concatenate(found.parts) if found.parts else np.empty(0, ROW_DTYPE)
     # the cleaner never touches the last segment, and gaps that it explains end before it
-    is_compacted = bool(partition.is_compacted(bases[-1], found.densities)) if bases else False
+    rows_of = [row for one in found.contents if (row := one.density) is not None]
+    is_compacted = bool(partition.is_compacted(bases[-1], rows_of)) if bases else False
     end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
     if found.is_end_lost and len(checkpoint):
         # an epoch starts at what the log end was then: the log reached as far at least
@@ -123,7 +134,18 @@ def read_replica(
         found.is_tail_lost,
         found.is_end_lost,
         is_compacted,
+        _missing(partition, found.contents),
     )
+
+
+def _missing(partition: Partition, contents: list[SegmentContents]) -> list[Lost]:
+    """The offsets that other files prove to be missing."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = sorted(os.listdir(partition.path))
+    found = survey(partition, contents, LogDirState.of(partition), names)
+    proofs = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING)
+    return losses_of(one for one in found.findings if one.reason in proofs)
 
 
 class _Segments:
@@ -134,14 +156,14 @@ class _Segments:
         self.parts: list[Rows] = []
         self.identities: list[FileIdentity | None] = []
         self.n_bytes_lost = 0
-        self.densities: list[Density] = []
+        self.contents: list[SegmentContents] = []
         self.is_tail_lost = False  # whether bytes are lost at the end of the last segment so far
         self.is_end_lost = False  # whether bytes are lost behind the last row
 
-    def skip(self, base_offset: int) -> None:
+    def skip(self, path: Path, base_offset: int) -> None:
         """Pass over a segment that cannot be opened."""
         self.identities.append(None)
-        self.densities.append(Density(base_offset, base_offset - 1, False))
+        self.contents.append(SegmentContents(str(path), base_offset, base_offset - 1, 0))
         self.is_tail_lost = self.is_end_lost = True
 
     def add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
@@ -153,7 +175,11 @@ class _Segments:
             self._rows(base, kept[first:last], data, gaps) for data, first, last in gather(source, kept.start, kept.end)
         ]
         rows = np.concatenate(parts) if parts else np.empty(0, ROW_DTYPE)
-        self.densities.append(Density(base, int(rows["last_offset"][-1]) if rows.size else base - 1, gaps.has_gaps))
+        is_v2 = rows["leader_epoch"] != kf.NO_EPOCH
+        rows["leader_epoch"][is_v2] = np.repeat(plan.epochs, kept.n_batches)[is_v2]
+        last = int(rows["last_offset"][-1]) if rows.size else base - 1
+        path, size = str(plan.segment.path), plan.size_in_bytes
+        self.contents.append(SegmentContents(path, base, last, size, has_gaps=gaps.has_gaps))
         # the batch behind each lost range, by its number; one too large if there is none
         first = np.append(0, np.cumsum(kept.n_batches))
         behind = np.unique(first[np.searchsorted(plan.places, lost.start, side="right")])

@@ -47,6 +47,8 @@ class PartitionRecovery:
     """For producers that expire."""
     is_replayed: bool = True
     """Whether producers are replayed. If not, nothing is said of their snapshots."""
+    is_wanted: bool = False
+    """Whether the log is cut because somebody wants it: then what is cut off is no loss, and is not read."""
     lone: list[Work] = field(default_factory=list)
     """The older segments that are recovered on their own, one each."""
     main: Work | None = None
@@ -285,7 +287,7 @@ class PartitionRecovery:
             end = end_as_loaded(self.plan.partition.segments[-1]) if one is None else one.next_offset
         report.log_end_offset = end = max(end, report.log_start_offset)
         before = report.log_end_offset_before or 0
-        if end < before and not report.lost:
+        if end < before and not report.lost and not self.is_wanted:
             detail = "the offsets go back: a broker does not find the end of the log, and uses these offsets again"
             path = str(self.plan.path)
             report.lost.append(offsets_finding(Reason.OFFSET_ORDER, detail, path, end, before))
@@ -295,26 +297,19 @@ class PartitionRecovery:
     ) -> SegmentContents:
         """What a segment contains; what is cut off from it is lost."""
         row = report.segments[-1]
-        if row.n_bytes_lost:
+        if row.n_bytes_lost and not self.is_wanted:
             contents, lost = remains(segment, row.n_bytes, state)
             report.lost += lost
             return contents
-        end = end_before_start(segment) if found is None or found.is_cut else found.next_offset
-        findings = [] if found is None or found.finding is None else [found.finding]
-        last, size = (segment.base_offset if end is None else end) - 1, segment.size_in_bytes
-        path = str(segment.path)
-        return SegmentContents(path, segment.base_offset, last, size, findings=findings, has_gaps=None)
+        return contents_before(segment) if found is None or found.is_cut else _as_read(segment, found)
 
     def _find_missing(self, report: PartitionPlan, contents: list[SegmentContents], state: LogDirState) -> None:
-        """Note the offsets that indexes, snapshots and checkpoints prove to be missing: their files may go now."""
-        partition = self.plan.partition
-        if partition.is_whole:
-            # files next to a `.swap` may belong to the segments that it replaces: they prove nothing
-            names = [] if self.plan.files.renamed else self.plan.files.names
-            missing = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
-            found = [one for one in survey(partition, contents, state, names).findings if one.reason in missing]
-            report.lost += [one for one in found if one.damage]
-            self.findings += [one for one in found if one.damage or one.reason is Reason.OFFSET_GAP]
+        """Note the offsets that are missing: their proofs may go now."""
+        if self.is_wanted:
+            return  # the caller compares with the log before it was cut
+        found = missing(self.plan, contents, state)
+        report.lost += [one for one in found if one.damage]
+        self.findings += found
 
     def _keep_log(self, segment: Segment, found: RecoveredSegment, state: LogDirState) -> SegmentPlan:
         name = final_name(segment.path.name)
@@ -446,6 +441,29 @@ class PartitionRecovery:
     def _remove(self, report: PartitionPlan, name: str, why: str) -> None:
         report.removed[name] = why
         self.output.remove(name)
+
+
+def contents_before(segment: Segment) -> SegmentContents:
+    """Where a segment ends, which is all that is known of one that is not read."""
+    end = end_before_start(segment) or segment.base_offset
+    return SegmentContents(str(segment.path), segment.base_offset, end - 1, segment.size_in_bytes, has_gaps=None)
+
+
+def _as_read(segment: Segment, found: RecoveredSegment) -> SegmentContents:
+    findings = [] if found.finding is None else [found.finding]
+    last, size = found.next_offset - 1, segment.size_in_bytes
+    return SegmentContents(str(segment.path), segment.base_offset, last, size, findings=findings, has_gaps=None)
+
+
+def missing(plan: LoadPlan, contents: list[SegmentContents], state: LogDirState) -> list[Finding]:
+    """The offsets that other files prove to be missing, and those between two segments: damage, and notes."""
+    if not plan.partition.is_whole:
+        return []
+    # files next to a `.swap` may belong to the segments that it replaces: they prove nothing
+    names = [] if plan.files.renamed else plan.files.names
+    reasons = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING, Reason.OFFSET_GAP)
+    found = [one for one in survey(plan.partition, contents, state, names).findings if one.reason in reasons]
+    return [one for one in found if one.damage or one.reason is Reason.OFFSET_GAP]
 
 
 def final_name(name: str) -> str:

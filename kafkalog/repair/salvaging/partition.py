@@ -18,7 +18,6 @@ from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.searching.missing import END_CHECKPOINTS, known_ends
-from kafkalog.log.searching.resync import Found
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
@@ -31,6 +30,7 @@ from kafkalog.repair.salvaging.plan import (
     read_intact,
     reason_of,
     with_epochs,
+    wrong_epochs,
 )
 from kafkalog.repair.salvaging.report import EvidenceFile, LostPiece, LostRange, SalvagedPartition, SalvagedSegment
 from kafkalog.repair.salvaging.single_records import SingleRecords
@@ -271,6 +271,8 @@ class PartitionSalvage:
         segment, kept, lost = plan.segment, plan.kept, plan.lost
         row = SalvagedSegment(str(segment.path), segment.base_offset, plan.size_in_bytes)
         row.inode, row.modified_ns = source.identity.inode, source.identity.modified_ns
+        for finding in wrong_epochs(plan):
+            self._note(finding)
         sizes = lost.end - lost.start
         row.n_bytes_kept = int((kept.end - kept.start).sum())
         row.n_bytes_suspect = int(sizes[lost.is_suspect].sum())
@@ -314,12 +316,7 @@ class PartitionSalvage:
         # the search was minutes ago, and only what is intact now may be written
         last = plan.segment.base_offset - 1
         for window, begin, end in read_intact(source, runs.start, runs.end, runs.n_batches):
-            wrong = np.flatnonzero(runs.leader_epoch[begin:end] != plan.epochs[first + begin : first + end]) + begin
-            for number in wrong.tolist():
-                self._note(_wrong_epoch(row.path, runs[number : number + 1], int(plan.epochs[first + number])))
-            if wrong.size:
-                epochs = np.repeat(plan.epochs[first + begin : first + end], runs.n_batches[begin:end])
-                window = with_epochs(window, epochs)
+            window = with_epochs(window, np.repeat(plan.epochs[first + begin : first + end], runs.n_batches[begin:end]))
             batches = window.batches
             if self._sink is not None:
                 self._sink.append(window, plan.segment)
@@ -446,14 +443,6 @@ class PartitionSalvage:
             self._without_marker.update(dict.fromkeys(self._open()[:_MOST_TRANSACTIONS]))
         self._report.lost.append(found)
         self._note(found.to_finding())
-
-
-def _wrong_epoch(path: str, run: Found, epoch: int) -> Finding:
-    detail = f"leader epoch {run.leader_epoch[0]} contradicts those around it: {epoch} is written, the rest as it is"
-    position, offset, last = int(run.start[0]), int(run.first_offset[0]), int(run.last_offset[0])
-    return Finding(
-        Reason.EPOCH_ORDER, detail, path, position, base_offset=offset, last_offset=last, n_records=0, certainty="exact"
-    )
 
 
 def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int | None]:

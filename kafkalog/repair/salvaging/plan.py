@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, Limits, Reason
+from kafkalog.errors import FileChangedError, Finding, Limits, Reason
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.log.segment import Segment
@@ -174,11 +174,25 @@ def read_intact(
 
 def with_epochs(window: Window, epochs: npt.NDArray[np.int32]) -> Window:
     """The window with these leader epochs in its v2 batches; no checksum covers them."""
-    data, batches = window.data.copy(), window.batches
-    for row in np.flatnonzero((batches.magic >= 2) & (batches.partition_leader_epoch != epochs)).tolist():
+    batches = window.batches
+    wrong = np.flatnonzero((batches.magic >= 2) & (batches.partition_leader_epoch != epochs))
+    if not wrong.size:
+        return window
+    data = window.data.copy()
+    for row in wrong.tolist():
         at = int(batches.position[row]) + kf.LOG_OVERHEAD
         data[at : at + 4] = np.frombuffer(int(epochs[row]).to_bytes(4, "big", signed=True), np.uint8)
     return Window(data, 0, whole_batches(data, 0))
+
+
+def wrong_epochs(plan: SegmentPlan) -> Iterator[Finding]:
+    """The findings about leader epochs that are replaced, one for each run of batches."""
+    path, kept = str(plan.segment.path), plan.kept
+    for row in np.flatnonzero(kept.leader_epoch != plan.epochs).tolist():
+        detail = f"leader epoch {kept.leader_epoch[row]} contradicts those around it, so {plan.epochs[row]} is written"
+        first, last = int(kept.first_offset[row]), int(kept.last_offset[row])
+        found = Finding(Reason.EPOCH_ORDER, detail, path, int(kept.start[row]), base_offset=first, last_offset=last)
+        yield replace(found, n_records=0, certainty="exact")
 
 
 def file_positions(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from files import content
 
 import kafkalog
+from kafkalog.cli.app import main
 from kafkalog.errors import UnsafePathError
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.storage.broker_lock import hold_locks
@@ -53,3 +55,19 @@ def test_it_refuses_what_cannot_be(log_dir: Path, tmp_path: Path) -> None:
         kafkalog.truncate(log_dir, to_offset=40, dry_run=True)
     with hold_locks([log_dir]), pytest.raises(UnsafePathError, match="a broker holds the lock"):
         kafkalog.truncate(log_dir, to_offset=60, in_place=True, backup=tmp_path / "b")
+
+
+@pytest.mark.parametrize("command", [["trim", "--before-offset", "100"], ["truncate", "--to-offset", "100"]])
+def test_offsets_that_were_missing_before_are_reported(
+    log_dir: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    partition = log_dir / "p-multi-0"
+    name, *options = command
+    assert main([name, str(partition), *options, "--dry-run"]) == 0
+    max(partition.glob("*.log")).unlink()
+    capsys.readouterr()
+    assert main([name, str(partition), *options, "--dry-run", "--json"]) == 1
+    row = json.loads(capsys.readouterr().out)
+    assert [(one["first_offset"], one["end_offset"], one["reason"]) for one in row["losses"]] == [
+        (120, 125, "log_end_missing")
+    ]

@@ -176,3 +176,32 @@ def test_a_damaged_topic_id_is_named_and_taken_from_another_copy(tmp_path: Path)
         (Reason.CHECKPOINT_SYNTAX, str(a / kf.PARTITION_METADATA))
     ]
     assert kafkalog.open_partition(tmp_path / "out" / "t-0").topic_id == "pVtd5q9fv17AmQxDD_e9Gw"
+
+
+def test_offsets_that_an_index_proves_are_missing_in_all_copies(log_dir: Path, tmp_path: Path) -> None:
+    copies = [Path(shutil.copytree(log_dir / "p-multi-1", tmp_path / name / "p-multi-1")) for name in ("a", "b")]
+    wanted = content(copies[0])
+    for copy in copies:
+        max(copy.glob("*.log")).unlink()
+    report = kafkalog.merge(copies, dry_run=True)
+    [partition] = report.partitions
+    [verified] = kafkalog.verify(copies[0]).partitions
+    [lost] = verified.losses
+    assert [(one.start_offset, one.end_offset) for one in partition.missing] == [(lost.first_offset, lost.end_offset)]
+    assert not report.ok
+    shutil.copytree(log_dir / "p-multi-1", copies[1], dirs_exist_ok=True)
+    report = kafkalog.merge(copies, output=tmp_path / "out")
+    assert (report.ok, report.partitions[0].missing) == (True, [])
+    assert content(tmp_path / "out" / "p-multi-1") == wanted
+
+
+def test_a_wrong_leader_epoch_is_replaced(tmp_path: Path) -> None:
+    log = [(3, number) for number in range(8)]
+    partition = replica(tmp_path / "a", log)
+    [path] = partition.glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[4 * len(batch(0, log[0])) + 14] ^= 1
+    path.write_bytes(data)
+    report = kafkalog.merge([partition], output=tmp_path / "out")
+    assert content(tmp_path / "out" / "t-0") == expected(log)
+    assert [(one.reason, one.base_offset) for one in report.findings.rows] == [(Reason.EPOCH_ORDER, 4)]
