@@ -65,6 +65,10 @@ from kafkalog.operations.loading.load import write_table as write_table
 from kafkalog.operations.loading.report import LoadResult as LoadResult
 from kafkalog.operations.rebuilding.reindex import reindex as reindex
 from kafkalog.operations.rebuilding.report import RebuildReport as RebuildReport
+from kafkalog.operations.remote_storage import StorageFault as StorageFault
+from kafkalog.operations.remote_storage import StorageReport as StorageReport
+from kafkalog.operations.remote_storage import restore_tiered as restore_tiered
+from kafkalog.operations.remote_storage import verify_tiered as verify_tiered
 from kafkalog.operations.trace_lookup import Lookup as Lookup
 from kafkalog.operations.trace_lookup import Trace as Trace
 from kafkalog.operations.verifying.report import Verification as Verification

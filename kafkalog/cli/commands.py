@@ -24,6 +24,7 @@ _COMMANDS: Final = {
     "system_topics.schemas": "list the schemas of a registry, also deleted ones, from its topic",
     "reading.index_stats": "measure indexes: gaps, bytes read per lookup, size, effect of other settings",
     "reading.verify": "check checksums, indexes, producer snapshots and checkpoints",
+    "reading.tiered": "check remote storage of tiered topics, or restore a log dir from it",
     "repairing.preflight": "show what a broker would do at its next start: recover, cut, delete or fail",
     "repairing.recover": "do a broker's recovery offline: cut torn and damaged ends, rebuild indexes and snapshots",
     "repairing.truncate": "remove the end of a log, from an offset, an epoch or a time",

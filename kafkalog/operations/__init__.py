@@ -6,6 +6,7 @@
     `inspecting`      a result for each partition: `ls`, `lookup`, `index_stats`, `producers`, `epochs`
     `listing`         sums up the batch headers of a partition
     `trace_lookup`    shows a lookup step by step
+    `remote_storage`  checks the remote storage of tiered partitions, and restores a log dir from it
     `verifying`       checks whether a broker can use everything
     `rebuilding`      makes indexes, snapshots and epochs from `.log` files
     `converting`      rewrites logs with other formats, codecs and sizes

@@ -43,6 +43,8 @@ class Joined:
     epochs: list[tuple[int, int]] = field(default_factory=list)
     start: int = 0
     findings: list[Finding] = field(default_factory=list)
+    first_local: int | None = None
+    """The first offset of the local segments."""
     is_certain: bool = True
     """Whether the metadata topic says which copies count."""
 
@@ -63,9 +65,11 @@ class JoinedStore:
     """
 
     def __init__(self, local: AnyPath | None, remote: Location, keys: Keys | None = None) -> None:
-        self._local = None if local is None else as_path(local)
+        self.local = None if local is None else as_path(local)
         self._remote, self._keys = remote, dict(keys or {})
         self._lock = threading.RLock()
+        self.links: dict[str, Link] = {}
+        """By the key of the file that stands for it."""
         self._files: dict[str, tuple[Entry, Callable[[], ByteSource]]] = {}
         self._partitions: dict[str, Joined] = {}
         self.layout = find_layout(remote, keys)
@@ -73,15 +77,15 @@ class JoinedStore:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._keys:
             raise TypeError("other processes cannot open encrypted segments: their keys are not handed over")
-        return JoinedStore, (self._local, self._remote.fresh())
+        return JoinedStore, (self.local, self._remote.fresh())
 
     def __repr__(self) -> str:
-        return f"JoinedStore({str(self._local or '')!r}, {str(self._remote)!r})"
+        return f"JoinedStore({str(self.local or '')!r}, {str(self._remote)!r})"
 
     def url_of(self, key: str) -> str:
         """See `Store.url_of`: a local path for local files."""
-        if self._local is not None and key not in self._files:
-            return str(self._local / key) if key else str(self._local)
+        if self.local is not None and key not in self._files:
+            return str(self.local / key) if key else str(self.local)
         return f"{self._remote}!/{key}" if key else str(self._remote)
 
     def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
@@ -113,8 +117,8 @@ class JoinedStore:
         virtual = self._files.get(key)
         if virtual is not None:
             return virtual[1]()
-        assert self._local is not None
-        return open_source(self._local / key, memory_map=False)
+        assert self.local is not None
+        return open_source(self.local / key, memory_map=False)
 
     def is_tiered(self, key: str) -> bool:
         """Whether a file is that of a copy."""
@@ -128,10 +132,10 @@ class JoinedStore:
     @cached_property
     def metadata(self) -> RemoteLog | None:
         """What the metadata topic in the log dir says; None without one."""
-        if self._local is None:
+        if self.local is None:
             return None
-        names = [entry.name for entry in list_directory(self._local)]
-        return remote_log(self._local) if any(name.startswith(f"{kf.REMOTE_LOG_METADATA}-") for name in names) else None
+        names = [entry.name for entry in list_directory(self.local)]
+        return remote_log(self.local) if any(name.startswith(f"{kf.REMOTE_LOG_METADATA}-") for name in names) else None
 
     @cached_property
     def remote_partitions(self) -> dict[kf.TopicPartition, Sequence[PartitionId]]:
@@ -150,10 +154,10 @@ class JoinedStore:
             return self._partitions[name]
 
     def _local_entries(self, directory: str) -> Sequence[Entry]:
-        if self._local is None or not (self._local / directory).is_dir():
+        if self.local is None or not (self.local / directory).is_dir():
             return []
         found = []
-        for one in list_directory(self._local / directory if directory else self._local):
+        for one in list_directory(self.local / directory if directory else self.local):
             status: Any = one.stat()
             entry = Entry(one.name, status.st_size, None, status.st_mtime_ns, one.is_dir())
             found.append(replace(entry, size=0) if entry.is_directory else entry)
@@ -161,12 +165,12 @@ class JoinedStore:
 
     def _root_files(self) -> dict[str, Entry]:
         """Directories of partitions that are not local, if none is; and the checkpoint of log start offsets."""
-        if self._local is None:
+        if self.local is None:
             return {
                 f"{key.topic}-{key.partition}": Entry(f"{key.topic}-{key.partition}", is_directory=True)
                 for key in self.remote_partitions
             }
-        path = self._local / kf.LOG_START_OFFSET_CHECKPOINT
+        path = self.local / kf.LOG_START_OFFSET_CHECKPOINT
         try:
             starts = read_offset_checkpoint(path)
         except (SidecarError, ReadError):
@@ -179,9 +183,9 @@ class JoinedStore:
 
     def _first_epoch(self, name: str) -> int:
         """Where the first leader epoch begins: a broker cuts epochs with the log, and the checkpoint a minute later."""
-        assert self._local is not None
+        assert self.local is not None
         try:
-            epochs = read_leader_epochs(self._local / name / kf.LEADER_EPOCH_CHECKPOINT)
+            epochs = read_leader_epochs(self.local / name / kf.LEADER_EPOCH_CHECKPOINT)
         except (SidecarError, ReadError):
             return 0
         return int(epochs["start_offset"][0]) if epochs is not None and epochs.size else 0
@@ -189,8 +193,8 @@ class JoinedStore:
     def _join(self, key: kf.TopicPartition, name: str) -> Joined:
         there = self.remote_partitions.get(key, [])
         topic_id, bases = None, list[int]()
-        if self._local is not None:
-            place = self._local / name
+        if self.local is not None:
+            place = self.local / name
             names = [entry.name for entry in self._local_entries(name)]
             logs = (kf.parse_base_offset(one) for one in names if one.endswith(kf.LOG_SUFFIX))
             bases = [base for base in logs if base is not None]
@@ -200,9 +204,10 @@ class JoinedStore:
         if joined.of is None:
             return joined
         joined.copies = self.layout.copies(joined.of)
-        self._find_links(joined, name, min(bases, default=None))
+        joined.first_local = min(bases, default=None)
+        self._find_links(joined, name, joined.first_local)
         self._add_files(joined, name)
-        if self._local is None:
+        if self.local is None:
             self._add_partition_files(joined, name, several=len(mine) > 1)
         return joined
 
@@ -216,15 +221,15 @@ class JoinedStore:
         if finder is None:
             prefetch(joined.copies)
             listed = ListingFinder(joined.copies)
-        if self._local is not None:
-            epochs = read_leader_epochs(self._local / name / kf.LEADER_EPOCH_CHECKPOINT)
+        if self.local is not None:
+            epochs = read_leader_epochs(self.local / name / kf.LEADER_EPOCH_CHECKPOINT)
             joined.epochs = [] if epochs is None else [(int(epoch), int(start)) for epoch, start in epochs.tolist()]
-            starts = read_offset_checkpoint(self._local / kf.LOG_START_OFFSET_CHECKPOINT) or {}
+            starts = read_offset_checkpoint(self.local / kf.LOG_START_OFFSET_CHECKPOINT) or {}
             start = max(starts.get(joined.key, 0), joined.epochs[0][1] if joined.epochs else 0)
         if not joined.epochs:
             joined.epochs = _epochs_of(joined.copies, listed)
             start = joined.epochs[0][1] if joined.epochs else 0
-        if self._local is None or not joined.epochs:
+        if self.local is None or not joined.epochs:
             start = max(start, min((copy.start_offset for copy in joined.copies if not copy.missing), default=0))
         joined.start = start
         stop = 2**63 - 1 if first_local is None else first_local
@@ -243,9 +248,16 @@ class JoinedStore:
     def _add_files(self, joined: Joined, name: str) -> None:
         prefetch([link.copy for link in joined.links])
         for number, link in enumerate(joined.links):
-            start, stop = cut_positions(link, is_first=not number)
+            try:
+                start, stop = cut_positions(link, is_first=not number)
+                sizes = link.copy.sizes()
+            except KafkalogError as error:
+                # a segment that cannot be read, and not a gap
+                key = f"{name}/{max(link.first, link.copy.start_offset):020d}{kf.LOG_SUFFIX}"
+                self.links[key] = link
+                self._files[key] = Entry(key.rpartition("/")[2]), partial(_raise, error)
+                continue
             base = link.copy.start_offset if not start else link.first
-            sizes = link.copy.sizes()
             size = (sizes[kf.LOG_SUFFIX] if stop is None else stop) - start
             is_cut = start > 0 or stop is not None
             self._add_copy(f"{name}/{base:020d}{kf.LOG_SUFFIX}", link, kf.LOG_SUFFIX, size, (start, stop))
@@ -259,6 +271,7 @@ class JoinedStore:
                 self._add_copy(file, link, kf.PRODUCER_SNAPSHOT_SUFFIX, sizes[kf.PRODUCER_SNAPSHOT_SUFFIX])
 
     def _add_copy(self, key: str, link: Link, suffix: str, size: int, cut: tuple[int, int | None] = (0, None)) -> None:
+        self.links[key] = link
         opener = partial(link.copy.open, suffix) if cut == (0, None) else partial(_cut, link.copy, *cut)
         self._files[key] = Entry(key.rpartition("/")[2], size, link.copy.segment_id or None), opener
 
@@ -300,6 +313,10 @@ def _epochs_of(copies: list[Copy], listed: ListingFinder | None) -> list[tuple[i
     if best is not None:
         return best[2]
     return sorted(listed.epochs.items()) if listed is not None and listed.epochs else [(0, 0)]
+
+
+def _raise(error: KafkalogError) -> ByteSource:
+    raise error
 
 
 def _cut(copy: Copy, start: int, stop: int | None) -> ByteSource:

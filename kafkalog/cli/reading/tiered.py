@@ -1,0 +1,90 @@
+"""`kafkalog tiered`: checks remote storage, and restores a log dir from it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from kafkalog.cli.commands import SUMMARIES
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import UsageError
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, assignment, chosen
+
+_PATHS: Final = (
+    "URL",
+    "root of the remote storage",
+    "URL is the root of the remote storage, or the prefix that the plugin has: a URL or a local directory.",
+)
+_VERIFY: Final = HelpText(
+    summary="check remote storage: what is missing, damaged, left over or replaced",
+    description="""\
+Check the remote storage of tiered topics (KIP-405). With --log-dir, the metadata topic and the leader epochs of that
+broker decide which copies count. Damage: hole, torn, size, checksum, index, unreadable. What only costs space: orphan,
+unfinished, deleting, replaced, below_start, leftover, unknown_file.
+
+The exit code is 1 if there is damage.""",
+    examples="""\
+  kafkalog tiered verify s3://tiered/kafka --log-dir /var/lib/kafka
+  kafkalog tiered verify /mnt/tiered --log-dir /var/lib/kafka --json | jq .wasted_bytes""",
+)
+_RESTORE: Final = HelpText(
+    summary="write a log dir with the segments of remote storage",
+    description="""\
+Write partitions with the segments of remote storage, which a broker serves with the same offsets. With --log-dir, the
+newer segments of that broker are written, too. DIR appears when everything is in it, and is verified then.""",
+    examples="""\
+  kafkalog tiered restore s3://tiered/kafka -o restored
+  kafkalog tiered restore s3://tiered/kafka -o restored --log-dir /backup/kafka -t orders""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "tiered", help=SUMMARIES["tiered"], description=SUMMARIES["tiered"], allow_abbrev=False
+    )
+    jobs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="job", required=True)
+    check = add_command(jobs, "verify", _VERIFY, _run_verify, paths=_PATHS, writes=True)
+    check.add_argument("--deep", action="store_true", help="also decode every record")
+    check.add_argument("--json", action="store_true", help="the report as one JSON object")
+    restore = add_command(jobs, "restore", _RESTORE, _run_restore, paths=_PATHS, writes=True)
+    restore.add_argument("-o", "--output", metavar="DIR", required=True, help="new directory")
+    for job in (check, restore):
+        job.add_argument("--log-dir", metavar="PATH", help="the broker's log dir, or a copy of it")
+        add_names(job, "-t", "--topics", what="topics", such="orders.*")
+        parse = assignment("key1=private.pem")
+        text = "a private key of encrypted remote storage; may be repeated"
+        job.add_argument("--key", metavar="ID=FILE", dest="keys", action="append", default=[], type=parse, help=text)
+        add_limits(job)
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    if len(args.paths) != 1:
+        raise UsageError("one URL is expected")
+    return {"keys": dict(args.keys), **chosen(args, "log_dir", "topics", "limits")}
+
+
+def _run_verify(args: argparse.Namespace, console: Console) -> None:
+    from kafkalog.errors import Finding, Reason
+    from kafkalog.operations.remote_storage import verify_tiered
+
+    report = verify_tiered(args.paths[0], **_options(args), deep=args.deep)
+    if args.json:
+        console.json(report.as_dict())
+    else:
+        console.lines(f"{'!' if fault.damage else '-'} {fault}" for fault in report.faults)
+        wasted = f", {report.wasted_bytes:,} bytes are not needed" if report.wasted_bytes else ""
+        skipped = f", {report.n_skipped} partitions of other brokers skipped" if report.n_skipped else ""
+        state = "all OK" if report.ok else f"{sum(fault.damage for fault in report.faults)} faults that lose records"
+        console.line(
+            f"total: {report.n_partitions} partitions, {report.n_copies} copies, {report.n_bytes:,} bytes"
+            f" ({report.layout}){wasted}{skipped}; {state}"
+        )
+    faults = (fault for fault in report.faults if fault.damage)
+    console.count_findings(Finding(Reason.SEGMENT_MISSING, str(fault), str(args.paths[0])) for fault in faults)
+
+
+def _run_restore(args: argparse.Namespace, console: Console) -> None:
+    from kafkalog.operations.remote_storage import restore_tiered
+
+    console.findings(restore_tiered(args.paths[0], args.output, **_options(args)))
+    console.note(f"written to {args.output}")

@@ -1,0 +1,327 @@
+"""Checks remote storage of tiered partitions, and restores a log dir from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
+from kafkalog.html import HtmlReport
+from kafkalog.log.log_dir import LogDir
+from kafkalog.operations.verifying.verify import iter_verify, verify
+from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.storage.location import AnyPath, Location
+from kafkalog.storage.staging import StagedDirectory, staged_directory
+from kafkalog.system_topics.remote_log import RemoteSegment
+from kafkalog.text import counted
+from kafkalog.tiered.joined import Joined, JoinedStore, tiered_location
+from kafkalog.tiered.layouts import Copy
+
+FaultKind = (
+    Literal["hole", "torn", "size", "checksum", "index", "unreadable", "orphan", "unfinished", "deleting"]
+    | Literal["replaced", "below_start", "leftover", "unknown_file"]
+)
+_COPY_BYTES: Final = 2**23
+_OF_HOLES: Final = (Reason.INDEX_TRANSACTION, Reason.TRANSACTION_OUTCOME, Reason.OPEN_TRANSACTION, Reason.EPOCH_ORDER)
+"""What follows from missing segments: transactions that begin or end in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFault:
+    """Something in remote storage that should not be there, or is not as it should be."""
+
+    kind: FaultKind
+    """`hole`, `torn`, `size`, `checksum`, `index`, `unreadable`: records cannot be read, or a lookup fails. The others
+    only cost space: `orphan`, `unfinished`, `deleting`, `replaced`, `below_start`, `leftover`, `unknown_file`."""
+    detail: str
+    topic: str | None = None
+    partition: int | None = None
+    segment_id: str | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    n_bytes: int = 0
+    """Bytes of the objects."""
+    damage: bool = False
+    """Whether readers are affected."""
+
+    def __str__(self) -> str:
+        where = "" if self.topic is None else f"{self.topic}-{self.partition} "
+        offsets = "" if self.first_offset is None else f" offsets {self.first_offset} to {self.last_offset}"
+        cost = f" ({counted(self.n_bytes, 'byte')})" if self.n_bytes else ""
+        return f"{where}{self.kind}{offsets}: {self.detail}{cost}"
+
+
+@dataclass(slots=True)
+class StorageReport(HtmlReport):
+    """What `verify_tiered` found.
+
+    Attributes
+    ----------
+    faults : list of StorageFault
+    n_partitions, n_copies, n_bytes : int
+        What was checked, and the bytes of all objects.
+    n_skipped : int
+        Partitions in remote storage that belong to other brokers: which of their copies count is not known here.
+    """
+
+    layout: str
+    faults: list[StorageFault] = field(default_factory=list)
+    n_partitions: int = 0
+    n_copies: int = 0
+    n_bytes: int = 0
+    n_skipped: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that a broker needs is there and intact."""
+        return not any(fault.damage for fault in self.faults)
+
+    @property
+    def wasted_bytes(self) -> int:
+        """Bytes of objects that no reader needs."""
+        return sum(fault.n_bytes for fault in self.faults if not fault.damage)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, for JSON."""
+        return {"ok": self.ok, **asdict(self), "wasted_bytes": self.wasted_bytes}
+
+
+def verify_tiered(
+    remote: AnyPath,
+    log_dir: AnyPath | None = None,
+    *,
+    topics: str | Sequence[str] | None = None,
+    deep: bool = False,
+    keys: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> StorageReport:
+    """Check remote storage: what is missing, damaged, left over, or replaced.
+
+    Parameters
+    ----------
+    remote : path-like or URL
+        The root of the remote storage.
+    log_dir : path-like, optional
+        The broker's log dir, with the metadata topic. Without it, leftovers and orphans are not told from others.
+    topics : str or sequence of str, optional
+        Names or globs.
+    deep : bool
+        Whether to decode all records, too.
+    keys, storage_options
+        See `kafkalog.tiered_location`.
+    limits : Limits
+
+    Returns
+    -------
+    StorageReport
+    """
+    place = tiered_location(log_dir, remote, keys=keys, storage_options=storage_options)
+    store: Any = place.store
+    opened = LogDir(place, limits=limits)
+    report = StorageReport(store.layout.name)
+    wanted = set(opened.select(topics)) if topics is not None else set(opened)
+    known_ids = _topic_ids(store)
+    tiered: list[Joined] = []
+    for key, several in sorted(store.remote_partitions.items()):
+        if topics is not None and key not in wanted:
+            continue
+        joined = store.joined(key) if key in opened else None
+        for of in several:
+            copies = joined.copies if joined is not None and joined.of == of else store.layout.copies(of)
+            report.n_copies += len(copies)
+            report.n_bytes += sum(copy.n_bytes for copy in copies)
+            if joined is not None and joined.of == of:
+                report.n_partitions += 1
+                tiered.append(joined)
+                report.faults += _faults_of(joined, store)
+            elif known_ids is not None and of.topic_id not in known_ids:
+                detail = f"its topic {of.topic_id} is not in the cluster any more"
+                report.faults += [_fault("leftover", detail, copy) for copy in copies]
+            else:
+                report.n_skipped += 1
+    report.faults += _faults_of_content(tiered, opened, store, deep=deep, limits=limits)
+    report.faults += [StorageFault("unknown_file", f"no object of a segment: {one}") for one in store.layout.unknown]
+    return report
+
+
+def _topic_ids(store: JoinedStore) -> set[str] | None:
+    """The ids of the topics that the cluster has; None if that is not known."""
+    if store.local is None:
+        return None
+    metadata = read_cluster_metadata(store.local)
+    return None if metadata is None or metadata.findings else set(metadata.topic_ids.values())
+
+
+def _fault(kind: FaultKind, detail: str, copy: Copy, last: int | None = None, **more: Any) -> StorageFault:
+    of = copy.of
+    first = None if last is None else copy.start_offset
+    place = (of.topic, of.partition, copy.segment_id or None, first, last)
+    return StorageFault(kind, detail, *place, n_bytes=copy.n_bytes, **more)
+
+
+def _faults_of(joined: Joined, store: JoinedStore) -> Iterator[StorageFault]:
+    """What names, sizes and the metadata topic tell of a partition."""
+    assert joined.of is not None
+    linked = {id(link.copy) for link in joined.links}
+    segments: dict[str, RemoteSegment] = {}
+    deleted: Mapping[str, RemoteSegment] = {}
+    if joined.is_certain and store.metadata is not None:
+        segments, deleted = {one.segment_id: one for one in store.metadata}, store.metadata.deleted
+    for copy in joined.copies:
+        segment = segments.get(copy.segment_id)
+        if joined.is_certain and segment is None:
+            why = "deleted by the broker" if copy.segment_id in deleted else "not in the metadata topic"
+            yield _fault("orphan", why, copy)
+        elif copy.missing:
+            lost = segment is not None and _is_needed(segment, joined)
+            detail = f"it lacks {', '.join(copy.missing)}"
+            yield _fault("torn", detail, copy, None if segment is None else segment.end_offset, damage=lost)
+        elif segment is not None and segment.state == "COPY_SEGMENT_STARTED":
+            yield _fault("unfinished", "its copying was never finished", copy, segment.end_offset)
+        elif segment is not None and segment.state == "DELETE_SEGMENT_STARTED":
+            yield _fault("deleting", "its deletion was begun and never finished", copy, segment.end_offset)
+        elif id(copy) not in linked:
+            yield from _superfluous(copy, segment, joined)
+        if segment is not None and not copy.missing:
+            yield from _wrong_size(copy, segment, is_needed=id(copy) in linked)
+    there = {copy.segment_id for copy in joined.copies}
+    for hole in joined.holes:
+        if hole.segment is not None and hole.segment.segment_id in there:
+            continue  # a torn copy
+        of, segment = joined.of, hole.segment
+        detail = "no copy has them" if segment is None else f"the objects of {segment.segment_id} are missing"
+        yield StorageFault("hole", detail, of.topic, of.partition, None, hole.first, hole.last, damage=True)
+
+
+def _is_needed(segment: RemoteSegment, joined: Joined) -> bool:
+    return any(hole.segment is not None and hole.segment.segment_id == segment.segment_id for hole in joined.holes)
+
+
+def _superfluous(copy: Copy, segment: RemoteSegment | None, joined: Joined) -> Iterator[StorageFault]:
+    """A complete copy that no reader uses."""
+    try:
+        end = copy.extent.end_offset if segment is None else segment.end_offset
+    except KafkalogError as error:
+        yield _fault("unreadable", error.detail, copy)
+        return
+    first_local = joined.first_local
+    if end < joined.start:
+        yield _fault("below_start", f"the log starts at offset {joined.start}", copy, end)
+    elif first_local is None or copy.start_offset < first_local:
+        yield _fault("replaced", "other copies have its offsets, or its leader lost an election", copy, end)
+    # else the broker still has the segment as well, which is usual
+
+
+def _wrong_size(copy: Copy, segment: RemoteSegment, *, is_needed: bool) -> Iterator[StorageFault]:
+    try:
+        size = copy.log_bytes
+    except KafkalogError as error:
+        if not is_needed:
+            yield _fault("unreadable", error.detail, copy, segment.end_offset)
+        return
+    if size != segment.size_in_bytes:
+        detail = f"the .log has {size} bytes; the metadata topic says {segment.size_in_bytes}"
+        yield _fault("size", detail, copy, segment.end_offset, damage=is_needed)
+
+
+def _faults_of_content(
+    partitions: Iterable[Joined], opened: LogDir, store: JoinedStore, *, deep: bool, limits: Limits
+) -> Iterator[StorageFault]:
+    """Walk the copies that count, with their indexes."""
+    for joined in partitions:
+        if not joined.links:
+            continue
+        copies = {store.url_of(key): link.copy for key, link in store.links.items()}
+        # an error names the object
+        copies |= {str(place): copy for copy in copies.values() for place in copy.files.values()}
+        for row in iter_verify(opened[joined.key], deep=deep, limits=limits):
+            for finding in row.all_findings():
+                if joined.holes and finding.reason in _OF_HOLES:
+                    continue
+                copy = copies.get(finding.path or "")
+                if copy is not None and (finding.damage or finding.reason.value.startswith("index_")):
+                    yield _of_finding(finding, copy)
+
+
+def _of_finding(finding: Finding, copy: Copy) -> StorageFault:
+    reason = finding.reason
+    kind: FaultKind = "checksum"
+    if reason.value.startswith("index_"):
+        kind = "index"
+    elif reason in (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.NOT_INSTALLED):
+        kind = "unreadable"
+    where = f" at {finding.position}" if finding.position is not None else ""
+    return _fault(kind, f"{reason.value}{where}: {finding.detail}", copy, damage=finding.damage)
+
+
+def restore_tiered(
+    remote: AnyPath,
+    output: str | os.PathLike[str],
+    log_dir: AnyPath | None = None,
+    *,
+    topics: str | Sequence[str] | None = None,
+    keys: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Callable[[int], object] = lambda n_bytes: None,
+) -> list[Finding]:
+    """Write a log dir with the segments of remote storage, which a broker serves with the same offsets.
+
+    Parameters
+    ----------
+    remote : path-like or URL
+        The root of the remote storage.
+    output : path-like
+        New directory. It appears when everything is in it.
+    log_dir : path-like, optional
+        The broker's log dir: its newer segments are written, too, and its metadata topic and leader epochs decide
+        which copies count. Without it, see `kafkalog.tiered_location`.
+    topics : str or sequence of str, optional
+        Names or globs.
+    keys, storage_options
+        See `kafkalog.tiered_location`.
+    limits : Limits
+    progress : callable, optional
+        Called with the number of bytes written.
+
+    Returns
+    -------
+    list of Finding
+        What is missing, and what `kafkalog.verify` finds in the result.
+
+    Raises
+    ------
+    KafkalogError
+        A copy cannot be read, or the output cannot be written. Nothing is written then.
+    """
+    place = tiered_location(log_dir, remote, keys=keys, storage_options=storage_options)
+    opened = LogDir(place, limits=limits)
+    findings: list[Finding] = []
+    starts: dict[kf.TopicPartition, int] = {}
+    with staged_directory(output) as staged:
+        for key in opened.select(topics, internal=topics is not None):
+            partition = opened[key]
+            findings += partition.findings
+            starts[key] = partition.log_start_offset
+            directory: Any = partition.path
+            for name, entry in directory.entries().items():
+                if not entry.is_directory:
+                    _copy_file(directory / name, staged, f"{directory.name}/{name}", progress)
+        with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
+            file.write(encode_offset_checkpoint(starts))
+    return [*findings, *verify(output, limits=limits).all_findings()]
+
+
+def _copy_file(source: Location, staged: StagedDirectory, name: str, progress: Callable[[int], object]) -> None:
+    with source.open() as opened, staged.create(name) as file:
+        opened.plan(0, opened.size)
+        for start in range(0, opened.size, _COPY_BYTES):
+            data = opened.window(start, min(start + _COPY_BYTES, opened.size))
+            file.write(data)
+            opened.release(data, start)
+            progress(data.size)
