@@ -12,6 +12,7 @@
     `epochs`       lists leader epochs
     `index_stats`  measures indexes
     `verify`       checks for damage
+    `tiered`       checks remote storage, and restores a log dir from it
 
 A command is imported when it runs; `kafkalog.cli.commands` names them.
 """
