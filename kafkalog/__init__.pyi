@@ -95,6 +95,8 @@ from kafkalog.repair.salvaging.report import SalvageReport as SalvageReport
 from kafkalog.repair.salvaging.salvage import salvage as salvage
 from kafkalog.reporting.report import Report as Report
 from kafkalog.reporting.report import report as report
+from kafkalog.reporting.space import Space as Space
+from kafkalog.reporting.space import space as space
 from kafkalog.scanning.batch_scan import BatchScan as BatchScan
 from kafkalog.scanning.batch_scan import batches as batches
 from kafkalog.scanning.explain import Explanation as Explanation

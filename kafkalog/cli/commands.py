@@ -10,6 +10,7 @@ from typing import Final
 _COMMANDS: Final = {
     "reading.ls": "list topics, partitions and segments: sizes, offsets, times, formats, codecs",
     "reading.report": "report on everything in log dirs: contents, damage, losses, lag, what a broker will do",
+    "reading.space": "show who uses the disk: topics, days, codecs, producers, keys; what another codec would save",
     "reading.cat": "print records, as text or as JSON lines",
     "reading.sql": "run an SQL query, with one table per topic",
     "reading.batches": "list or summarise record batches: sizes, counts, compression, producers",

@@ -7,7 +7,6 @@ Each partition is verified and then walked once more by its headers, for all cou
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,8 +29,8 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.repair.recovering.report import Preflight
 from kafkalog.repair.recovering.settings import Cluster
 from kafkalog.reporting.outlook import outlook
-from kafkalog.reporting.space_meter import SpaceMeter
-from kafkalog.reporting.tables import Table
+from kafkalog.reporting.space_meter import SPACE_TABLES, SpaceMeter
+from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -86,19 +85,8 @@ producers: Producers. Those with the most bytes; -1 are all without an id.
 indexes: Offset indexes by topic. Bytes between entries. A lookup scans half of a gap on average.
     topic, n_segments number, n_unindexed number, n_entries number?, entries_per_mib decimal?, mean_gap_bytes decimal?,
     p99_gap_bytes bytes?, max_gap_bytes bytes?, worst_scan bytes?
-days: Bytes by day. By the largest timestamp of each batch, UTC.
-    day, n_batches number, n_bytes bytes
-codecs: Bytes by codec. Batches as they are stored.
-    codec, n_batches number, n_bytes bytes
-files: Bytes by kind of file. All files of the partitions.
-    kind, n_files number, n_bytes bytes
 """
 """Name, title and about of each table; below, its columns with their kinds. Those without a kind are text."""
-
-
-def new_tables() -> dict[str, Table]:
-    """Return the tables, empty."""
-    return {table.name: table for table in map(Table.of, re.split(r"\n(?=\w)", _TABLES.strip()))}
 
 
 _OF_SUMMARY: Final = ("path", "high_watermark", "first_timestamp", "max_timestamp", "codecs")
@@ -121,7 +109,7 @@ class Contents:
     limits: Limits
     now_ms: int
     properties: dict[str, object] | None
-    tables: dict[str, Table] = field(default_factory=new_tables)
+    tables: dict[str, Table] = field(default_factory=lambda: tables_of(_TABLES + SPACE_TABLES.strip()))
     findings: Findings = field(init=False)
     space: SpaceMeter = field(default_factory=SpaceMeter)
     _seen: set[tuple[Any, ...]] = field(default_factory=set)

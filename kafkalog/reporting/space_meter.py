@@ -12,10 +12,21 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.records.batch_table import BatchTable
+from kafkalog.storage.location import Location
 
 _DAY_MS: Final = 86_400_000
 _NO_DAY: Final = "no timestamp"
-_NO_BATCH: Final = "no batch"
+NO_BATCH: Final = "no batch"
+_SMALL: Final = 1024
+SPACE_TABLES: Final = """
+days: Bytes by day. By the largest timestamp of each batch, UTC.
+    day, n_batches number, n_bytes bytes
+codecs: Bytes by codec. Batches as they are stored.
+    codec, n_batches number, n_bytes bytes
+files: Bytes by kind of file. All files of the partitions.
+    kind, n_files number, n_bytes bytes
+"""
+"""Definitions of the tables that a `SpaceMeter` fills."""
 _KINDS: Final = (kf.LOG_SUFFIX, kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX, ".snapshot")
 
 
@@ -26,10 +37,14 @@ class SpaceMeter:
     ----------
     n_log_bytes, n_batch_bytes : int
         Bytes of the segments, and of the batches in them. The rest is torn, damaged or preallocated.
+    n_batches, n_small : int
+        Batches, and those of less than 1 KiB.
+    n_header_bytes : int
+        Bytes of the headers of v2 batches.
     """
 
     def __init__(self) -> None:
-        self.n_log_bytes = self.n_batch_bytes = 0
+        self.n_log_bytes = self.n_batch_bytes = self.n_batches = self.n_small = self.n_header_bytes = 0
         self._counts: dict[str, dict[Any, Counter[str]]] = {
             name: defaultdict(Counter) for name in ("days", "codecs", "files")
         }
@@ -38,6 +53,9 @@ class SpaceMeter:
         """Count batches by day and codec."""
         sizes = batches.size_in_bytes.astype(np.int64)
         self.n_batch_bytes += int(sizes.sum())
+        self.n_batches += len(batches)
+        self.n_small += int((sizes < _SMALL).sum())
+        self.n_header_bytes += kf.RECORD_BATCH_OVERHEAD * int((batches.magic >= 2).sum())
         days = np.where(batches.max_timestamp >= 0, batches.max_timestamp // _DAY_MS, -1)
         for name, values in (("days", days), ("codecs", batches.codec.astype(np.int64))):
             found, rows = np.unique(values, return_inverse=True)
@@ -49,9 +67,10 @@ class SpaceMeter:
         """Count the files of a partition directory; return the bytes of all of them."""
         self.n_log_bytes += n_log_bytes
         total = 0
-        for entry in os.scandir(directory):
+        entries = directory.entries().values() if isinstance(directory, Location) else os.scandir(directory)
+        for entry in entries:
             try:
-                size = entry.stat(follow_symlinks=False).st_size if entry.is_file(follow_symlinks=False) else 0
+                size = entry.stat().st_size if entry.is_file() and not entry.is_symlink() else 0
             except OSError:
                 continue  # a running broker has deleted it
             total += size
@@ -66,7 +85,7 @@ class SpaceMeter:
         number = "n_files" if name == "files" else "n_batches"
         found = [(labels[name](value), counts[value][number], counts[value]["n_bytes"]) for value in sorted(counts)]
         rest = self.n_log_bytes - self.n_batch_bytes
-        return [*found, (_NO_BATCH, 0, rest)] if rest and name != "files" else found
+        return [*found, (NO_BATCH, 0, rest)] if rest and name != "files" else found
 
 
 def _day(number: int) -> str:

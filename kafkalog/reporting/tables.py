@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
@@ -57,6 +58,11 @@ class Table:
     def texts(self, row: tuple[Any, ...]) -> list[str]:
         """Return the cells of a row as text."""
         return [cell_text(value, kind) for value, kind in zip(row, self.columns.values(), strict=True)]
+
+
+def tables_of(definitions: str) -> dict[str, Table]:
+    """Return empty tables by name, of definitions that follow each other; see `Table.of`."""
+    return {table.name: table for table in map(Table.of, re.split(r"\n(?=\w)", definitions.strip()))}
 
 
 def cell_text(value: Any, kind: Kind) -> str:

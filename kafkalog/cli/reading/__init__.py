@@ -2,6 +2,7 @@
 
     `ls`           lists topics, partitions, segments
     `report`       reports on all of it at once
+    `space`        shows who uses the disk
     `cat`          prints records
     `record_text`  formats records as lines, for `cat` and `lookup`
     `sql`          runs queries over topics as tables

@@ -1,0 +1,82 @@
+"""`kafkalog space`: who uses the disk, and what other settings would save."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import HelpText, add_command, add_limits, add_selection, add_threads, chosen, n_bytes
+from kafkalog.cli.scan_options import path_of, usage_errors
+from kafkalog.cli.text import escape_line, table
+
+if TYPE_CHECKING:
+    from kafkalog.reporting.space import Space
+
+_HELP: Final = HelpText(
+    description="""\
+Show who uses the disk: bytes by topic, partition, day, codec, kind of file and producer, from batch headers. The sums
+are all bytes of the segments, or of all files. With --records all records are read too, for bytes by key and by header,
+before compression. Memory is bounded: with very many keys the records are read twice, so that the sums are exact.
+
+--what-if says how large the log would be with another codec, level or batch size. A sample of the log is converted as
+'kafkalog convert' does, and the interval holds the real result in 99.9 % of cases. A log of up to --sample-bytes is
+converted as a whole. Nothing is written.""",
+    examples="""\
+  kafkalog space /var/lib/kafka
+  kafkalog space /var/lib/kafka -t orders --records
+  kafkalog space /var/lib/kafka --what-if zstd --what-if zstd:9:65536 --what-if ::65536
+  kafkalog space /var/lib/kafka --json | jq '.topics[0]'""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(commands, "space", _HELP, run)
+    add_selection(parser.add_argument_group("which partitions"))
+    what = parser.add_argument_group("what is counted")
+    what.add_argument("--records", action="store_true", help="also bytes by key and by header; reads all records")
+    what.add_argument(
+        "--what-if",
+        metavar="CODEC:LEVEL:BATCH_SIZE",
+        action="append",
+        default=[],
+        help="the size with another codec, level and batch size (parts may be left out); may be repeated",
+    )
+    what.add_argument("--top", metavar="N", type=int, default=20, help="producers, keys, headers to list (default: 20)")
+    what.add_argument(
+        "--sample-bytes", metavar="N", type=n_bytes, default=64 << 20, help="bytes to convert (default: 64M)"
+    )
+    what.add_argument("--seed", metavar="N", type=int, default=0, help="chooses the sample (default: 0)")
+    add_threads(what, "threads that decode and convert (default: one a CPU)")
+    parser.add_argument("--json", action="store_true", help="one object with exact numbers")
+    add_limits(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Count, and print the tables."""
+    from kafkalog.log.log_dir import LogDir
+    from kafkalog.reporting.space import space
+
+    with usage_errors():
+        log_dir = LogDir(path_of(args), limits=args.limits)
+        names = ("topics", "partitions", "records", "what_if", "top", "sample_bytes", "seed", "threads", "limits")
+        found = space(log_dir, **chosen(args, *names))
+    console.all_findings(found.findings)
+    console.rows([found.as_dict()], _lines(found), as_json=args.json)
+
+
+def _lines(found: Space) -> Iterator[str]:
+    from kafkalog.reporting.tables import NUMERIC, column_title
+
+    for one in found.tables.values():
+        if one.rows:
+            yield one.title.upper()
+            rows = [
+                [column_title(name) for name in one.columns],
+                *(map(escape_line, one.texts(row)) for row in one.rows),
+            ]
+            yield from table([[*row] for row in rows], [kind in NUMERIC for kind in one.columns.values()])
+            yield from [f"and {one.n_more:,} more"] if one.n_more else []
+            yield ""
+    yield ", ".join(f"{column_title(name)}: {value:,}" for name, value in found.summary.items())
