@@ -168,7 +168,7 @@ class PartitionPlan:
         if self.error is not None:
             lines.append(f"  {self.error}")
         if self.stray is not None:
-            lines.append(f"  set apart as a stray, to be deleted: {self.stray}")
+            lines.append(f"  renamed to -stray and later deleted: {self.stray}")
         for segment in self.segments:
             if segment.action == "cut":
                 why = f": {segment.finding.reason.value}" if segment.finding is not None else ""

@@ -9,11 +9,16 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+
 from kafkalog import format as kf
+from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
+from kafkalog.records.batch_table import valid_crcs
+from kafkalog.records.spans import batch_error
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.prefix import SegmentPrefix, position_of
 from kafkalog.repair.placement import PartitionOutput, Placement
@@ -128,6 +133,15 @@ def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int |
     return offset
 
 
+def _check(prefix: SegmentPrefix) -> None:
+    """Raise for damage in the part of a segment that stays; the rebuild would cut the log there."""
+    hint = "before the cut; run kafkalog recover or salvage first"
+    with prefix.open() as source:
+        for window in prefix.iter_windows(source, checked=True):
+            for row in np.flatnonzero(~valid_crcs(window)):
+                raise batch_error(STATUS["CRC_MISMATCH"], window.batches, int(row), str(prefix.path), detail=hint)
+
+
 class _Truncation(Target):
     """Truncates one partition; the target of the rebuild of its last segment."""
 
@@ -158,6 +172,7 @@ class _Truncation(Target):
         # a segment that begins at the offset stays, empty, so that the log ends there
         last = max(number for number, one in enumerate(segments) if one.base_offset <= end)
         prefix = SegmentPrefix(segments[last], position_of(segments[last], end))
+        _check(prefix)
         plan.lone, plan.unflushed_from = {}, prefix.base_offset
         partition.segments = [*segments[:last], prefix]
         rebuilder = Rebuilder(self._rebuilt, self, is_in_place=False, damaged="cut", limits=self._limits)
@@ -168,7 +183,11 @@ class _Truncation(Target):
         partition.segments = segments
         self._one.files += self._rebuilt.files
         self._one.epochs_below = end
-        return self._one.finish()
+        row = self._one.finish()
+        for one in row.segments:
+            if one.base_offset == prefix.base_offset and row.problem is None:
+                one.n_bytes_before = segments[last].size_in_bytes
+        return row
 
     def put(self, path: Path, data: bytes) -> None:
         """Take a derived file that is new or has changed."""

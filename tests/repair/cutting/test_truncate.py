@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,25 @@ def test_an_epoch_and_a_time_say_the_same_place(log_dir: Path, tmp_path: Path) -
     assert max(kept) < stamp
     (row,) = kafkalog.truncate(source, to_epoch=10**6, dry_run=True).partitions
     assert row.log_end_offset == kafkalog.Partition(source).log_end_offset
+
+
+def test_damage_before_the_cut_changes_nothing_and_the_bytes_of_the_cut_segment_count(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "p-txn-0"
+    shutil.copytree(log_dir / "p-txn-0", source)
+    segment = max(kafkalog.Partition(source).segments, key=lambda one: len(one.batches))
+    batches = segment.batches
+    end = int(batches.base_offset[-1])
+    (row,) = kafkalog.truncate(source, to_offset=end, dry_run=True).partitions
+    assert row.n_bytes_lost == sum(log.stat().st_size for log in source.glob("*.log")) - row.n_bytes > 0
+    data = bytearray(segment.path.read_bytes())
+    data[batches.position[1] + 70] ^= 1
+    segment.path.write_bytes(data)
+    before = content(source)
+    with pytest.raises(kafkalog.CorruptionError) as raised:
+        kafkalog.truncate(source, to_offset=end, in_place=True, backup=tmp_path / "backup")
+    assert raised.value.position == batches.position[1]
+    assert content(source) == before
+    (row,) = kafkalog.truncate(source, to_offset=int(batches.base_offset[1]), dry_run=True).partitions
+    assert row.log_end_offset == batches.base_offset[1]
