@@ -233,7 +233,7 @@ class OutputExistsError(KafkalogError, FileExistsError):
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Self:
         """Return the error about an output that is there."""
-        error = cls(Reason.OUTPUT_EXISTS, "it is there already", path=path)
+        error = cls(Reason.OUTPUT_EXISTS, "the output exists", path=path)
         error.advise("remove it, or name another output")
         return error
 
@@ -448,21 +448,21 @@ _CODES: Final = {code: name for name, code in STATUS.items()}
 _LIMIT_STATUS: Final = frozenset({"TOO_MANY_HEADERS"})
 _DETAILS: Final = {
     "SIZE_NEGATIVE": "the size field is negative",
-    "SIZE_TOO_SMALL": "the size field is smaller than any batch of this magic",
+    "SIZE_TOO_SMALL": "the size field is smaller than any batch of this format",
     "BAD_MAGIC": "the magic byte is not 0, 1 or 2",
     "HEADER_INCONSISTENT": "the last offset lies before the base offset",
-    "OFFSET_ORDER": "the offset is not above that of the batch before",
-    "CRC_MISMATCH": "the checksum in the batch is not that of its bytes",
+    "OFFSET_ORDER": "the offset is not larger than that of the previous batch",
+    "CRC_MISMATCH": "the checksum does not match the batch's bytes",
     "RECORD_COUNT": "the record count is negative or larger than the batch can hold",
     "RECORD_LENGTH": "a record's length does not fit its content or the batch",
-    "RECORD_TRAILING_BYTES": "bytes are left after the last record",
+    "RECORD_TRAILING_BYTES": "bytes follow the last record",
     "VARINT_OVERLONG": "a variable-length integer is too long",
     "VARINT_TRUNCATED": "the bytes end inside a variable-length integer",
-    "KEY_LENGTH": "a key is longer than what is left of its record",
-    "VALUE_LENGTH": "a value is longer than what is left of its record",
+    "KEY_LENGTH": "a key is longer than the rest of its record",
+    "VALUE_LENGTH": "a value is longer than the rest of its record",
     "HEADER_COUNT": "the number of headers is negative or larger than the record can hold",
     "HEADER_KEY_NULL": "a header has no key",
-    "HEADER_LENGTH": "a header is longer than what is left of its record",
+    "HEADER_LENGTH": "a header is longer than the rest of its record",
     "TOO_MANY_HEADERS": "there are more headers than max_headers_per_record or max_headers_per_batch allows",
     "LEGACY_NESTED": "a message inside a compressed one is compressed again",
     "LEGACY_INNER_MAGIC": "a message inside a compressed one has a magic other than 0 or 1",

@@ -88,7 +88,7 @@ def parse_time(
     """
     if isinstance(value, datetime):
         return _with_zone(
-            value, f"{name} is a naive datetime; say which zone, such as datetime(..., tzinfo=timezone.utc)"
+            value, f"{name} is a naive datetime; add a time zone, such as datetime(..., tzinfo=timezone.utc)"
         )
     if isinstance(value, str):
         if end_ms is not None and is_to_end(value):
@@ -131,12 +131,12 @@ def _parse_text(name: str, text: str, now_ms: int | None) -> int | datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{name}: milliseconds, a time such as 2026-11-21T08:00:00Z, or one before now such as -1h is expected, not"
+            f"{name}: expected milliseconds, a time such as 2026-11-21T08:00:00Z, or one before now such as -1h, not"
             f" {text!r}"
         ) from None
     # a date alone means midnight, and takes a zone only after a time
     whole = text if len(text) > 10 else f"{text}T00:00"
-    return _with_zone(moment, f"{name}: which zone? add Z for UTC or an offset: {whole}Z or {whole}+02:00")
+    return _with_zone(moment, f"{name}: time zone missing; add Z for UTC or an offset: {whole}Z or {whole}+02:00")
 
 
 def _with_zone(moment: datetime, message: str) -> datetime:

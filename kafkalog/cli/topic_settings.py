@@ -22,8 +22,8 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if not is_setting(name):
             near = nearest_setting(name)
-            hint = f"; is {near} meant?" if near else ""
-            raise UsageError(f"{name} is not a setting of a topic{hint}")
+            hint = f"; did you mean {near}?" if near else ""
+            raise UsageError(f"{name} is not a topic setting{hint}")
 
 
 def settings_of(properties: Mapping[str, object]) -> LogConfig:

@@ -219,8 +219,7 @@ class ColumnReader:
                 refuse_column(
                     Reason.COLUMN_TYPE,
                     source,
-                    f"{kind} has no time zone: say which one it is in (naive_timezone, --timezone), or make it an aware"
-                    " one",
+                    f"{kind} has no time zone: set naive_timezone (--timezone), or make it an aware one",
                 )
             if not _CHECKS[name](storage_type(kind)):
                 refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}")

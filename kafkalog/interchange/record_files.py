@@ -246,7 +246,7 @@ def _format_of(name: str, format: str | None) -> tuple[str, str | None]:
     named, packed = file_type(name)
     found = format or named
     if found is None:
-        raise ValueError(f"{name}: what format? Its name ends in none of {SUFFIXES}: say it (format, --format)")
+        raise ValueError(f"{name}: unknown format; end the name in {SUFFIXES}, or set format (--format)")
     check_format(found)
     # both are read from their end, and a compressed stream has only a beginning
     if packed is not None and found in ("parquet", "arrow"):

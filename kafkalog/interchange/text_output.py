@@ -187,7 +187,7 @@ class CsvRows(LineFormat):
                 try:
                     texts.append(self._null if value is None else quote(value.decode("utf-8")))
                 except UnicodeDecodeError as error:
-                    raise NotTextError(f"{_place(batch, row)}: {name} is not UTF-8; base64 holds any bytes") from error
+                    raise NotTextError(f"{_place(batch, row)}: {name} is not UTF-8; use encoding base64") from error
             return texts
         texts = _plain_texts(column, self._encoding, template="%s", null=self._null)
         if self._null == "" and not self._escape_formulas:

@@ -52,7 +52,7 @@ _MOMENT: Final = re.compile(
 _NULLS: Final = ("\\N", "NULL", "null", "None", "NaN", "nan", "NaT", "NA", "N/A")
 _TOO_LARGE: Final = "does not fit 64 bits"
 _TOO_EARLY: Final = "is before 1970, which no record's timestamp can be"
-_NO_ZONE: Final = "has no time zone: say which one it is in (naive_timezone, --timezone), or write Z or an offset"
+_NO_ZONE: Final = "has no time zone: set naive_timezone (--timezone), or write Z or an offset"
 _FINER: Final = (
     "is finer than a millisecond, which is all that Kafka keeps "
     "(truncate_timestamps, --truncate-timestamps cuts it off)"

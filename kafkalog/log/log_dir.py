@@ -308,8 +308,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_log_files, partitions)):
             raise NotKafkaError(
                 Reason.NOT_KAFKA,
-                "no .log files, no topic-partition directories, no meta.properties: name a log dir (a value of"
-                " log.dirs), a directory such as orders-0 in it, or a .log file",
+                "no Kafka files here: name a log dir, a partition directory such as orders-0 in it, or a .log file",
                 path=root,
             )
 

@@ -227,7 +227,7 @@ class _Windows:
         row = int(np.argmin(valid))
         error = CorruptionError(
             Reason.CRC_MISMATCH,
-            "the checksum in the batch is not that of its bytes; recovery cuts the segment here",
+            "the checksum does not match the batch's bytes; recovery cuts the segment here",
             path=str(self._segment.path),
             position=int(batches.position[row]),
         )

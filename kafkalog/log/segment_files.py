@@ -184,7 +184,7 @@ class SegmentListing:
 def open_segment(path: Path, **options: Any) -> Segment:
     """Open a `.log` file that the user named."""
     if path.suffix != kf.LOG_SUFFIX:
-        hint = "a segment's file name ends in .log"
+        hint = "not a segment: the file name must end in .log"
         if path.name.endswith(_PACKED):
             hint = f"it is compressed: unpack it first, to {path.with_suffix('').name}"
         elif path.name.endswith(_ARCHIVES):
@@ -192,6 +192,6 @@ def open_segment(path: Path, **options: Any) -> Segment:
         elif path.suffix in (".tar", ".zip"):
             hint = f"it is an archive: {path.suffix[1:]}://DIRECTORY::{path} opens a directory in it"
         elif kf.parse_base_offset(path.name) is not None:
-            hint = f"its segment is {path.with_suffix(kf.LOG_SUFFIX)}"
+            hint = f"not a segment: name {path.with_suffix(kf.LOG_SUFFIX)}, or use kafkalog dump"
         raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)
     return Segment(path, **options)

@@ -161,7 +161,7 @@ def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Part
     if not isinstance(opened, Partition):
         raise NotKafkaError(
             Reason.NOT_KAFKA,
-            "it is not a partition directory: name one, such as orders-0 in a log dir",
+            "not a partition directory: name one, such as orders-0 in a log dir",
             path=os.fspath(str(path)),
         )
     return opened

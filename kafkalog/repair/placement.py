@@ -68,7 +68,7 @@ class Placement:
         if (self.output is not None) + self.in_place != 1 and not (
             self.dry_run and self.output is None and not self.in_place
         ):
-            raise ValueError("say where to: one of output=, in_place=True with backup=, and dry_run=True")
+            raise ValueError("exactly one of output=, in_place=True with backup=, and dry_run=True is required")
         if self.in_place and self.backup is None and not self.dry_run:
             raise ValueError("in_place=True needs backup=, a directory for the files that are replaced")
         if not self.in_place and (self.backup is not None or self.stage_in is not None):

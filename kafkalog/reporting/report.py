@@ -138,7 +138,7 @@ class Report(PublicNames):
 def check_output(output: str | os.PathLike[str], paths: Iterable[str | os.PathLike[str]]) -> None:
     """Raise if a report cannot be written to a path: its suffix is not a format, or it would lie in a log dir."""
     if Path(output).suffix not in FORMATS:
-        raise ValueError(f"a report is a file that ends in {', '.join(FORMATS)}, not {os.fspath(output)}")
+        raise ValueError(f"{os.fspath(output)}: the name of a report must end in {', '.join(FORMATS)}")
     check_outside(output, paths)
 
 

@@ -84,6 +84,7 @@ def schemas_beside(target: Target, formats: Mapping[str, ColumnFormat]) -> Schem
         return None
     if not exists:
         raise ValueError(
-            f"decode needs schemas, and there is no topic {SCHEMAS_TOPIC} here: give schemas=, or a schema in decode="
+            f"decoding needs schemas, but the log dir has no topic {SCHEMAS_TOPIC}: set schemas= (--schemas), or a"
+            " schema (--schema)"
         )
     return read_schemas(path if isinstance(path, LogDir) else open_log_dir(path))

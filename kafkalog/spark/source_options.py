@@ -182,7 +182,7 @@ def _paths(options: Options) -> tuple[str, ...]:
     if "paths" in options and "log_dir" not in options:
         named = parse_json(options["paths"], '["/a", "/b"] as paths', lambda value: isinstance(value, list))
     if not named:
-        raise ValueError("no path given: name a log dir (a value of log.dirs, or a copy of one) in load(path)")
+        raise ValueError("no path given: name a log dir in load(path)")
     return tuple(absolute(str(path)) for path in named)
 
 

@@ -197,7 +197,7 @@ class LogConfig:
                 raise TypeError(f"the name of a setting is a str, not {name!r}")
             near = None if is_setting(name) else nearest_setting(name, cutoff=_MISSPELT)
             if near is not None:
-                warn(f"{name} is not a setting of a topic: it is ignored; is {near} meant?", ConfigWarning)
+                warn(f"{name} is not a topic setting and is ignored; did you mean {near}?", ConfigWarning)
         values: dict[str, object] = {}
         for item in fields(cls):
             found = _found(item, given)
@@ -267,7 +267,7 @@ def _retention(name: str, value: object) -> int:
     """Convert a broker's retention time: any negative value means no limit, zero raises. Source: KafkaConfig."""
     milliseconds = _whole(name, value)
     if milliseconds == 0:
-        raise ValueError(f"{name}=0: it must be -1 (no limit) or at least 1")
+        raise ValueError(f"{name}=0: must be -1 (no limit) or at least 1")
     return max(milliseconds, -1)
 
 
@@ -275,7 +275,7 @@ def _coarse(name: str, value: object) -> int:
     """Convert minutes or hours, which are 32-bit integers."""
     number = _whole(name, value)
     if not -INT_MAX - 1 <= number <= INT_MAX:
-        raise ValueError(f"{name}={number}: it must be at most {INT_MAX}")
+        raise ValueError(f"{name}={number}: must be at most {INT_MAX}")
     return number
 
 
@@ -329,7 +329,7 @@ def _number(name: str, rules: Mapping[str, Any], value: object) -> int:
     least, most, also = rules["at_least"], rules["at_most"], rules["also"]
     if not least <= number <= most and number != also:
         other = "" if also is None else f", or {also}"
-        raise ValueError(f"{name}={number}: it must be {least} to {most}{other}")
+        raise ValueError(f"{name}={number}: must be {least} to {most}{other}")
     return number
 
 
@@ -341,7 +341,7 @@ def _ratio(name: str, rules: Mapping[str, Any], value: object) -> float:
     except ValueError:
         raise ValueError(f"{name}={value!r}: a number is expected") from None
     if not rules["at_least"] <= number <= rules["at_most"]:
-        raise ValueError(f"{name}={value}: it must be {rules['at_least']} to {rules['at_most']}")
+        raise ValueError(f"{name}={value}: must be {rules['at_least']} to {rules['at_most']}")
     return number
 
 
@@ -349,7 +349,7 @@ def _word(name: str, rules: Mapping[str, Any], value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} is a str, not {value!r}")
     if value.strip() not in rules["choices"]:
-        raise ValueError(f"{name}={value!r}: it must be one of {', '.join(rules['choices'])}")
+        raise ValueError(f"{name}={value!r}: must be one of {', '.join(rules['choices'])}")
     return value.strip()
 
 

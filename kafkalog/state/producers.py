@@ -82,7 +82,7 @@ def parse_snapshot(
     if header["version"] != 1:
         raise SidecarError(Reason.SNAPSHOT_VERSION, f"version {header['version']}; Kafka has 1", path=path, position=0)
     if checksum_crc32c(data[_CRC_END:]) != header["crc"]:
-        detail = "the checksum in the file is not that of its bytes"
+        detail = "the checksum does not match the file's bytes"
         raise SidecarError(Reason.SNAPSHOT_CRC, detail, path=path, position=2)
     body = data[_HEADER.itemsize :]
     n = int(header["n_entries"])

@@ -119,7 +119,7 @@ def test_each_command_explains_paths_examples_and_exit_codes(run_lines: Any, com
         (["batches", "LOG_DIR", "--summary", "--by", "topic,topic"], "twice"),
         (["batches", "LOG_DIR", "--summary", "--columns", "magic"], "--columns"),
         (["export", "LOG_DIR"], "-o/--output"),
-        (["export", "LOG_DIR", "-o", "x"], "what format"),
+        (["export", "LOG_DIR", "-o", "x"], "unknown format"),
         (["export", "LOG_DIR", "-o", "-"], "--format arrows or csv or jsonl"),
         (["export", "LOG_DIR", "-o", "-", "--format", "parquet"], "stdout needs"),
         (["export", "LOG_DIR", "-o", "-", "--format", "csv", "--partition-by", "date"], "--partition-by"),
@@ -434,9 +434,9 @@ def test_cat_filters_as_the_library_does(run_lines: Any, log_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("key", "COLUMN OP VALUE is expected, such as 'key == abc'"),
+        ("key", "COLUMN OP VALUE, such as 'key == abc'"),
         ("nope == 3", "no column 'nope' to filter by; there are topic"),
-        ("timestamp >= 2023-11-14T22:18", "which zone? add Z"),
+        ("timestamp >= 2023-11-14T22:18", "add Z"),
     ],
 )
 def test_cat_says_how_a_filter_is_written(run_lines: Any, log_dir: Path, text: str, message: str) -> None:

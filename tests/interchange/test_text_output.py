@@ -63,7 +63,7 @@ def test_null_empty_and_awkward_bytes_come_back(awkward: Path, tmp_path: Path) -
 
 
 def test_bytes_that_are_no_text_end_an_export_to_csv_as_text(awkward: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"^{awkward}: odd\.name_1-0@8: key is not UTF-8; base64 holds any bytes"):
+    with pytest.raises(ValueError, match=rf"^{awkward}: odd\.name_1-0@8: key is not UTF-8"):
         kafkalog.export(awkward, tmp_path / "x.csv", encoding="utf8", start_offset=4)
     with pytest.raises(ValueError, match=rf"^{awkward}: offset 8: key is not UTF-8"):
         kafkalog.export(awkward, tmp_path / "x.csv", encoding="utf8", columns=["offset", "key"])

@@ -101,8 +101,8 @@ def test_a_swap_that_cannot_be_read_stands_for_nothing(directory: Path) -> None:
     ("file", "hint"),
     [
         ("x.log.gz", "it is compressed: unpack it first, to x.log"),
-        (name(0, ".index"), f"its segment is .*{name(0)}"),
-        ("x.txt", "a segment's file name ends in .log"),
+        (name(0, ".index"), f"name .*{name(0)}"),
+        ("x.txt", "the file name must end in .log"),
     ],
 )
 def test_a_file_that_is_no_segment_is_refused_with_what_helps(tmp_path: Path, file: str, hint: str) -> None:

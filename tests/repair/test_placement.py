@@ -21,8 +21,8 @@ STEP = 5
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((None, False, None, False, None), "say where to"),
-        (("out", True, "old", False, None), "say where to"),
+        ((None, False, None, False, None), "exactly one of"),
+        (("out", True, "old", False, None), "exactly one of"),
         ((None, True, None, False, None), "needs backup="),
         (("out", False, "old", False, None), "go with in_place"),
         ((None, False, None, True, "stage"), "go with in_place"),

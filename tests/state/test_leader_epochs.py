@@ -111,7 +111,7 @@ def test_the_command_answers_in_text_and_json(capsys: pytest.CaptureFixture[str]
     assert out[0] == "p-txn-0: 2 leader epochs"
     assert out[-3:] == [
         "  end of epoch 3: offset 430 of 0",
-        "  follower at epoch 3, end 100: truncates to 100 or to where its own epoch 0 ends, the lower, and asks again",
+        "  follower at epoch 3, end 100: truncates to 100, or to the end of its epoch 0 if lower, and asks again",
         "  follower at epoch 9, end 9: the epoch is unknown here: it truncates to its high watermark",
     ]
     assert main(["epochs", path, "--json", "--follower", "0,500"]) == 0
@@ -121,7 +121,7 @@ def test_the_command_answers_in_text_and_json(capsys: pytest.CaptureFixture[str]
     copy = shutil.copytree(path, tmp_path / "p-txn-0", ignore=shutil.ignore_patterns("leader-epoch-checkpoint"))
     assert main(["epochs", str(copy), "--follower", "0,10"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert "of the batches" in out[0]
+    assert "from the batches" in out[0]
     assert out[-1].endswith("nothing to truncate (epoch 0 ends at 430)")
     (copy / "leader-epoch-checkpoint").write_text("junk")
     assert main(["epochs", str(copy)]) == 1

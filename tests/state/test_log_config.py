@@ -80,8 +80,8 @@ def test_names_of_topics_and_brokers_are_taken_in_kafkas_order(
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"segment.bytes": "13"}, r"segment.bytes=13: it must be 14 to 2147483647"),
-        ({"log.segment.bytes": "2147483648"}, r"log.segment.bytes=2147483648: it must be 14 to 2147483647"),
+        ({"segment.bytes": "13"}, r"segment.bytes=13: must be 14 to 2147483647"),
+        ({"log.segment.bytes": "2147483648"}, r"log.segment.bytes=2147483648: must be 14 to 2147483647"),
         ({"segment.bytes": "1e9"}, "whole number"),
         ({"segment.bytes": "1_000_000_000"}, "whole number"),
         ({"segment.bytes": ""}, "whole number"),
@@ -132,7 +132,7 @@ def test_a_value_that_only_old_brokers_take_is_warned_about() -> None:
 
 
 def test_a_misspelt_name_is_warned_about_and_those_of_a_broker_are_not() -> None:
-    with pytest.warns(ConfigWarning, match=r"log\.segment\.byte is not a setting") as caught:
+    with pytest.warns(ConfigWarning, match=r"log\.segment\.byte is not a topic setting") as caught:
         LogConfig.from_properties({"log.segment.byte": "1", "node.id": "1", "listener.name.x.ssl.key.password": "y"})
     assert len(caught) == 1
     assert caught[0].filename == __file__

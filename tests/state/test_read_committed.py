@@ -441,9 +441,7 @@ def test_a_damaged_batch_larger_than_any_marker_leaves_no_doubt() -> None:
         read, findings = skipped(partition, "stop")
         assert read == []
         assert [found.reason for found in findings] == ["crc_mismatch", "transaction_outcome"]
-        with pytest.raises(
-            kafkalog.CorruptionError, match="crc_mismatch: the checksum in the batch is not that of its"
-        ):
+        with pytest.raises(kafkalog.CorruptionError, match="crc_mismatch: "):
             offsets(partition)
 
 

@@ -111,6 +111,5 @@ def _truncation(row: dict[str, Any]) -> str:
     if row["is_final"]:
         return f"truncates to {row['truncate_to']} (where epoch {row['leader_epoch']} ends)"
     return (
-        f"truncates to {row['truncate_to']}, or to the end of its own epoch {row['leader_epoch']} if that is lower, and"
-        " asks again"
+        f"truncates to {row['truncate_to']}, or to the end of its epoch {row['leader_epoch']} if lower, and asks again"
     )

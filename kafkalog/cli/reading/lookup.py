@@ -86,7 +86,7 @@ def _time(text: str) -> _Question:
         return "timestamp", time
     is_late_enough = 0 <= time < 2**63 if isinstance(time, int) else time.timestamp() >= 0
     if not is_late_enough:
-        raise argparse.ArgumentTypeError(f"expected a time after 1970, not {text}")
+        raise argparse.ArgumentTypeError(f"expected a time from 1970 on, not {text}")
     return "timestamp", time
 
 
@@ -241,7 +241,7 @@ def _entry(entry: IndexStep, found: str) -> str:
     if not entry.n_entries:
         return "empty: scan from the start of the segment"
     if entry.entry < 0:
-        return f"none of {counted(entry.n_entries, 'entry')} is low enough: scan from the start of the segment"
+        return f"none of {entry.n_entries} entries is low enough: scan from the start of the segment"
     wrong = "" if entry.is_right else " (wrong)"
     return f"entry {entry.entry + 1} of {entry.n_entries}: {found}{wrong}"
 

@@ -159,7 +159,7 @@ def odd_end_error(window: Window, reason: Reason, path: Path) -> CorruptionError
     }
     return CorruptionError(
         reason,
-        details.get(reason, "the checksum in the batch is not that of its bytes"),
+        details.get(reason, "the checksum does not match the batch's bytes"),
         path=path,
         position=int(odd.position[0]),
         base_offset=first,

@@ -51,11 +51,11 @@ class Redaction:
         for target, given in redact.items():
             action = "null" if given is None else given
             if target not in TARGETS[:3] and not (isinstance(target, str) and target.removeprefix(_HEADER) != target):
-                raise ValueError(f"nothing of a record is called {target!r}; there are {', '.join(TARGETS)}")
+                raise ValueError(f"no part {target!r} to redact; expected one of {', '.join(TARGETS)}")
             if action not in ACTIONS or target == _HEADER:
-                raise ValueError(f"{target!r} can be made {' or '.join(map(repr, ACTIONS))}, not {action!r}")
+                raise ValueError(f"redact {target!r} with {' or '.join(map(repr, ACTIONS))}, not {action!r}")
             if target == "headers" and action != "null":
-                raise ValueError("headers can be made 'null' as a whole; name one to hash its value: headers.NAME")
+                raise ValueError("all headers can only become 'null'; to hash one, name it: headers.NAME")
             actions.append((target, action))
         if not actions:
             raise ValueError("redact names nothing to redact")

@@ -45,7 +45,7 @@ def start_offset(name: str) -> int:
     """
     offset = kf.parse_base_offset(name)
     if offset is None:
-        raise NotKafkaError(Reason.NOT_KAFKA, "the name does not begin with an offset", path=name)
+        raise NotKafkaError(Reason.NOT_KAFKA, "the file name does not start with an offset", path=name)
     return offset
 
 

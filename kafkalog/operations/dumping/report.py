@@ -92,7 +92,7 @@ class Report:
 
     def add_bad_crc(self, path: str, batch: BatchTable, base_offset: int) -> None:
         """Add a finding about a batch with a wrong checksum, a table of one row."""
-        detail = "the checksum in the batch is not that of its bytes"
+        detail = "the checksum does not match the batch's bytes"
         position, length = int(batch.position[0]), int(batch.size_in_bytes[0])
         self.add_finding(
             Reason.CRC_MISMATCH, detail, path=path, position=position, base_offset=base_offset, length=length

@@ -262,7 +262,7 @@ class Exporter:
 def _check_table(format: str, to: Any, options: dict[str, Any], *, is_resumed: bool) -> None:
     """Raise ValueError for options that a table does not have."""
     if not is_resumed:
-        raise ValueError(f"an export to a table ({format}) adds to it: say resume")
+        raise ValueError(f"an export to a {format} table needs resume=True (--resume)")
     if given := [name for name, value in options.items() if value is not None and value is not False]:
         raise ValueError(f"{given[0]} is for files: a table ({format}) has properties of its own")
     if not isinstance(to, (str, os.PathLike)) and (format == "delta" or not hasattr(to, "catalog")):
@@ -309,7 +309,7 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
         format = named or ("parquet" if is_directory else None)
         if format is None:
             raise ValueError(
-                f"{os.fspath(to)}: what format? End the name in {SUFFIXES} or say format; partition_by makes a"
+                f"{os.fspath(to)}: unknown format; end the name in {SUFFIXES}, set format, or use partition_by for a"
                 " directory"
             )
     if packed is not None and format in TEXT_FORMATS:

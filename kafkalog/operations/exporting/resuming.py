@@ -111,7 +111,7 @@ class Resumption(ABC):
         for name in sorted({*settings, *before}):
             if settings.get(name) != before.get(name):
                 was, now = before.get(name), settings.get(name)
-                raise ValueError(f"{name} must match the first export: it is {now}, and was {was}")
+                raise ValueError(f"{name} must match the first export: expected {was}, not {now}")
         starts: dict[kf.TopicPartition, int] = {}
         ends: dict[kf.TopicPartition, int] = {}
         done: dict[str, Any] = {**self.old["partitions"]}

@@ -230,7 +230,7 @@ class BrokerLogDir:
     ) -> None:
         meta = read_properties(root / kf.META_PROPERTIES)
         if meta is None:
-            detail = "no meta.properties: name a log dir (a value of log.dirs) that a broker has formatted"
+            detail = "no meta.properties: name a log dir that a broker has formatted"
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=root)
         self._root, self._meta, self._replace, self._limits = root, meta, replace, limits
         self._given = None if topic_id is None else parse_topic_id(topic_id)
@@ -279,9 +279,9 @@ class BrokerLogDir:
             found = read_topic_id(self._root / str(key))
         if found is None and self._given is None and self._meta.get("version") != "0":
             detail = (
-                f"no complete cluster metadata in {self._metadata_dir}, and no partition of this name: which id the"
-                " broker knows the topic by cannot be told; name its metadata.log.dir (metadata_log_dir,"
-                " --metadata-log-dir) or the id (topic_id, --topic-id)"
+                f"the topic id is unknown: {self._metadata_dir} has no complete metadata log, and no partition of this"
+                " topic; set the broker's metadata.log.dir (metadata_log_dir, --metadata-log-dir) or the id (topic_id,"
+                " --topic-id)"
             )
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=self._root / str(key))
         if None not in (found, self._given) and found != self._given:

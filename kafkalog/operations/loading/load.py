@@ -467,7 +467,7 @@ class _Load:
         if self._targets is not None:
             self._targets.check(key)
         elif os.path.lexists(target):
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "the partition is there already", path=target)
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "the partition exists", path=target)
         if self._stage is None:
             return None
         self._writers[key] = writer = PartitionWriter(

@@ -46,9 +46,9 @@ def retention_note(
     key, timestamp, keeps_ms = overdue[0]
     others = f", as those of {len(overdue) - 1} more partitions do" if len(overdue) > 1 else ""
     return (
-        f"the records of {key}, which end at {np.datetime64(timestamp, 'ms')}Z, lie further back than"
-        f" retention.ms={keeps_ms}{others}: a broker deletes them soon after it starts, unless the topic's"
-        " retention.ms is set higher before (-1: forever)"
+        f"the records of {key}, which end at {np.datetime64(timestamp, 'ms')}Z, are older than"
+        f" retention.ms={keeps_ms}{others}: a broker deletes them soon after its start; increase the topic's"
+        " retention.ms first (-1: forever)"
     )
 
 

@@ -163,7 +163,7 @@ def check_options(
     if not wanted:
         raise ValueError("no kinds: nothing to rebuild")
     if in_place + (output is not None) != 1 and not (dry_run and not in_place and output is None):
-        raise ValueError("say where to: one of output=, in_place=True and dry_run=True")
+        raise ValueError("exactly one of output=, in_place=True and dry_run=True is required")
     if backup and not in_place:
         raise ValueError("backup=True goes with in_place=True")
     one_of("damaged", damaged, get_args(Damaged))

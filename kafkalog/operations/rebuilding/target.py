@@ -188,4 +188,4 @@ def target_for(
         with staged_directory(output) as staged:
             yield OutputDirectory(staged)
     else:
-        raise ValueError("say where to: output=, in_place=True or dry_run=True")
+        raise ValueError("exactly one of output=, in_place=True and dry_run=True is required")

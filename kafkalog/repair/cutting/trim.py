@@ -77,7 +77,7 @@ def trim(
     """
     refuse_url(path)
     if (before_offset is not None) + (before_timestamp is not None) != 1:
-        raise ValueError("say where: one of before_offset= and before_timestamp=")
+        raise ValueError("exactly one of before_offset= and before_timestamp= is required")
     placement = Placement(output, in_place, backup, dry_run, stage_in)
     cut = CutPartitions(path, placement, removes_last_first=False, limits=limits)
     stamp = cut.milliseconds("before_timestamp", before_timestamp)
@@ -114,7 +114,7 @@ def _start(plan: LoadPlan, offset: int | None, timestamp: int | None) -> int:
         offset = partition.log_end_offset if found < 0 else found
     assert offset is not None
     if offset > partition.log_end_offset:
-        raise ValueError(f"{plan.path} ends at {partition.log_end_offset}: it cannot begin at {offset}")
+        raise ValueError(f"{plan.path} ends at {partition.log_end_offset}, before {offset}")
     return max(offset, partition.log_start_offset)
 
 

@@ -93,7 +93,7 @@ def truncate(
     """
     refuse_url(path)
     if (to_offset is not None) + (to_epoch is not None) + (to_timestamp is not None) != 1:
-        raise ValueError("say where: one of to_offset=, to_epoch= and to_timestamp=")
+        raise ValueError("exactly one of to_offset, to_epoch and to_timestamp is required")
     placement = Placement(output, in_place, backup, dry_run, stage_in)
     cut = CutPartitions(path, placement, removes_last_first=True, limits=limits)
     stamp = cut.milliseconds("to_timestamp", to_timestamp)
@@ -129,7 +129,7 @@ def _end(plan: LoadPlan, offset: int | None, epoch: int | None, timestamp: int |
     if offset is None or offset >= partition.log_end_offset:
         return None
     if offset < partition.log_start_offset:
-        raise ValueError(f"{plan.path} starts at {partition.log_start_offset}: it cannot be truncated to {offset}")
+        raise ValueError(f"{plan.path} starts at {partition.log_start_offset}, after {offset}")
     return offset
 
 

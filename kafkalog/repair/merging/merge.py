@@ -127,7 +127,7 @@ def merge(
     """
     refuse_url(replicas)
     if output is None and not dry_run:
-        raise ValueError("say where to: output=, or dry_run=True")
+        raise ValueError("exactly one of output= and dry_run=True is required")
     if isinstance(replicas, (str, bytes, os.PathLike)) or not replicas:
         raise ValueError("replicas is a sequence of at least one path")
     report = MergeReport(is_written=not dry_run)
@@ -145,7 +145,7 @@ def merge(
     if are_partitions and len(groups) > 1:
         names = " and ".join(sorted(map(str, groups)))
         raise NotKafkaError(
-            Reason.NOT_KAFKA, f"these are no copies of one partition: {names}", path=[*groups.values()][-1][0].path
+            Reason.NOT_KAFKA, f"these are copies of different partitions: {names}", path=[*groups.values()][-1][0].path
         )
     target = Path("" if output is None else output)
     if not dry_run and os.path.lexists(target):

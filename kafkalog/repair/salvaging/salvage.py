@@ -116,7 +116,7 @@ def salvage(
     """
     integer("threads", threads, 1)
     if output is None and not dry_run:
-        raise ValueError("say where to: output=, or dry_run=True")
+        raise ValueError("exactly one of output= and dry_run=True is required")
     report = SalvageReport(is_written=not dry_run)
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     chosen = list(choose(opened, topics, partitions, report.findings.add, copies=True))

@@ -56,7 +56,7 @@ def parse_condition(text: str, derived: Mapping[str, np.dtype[Any]] | None = Non
     """
     groups = parse_filter(text, derived)
     if len(groups) != 1 or len(groups[0]) != 1:
-        raise ValueError(f"one condition is expected, not {text!r}; a value in quotes is text")
+        raise ValueError(f"expected one condition, not {text!r}; a value in quotes is text")
     return groups[0][0]
 
 
@@ -65,7 +65,7 @@ def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tu
     match = _CONDITION.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"COLUMN OP VALUE is expected, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r};"
+            f"expected COLUMN OP VALUE, such as 'key == abc' or 'timestamp >= 2026-11-21T08:00Z', not {text!r};"
             " OP is one of ==, !=, <, <=, >, >=, in, between, like, matches, contains, starts_with, each with not, has,"
             " has not, is null, is not null; conditions are joined by and, or, not and parentheses"
         )

@@ -81,7 +81,7 @@ def test_why_one_partition_is_not_copied_is_said_with_one_path(log_dir: Path, tm
 def test_an_output_that_exists_is_said_with_what_to_do(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "there").mkdir()
     code, _, err = run(capsys, log_dir, "-o", tmp_path / "there")
-    assert (code, err.count("it is there already; remove it, or name another output")) == (6, 1)
+    assert (code, err.count("the output exists; remove it, or name another output")) == (6, 1)
 
 
 def test_wrong_usage(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -118,7 +118,7 @@ def test_damage_is_1_and_nothing_is_written_unless_it_is_passed_over(
 def test_what_is_no_text_is_2_and_names_the_record(run: Any, log_dir: Path, tmp_path: Path) -> None:
     code, _, err = run("export", log_dir, "-t", "p-headers", "-o", tmp_path / "x.csv", "--encoding", "utf8")
     assert code == 2
-    assert "is not UTF-8; base64 holds any bytes" in err
+    assert "is not UTF-8" in err
     assert os.listdir(tmp_path) == []
 
 

@@ -368,8 +368,8 @@ def test_partitioning_needs_no_column_to_be_written(log_dir: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("to", "options", "message"),
     [
-        ("x", {}, "what format"),
-        ("x.gz", {}, "what format"),
+        ("x", {}, "unknown format"),
+        ("x.gz", {}, "unknown format"),
         ("x.parquet", {"format": "xml"}, "format must be one of"),
         ("x.parquet", {"compression": "lzo"}, "compression of parquet must be"),
         ("x.csv", {"compression": "snappy"}, "compression of csv must be"),

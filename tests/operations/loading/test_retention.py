@@ -23,7 +23,7 @@ def test_the_limit_is_that_of_a_broker() -> None:
     assert note(93 * DAY) is None
     said = note(93 * DAY - 1)
     assert said is not None
-    assert said.startswith("the records of t-0, which end at 1970-04-03T23:59:59.999Z, lie further back than retention")
+    assert said.startswith("the records of t-0, which end at 1970-04-03T23:59:59.999Z, are older than retention")
     assert note(93 * DAY, retention_ms=7 * DAY - 1) is not None
     assert note(0) is not None
     assert note(-1) is None  # a broker goes by when the file was written

@@ -150,9 +150,9 @@ def test_refusals_and_the_command(tmp_path: Path, log_dir: Path, capsys: pytest.
         kafkalog.merge([a, b], output=tmp_path / "out")
     with pytest.raises(UnsafePathError):
         kafkalog.merge([a, b], output=a / "out")
-    with pytest.raises(NotKafkaError, match="no copies of one partition"):
+    with pytest.raises(NotKafkaError, match="copies of different partitions"):
         kafkalog.merge([log_dir / "p-multi-0", log_dir / "p-multi-1"], dry_run=True)
-    with pytest.raises(ValueError, match="say where to"):
+    with pytest.raises(ValueError, match="exactly one of"):
         kafkalog.merge([a, b])
     (a / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
     (b / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAw\n")

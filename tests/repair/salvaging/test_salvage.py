@@ -152,7 +152,7 @@ def test_the_source_and_what_is_there_are_never_touched(tmp_path: Path, log_dir_
     (tmp_path / "there").mkdir()
     with pytest.raises(OutputExistsError):
         kafkalog.salvage(log_dir_copy, output=tmp_path / "there")
-    with pytest.raises(ValueError, match="say where to"):
+    with pytest.raises(ValueError, match="exactly one of"):
         kafkalog.salvage(log_dir_copy)
     with pytest.raises(ValueError, match="threads"):
         kafkalog.salvage(log_dir_copy, dry_run=True, threads=0)

@@ -64,13 +64,13 @@ def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[A
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("key", "COLUMN OP VALUE is expected"),
-        ("key ? a", "COLUMN OP VALUE is expected"),
-        ("key instant", "COLUMN OP VALUE is expected"),
+        ("key", "COLUMN OP VALUE"),
+        ("key ? a", "COLUMN OP VALUE"),
+        ("key instant", "COLUMN OP VALUE"),
         ("key resembles a%", "OP is one of ==, .*, starts_with, "),
         ("key in ()", "a list of values is expected"),
         ("key == NULL", "write 'key is null', or in quotes"),
-        ("key is null or key == a", "one condition is expected"),
+        ("key is null or key == a", "one condition"),
         ("key ==", 'a value is expected; the empty one is ""'),
         ("key in ,", "a list of values is expected"),
         ("key is null 5", "continues with '5'"),
@@ -80,10 +80,10 @@ def test_a_condition_is_a_tuple_of_the_columns_type(text: str, expected: tuple[A
         ("is_control == 1", "is_control is true or false, not '1'"),
         ("key == 0x0", "'0x0' is not hex"),
         ("key == base64:a", "'base64:a' is not base64"),
-        ("key == a and offset > 5", "one condition is expected"),
-        ("key == 'a' AND value contains 'b'", "one condition is expected"),
-        ("key == a or value is null", "one condition is expected"),
-        ("offset > 5 && headers has b", "one condition is expected"),
+        ("key == a and offset > 5", "one condition"),
+        ("key == 'a' AND value contains 'b'", "one condition"),
+        ("key == a or value is null", "one condition"),
+        ("offset > 5 && headers has b", "one condition"),
     ],
 )
 def test_what_is_none_is_refused_with_what_was_expected(text: str, message: str) -> None:
@@ -122,7 +122,7 @@ def test_conditions_are_joined(text: str, expected: Any) -> None:
     [
         ("(key == a", "lacks a closing parenthesis"),
         ("offset == 1) or key == b", "is a whole number, not"),
-        ("key is null or", "is expected"),
+        ("key is null or", "expected"),
         ("offset between 5", "LEAST and MOST"),
         ("not headers.a == b", "several headers may have the name"),
         ("(" * 60 + "key == a" + ")" * 60, "too deeply"),
