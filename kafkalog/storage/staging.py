@@ -110,10 +110,8 @@ class StagedFile(io.RawIOBase):
         import fcntl  # not on every system, and `atomic` says so first
 
         _check_process(self._process, self._path)
-        try:
+        with writing(self._path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False  # a copy of its bytes meets the same error, and reports it
         try:
             fcntl.ioctl(self._descriptor, _FICLONE, descriptor)
         except OSError:
