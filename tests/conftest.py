@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import gc
 import os
@@ -105,20 +106,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="takes hours; --soak runs it"))
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
-        if asked and (_takes_more(item.path) or (THOROUGH and item.path.parent.name in _ON_DISK)):
+        if asked and (item.originalname in _taking_more(item.path) or (THOROUGH and item.path.parent.name in _ON_DISK)):
             item.add_marker(pytest.mark.thorough)
     items.sort(key=lambda item: (_rank(item.path), item.path))
 
 
-_MORE_INPUTS = re.compile(
-    r"^(from|import) (fuzzing|hypothesis)\b|^from effort import .*(examples|fuzz_inputs|THOROUGH)", re.MULTILINE
-)
+_EFFORT = {"THOROUGH", "N_INPUTS", "counted", "examples", "fuzz_inputs", "given"}
+"""What files import that take more inputs in a thorough run."""
 
 
 @functools.cache
-def _takes_more(path: Path) -> bool:
-    """Whether a file's tests take more inputs, or wait for the disk, in a thorough run."""
-    return _MORE_INPUTS.search(path.read_text()) is not None
+def _taking_more(path: Path) -> frozenset[str]:
+    """The names in a file that stand for more inputs in a thorough run: of tests, fixtures, helpers and constants."""
+    uses: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for statement in ast.parse(path.read_text()).body:
+        nodes = list(ast.walk(statement))
+        if isinstance(statement, ast.ImportFrom):
+            found |= {alias.name for alias in statement.names} & _EFFORT
+        made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            made = {statement.name}
+        words = {str(getattr(node, kind, "")) for node in nodes for kind in ("id", "arg")}
+        uses |= dict.fromkeys(made, words)
+    while more := {name for name, words in uses.items() if words & found} - found:
+        found |= more
+    return frozenset(found)
 
 
 def _rank(path: Path) -> int:
