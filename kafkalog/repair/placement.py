@@ -17,7 +17,7 @@ from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.storage.atomic import StrPath
 from kafkalog.storage.broker_lock import hold_locks, hold_partitions
-from kafkalog.storage.copying import Backup, How, copy_file
+from kafkalog.storage.copying import Backup, How, NoBackup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_outside, copy_ownership, named_partition, staging_directory
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
@@ -63,13 +63,15 @@ class Placement:
     dry_run: bool
     stage_in: StrPath | None
     """With `in_place`, the directory to write new files in. Default: the parent of the log dir."""
+    keeps_old: bool = True
+    """Whether `in_place` needs a backup."""
 
     def __post_init__(self) -> None:
         if (self.output is not None) + self.in_place != 1 and not (
             self.dry_run and self.output is None and not self.in_place
         ):
             raise ValueError("exactly one of output=, in_place=True with backup=, and dry_run=True is required")
-        if self.in_place and self.backup is None and not self.dry_run:
+        if self.in_place and self.backup is None and not self.dry_run and self.keeps_old:
             raise ValueError("in_place=True needs backup=, a directory for the files that are replaced")
         if not self.in_place and (self.backup is not None or self.stage_in is not None):
             raise ValueError("backup= and stage_in= go with in_place=True")
@@ -105,9 +107,11 @@ class Placement:
             check_outside(self.output, [root], is_new=True)
             placed.staged = stack.enter_context(staged_directory(self.output))
             return placed
-        assert self.backup is not None
-        check_outside(self.backup, [root], is_new=True)
-        placed.backup = Backup(self.backup)
+        if self.backup is None:
+            placed.backup = NoBackup()
+        else:
+            check_outside(self.backup, [root], is_new=True)
+            placed.backup = Backup(self.backup)
         stack.enter_context(hold_locks([placed.log_dir]))
         stack.enter_context(hold_partitions(partitions))
         # the name stands for any file of the log dir
@@ -127,7 +131,7 @@ class Placed:
     """Whether the output is the directory of that partition, without a log dir and its checkpoints."""
     staged: StagedDirectory | None = None
     """The copy."""
-    backup: Backup | None = None
+    backup: Backup | NoBackup | None = None
     """In place."""
     stage_in: Path | None = None
 
@@ -258,7 +262,7 @@ class InPlace(PartitionOutput):
     """
 
     def __init__(
-        self, directory: Path, backup: Backup, stage_in: str | Path, *, removes_last_first: bool = True
+        self, directory: Path, backup: Backup | NoBackup, stage_in: str | Path, *, removes_last_first: bool = True
     ) -> None:
         self._directory, self._backup, self._stage_in = directory, backup, stage_in
         self._removes_last_first = removes_last_first

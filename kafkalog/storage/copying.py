@@ -144,3 +144,15 @@ class Backup:
             with writing(directory):
                 fsync_directory(directory)
         self._changed.clear()
+
+
+class NoBackup:
+    """In place of a `Backup` where nothing is kept, such as on a full disk."""
+
+    n_files = 0
+
+    def keep(self, path: Path, name: str) -> None:
+        """Keep nothing."""
+
+    def sync(self) -> None:
+        """Do nothing."""

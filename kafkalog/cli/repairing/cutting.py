@@ -24,7 +24,12 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 
 def run_cut(
-    cut: Callable[..., RecoveryReport], places: tuple[str, ...], args: argparse.Namespace, console: Console
+    cut: Callable[..., RecoveryReport],
+    places: tuple[str, ...],
+    args: argparse.Namespace,
+    console: Console,
+    *,
+    needs_backup: bool = True,
 ) -> None:
     """Run `truncate` or `trim`, and print what became of each partition.
 
@@ -33,7 +38,7 @@ def run_cut(
     places : tuple of str
         The parameters that tell the place of the cut.
     """
-    options = output_options(args) | chosen(args, *places, "limits")
+    options = output_options(args, needs_backup=needs_backup) | chosen(args, *places, "limits")
     with usage_errors():
         report = cut(args.paths[0], **options)
     _show(report, args, console)

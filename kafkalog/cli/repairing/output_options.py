@@ -39,7 +39,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def output_options(args: argparse.Namespace) -> dict[str, Any]:
+def output_options(args: argparse.Namespace, *, needs_backup: bool = True) -> dict[str, Any]:
     """The keyword arguments of the Python functions for these options.
 
     Raises
@@ -49,7 +49,7 @@ def output_options(args: argparse.Namespace) -> dict[str, Any]:
     """
     if len(args.paths) != 1:
         raise UsageError("expected one DIR")
-    if args.in_place and args.backup is None:
+    if needs_backup and args.in_place and args.backup is None:
         raise UsageError("--in-place needs --backup DIR, a new directory for the replaced files")
     for name in ("backup", "stage_in"):
         if getattr(args, name) is not None and not args.in_place:

@@ -9,6 +9,7 @@ from kafkalog.cli.console import Console
 from kafkalog.cli.options import HelpText, add_command, log_time, offset
 from kafkalog.cli.repairing.cutting import add_shared, run_cut
 from kafkalog.cli.repairing.output_options import PATH
+from kafkalog.cli.text import parse_bytes
 
 _HELP: Final = HelpText(
     description="""\
@@ -21,19 +22,32 @@ segment; a note says so.""",
     examples="""\
   kafkalog trim /var/lib/kafka/orders-0 --before-offset 120000 --dry-run
   kafkalog trim /var/lib/kafka --before-timestamp 2026-11-01T00:00Z --in-place --backup /other/disk/before
+  kafkalog trim /var/lib/kafka --free 50GiB --dry-run
+  kafkalog trim /var/lib/kafka --retention-ms 86400000 --in-place
+  kafkalog trim /var/lib/kafka --retention --config /etc/kafka/server.properties --in-place
   kafkalog trim /mnt/disk --before-timestamp 2026-11-01T00:00Z -o /new/disk/kafka""",
 )
 
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "trim", _HELP, run, paths=PATH)
-    place = parser.add_argument_group("where (one is required)").add_mutually_exclusive_group(required=True)
+    place = parser.add_argument_group("where (one is required)").add_mutually_exclusive_group()
     place.add_argument("--before-offset", metavar="N", type=offset, help="remove records before this offset")
     place.add_argument(
         "--before-timestamp",
         metavar="TIME",
         type=log_time,
         help="remove records before the first one at or after this time",
+    )
+    place.add_argument(
+        "--free", metavar="BYTES", type=parse_bytes, help="delete the oldest segments until that is free"
+    )
+    place.add_argument("--retention", action="store_true", help="delete what the topics' own settings say")
+    rules = parser.add_argument_group("or rules for all partitions")
+    rules.add_argument("--retention-ms", metavar="MS", type=int, help="delete segments with older records; -1: none")
+    rules.add_argument("--retention-bytes", metavar="N", type=int, help="delete all before the last N bytes; -1: none")
+    parser.add_argument(
+        "--config", metavar="FILE", help="with --retention: the broker's server.properties, for its defaults"
     )
     add_shared(parser)
 
@@ -42,4 +56,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     """Trim, and print what became of each partition."""
     from kafkalog.repair.cutting.trim import trim
 
-    run_cut(trim, ("before_offset", "before_timestamp"), args, console)
+    by_retention = ("retention_ms", "retention_bytes", "free", "retention")
+    needs_backup = all(getattr(args, name) in (None, False) for name in by_retention)
+    places = ("before_offset", "before_timestamp", *by_retention, "config")
+    run_cut(trim, places, args, console, needs_backup=needs_backup)

@@ -2,6 +2,7 @@
 
     `truncate`    removes everything from an offset, an epoch or a time on
     `trim`        removes everything before an offset or a time, as DeleteRecords does
+    `retention`   chooses the segments that retention deletes
     `partitions`  opens the partitions, and places the changed files and checkpoints
     `prefix`      the first bytes of a segment, as a segment
 

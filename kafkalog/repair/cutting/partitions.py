@@ -39,6 +39,8 @@ class CutPartitions:
     ----------
     is_partition : bool
         Whether `path` is a partition directory.
+    log_dir : Path
+        The log dir, or the directory of the partition.
     """
 
     def __init__(
@@ -47,13 +49,13 @@ class CutPartitions:
         self._root = Path(path)
         self._placement, self._removes_last_first = placement, removes_last_first
         self.is_partition = is_partition_directory(self._root)
-        self._log_dir = self._root.absolute().parent if self.is_partition else self._root
-        refuse_if_locked([self._log_dir])
+        self.log_dir = self._root.absolute().parent if self.is_partition else self._root
+        refuse_if_locked([self.log_dir])
         self.report = RecoveryReport(is_written=not placement.dry_run, findings=Findings(limits.max_findings))
-        offsets = RootOffsets.read(self._log_dir)
+        offsets = RootOffsets.read(self.log_dir)
         directories = [self._root] if self.is_partition else self._directories()
         self.plans = [LoadPlan(directory, offsets, limits=limits) for directory in directories]
-        self._placed = Placed(self._log_dir, self.is_partition, removes_last_first)
+        self._placed = Placed(self.log_dir, self.is_partition, removes_last_first)
 
     def _directories(self) -> list[Path]:
         found = []
@@ -111,7 +113,7 @@ class CutPartitions:
         """Change a checkpoint of the log dir; a copy of one partition has no log dir, or one with only its entry."""
         if self._placement.dry_run or self._placed.is_lone:
             return
-        path = self._log_dir / name
+        path = self.log_dir / name
         known = read_offset_checkpoint(path) or {}
         is_alone = self._placed.staged is not None and self.is_partition
         keys = [plan.partition.topic_partition for plan in self.plans]

@@ -11,7 +11,9 @@ from datetime import datetime
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.log.segment_files import INDEX_SUFFIXES
+from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
+from kafkalog.repair.cutting.retention import RetentionOptions, choose
 from kafkalog.repair.placement import PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state import leader_epochs
@@ -27,6 +29,12 @@ def trim(
     *,
     before_offset: int | None = None,
     before_timestamp: int | str | datetime | None = None,
+    retention_ms: int | None = None,
+    retention_bytes: int | None = None,
+    free: int | None = None,
+    retention: bool = False,
+    config: str | os.PathLike[str] | None = None,
+    now: int | datetime | None = None,
     output: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,
@@ -44,8 +52,18 @@ def trim(
         Remove the records before this offset.
     before_timestamp : int (ms), str or aware datetime, optional
         Remove the records before the first one whose timestamp is at or after this; all, if there is none.
+    retention_ms, retention_bytes : int, optional
+        Delete the segments that a broker would delete with these settings; -1 for no limit.
+    free : int, optional
+        Delete segments until this many bytes are free, of all partitions those with the oldest records first.
+    retention : bool
+        Delete the segments that a broker would delete with the topics' own settings.
+    config : path-like, optional
+        With `retention`, the broker's `server.properties`.
+    now : int (ms) or aware datetime, optional
+        The time from which retention counts. Default: now.
     output, in_place, backup, dry_run, stage_in
-        See `recover`.
+        See `recover`. What retention deletes needs no `backup`: a backup on the same disk makes no room.
     limits : Limits
 
     Returns
@@ -55,7 +73,7 @@ def trim(
     Raises
     ------
     ValueError
-        Not exactly one of the two is given; or the offset is above the log end offset of a partition.
+        Not exactly one place or rule is given; or the offset is above the log end offset of a partition.
     UnsafePathError, OutputExistsError, WriteError
         See `recover`.
     CorruptionError
@@ -68,6 +86,9 @@ def trim(
     last segment stays. An `output` that is the directory of one partition, such as ``copy/orders-0``, has no
     checkpoint: the copy begins with the first segment that is kept, and `log_start_offset` says so.
 
+    Retention deletes whole segments, from the first to the first one that stays. If all go, an empty one begins at the
+    log's end, as on a broker. Compacted topics lose nothing by it, nor does any partition above its high watermark.
+
     Source: UnifiedLog.maybeIncrementLogStartOffset, UnifiedLog.deleteOldSegments, Kafka 4.3.
 
     Examples
@@ -76,12 +97,21 @@ def trim(
     3
     """
     refuse_url(path)
-    if (before_offset is not None) + (before_timestamp is not None) != 1:
-        raise ValueError("exactly one of before_offset= and before_timestamp= is required")
-    placement = Placement(output, in_place, backup, dry_run, stage_in)
+    options = RetentionOptions(retention_ms, retention_bytes, free, retention, config)
+    if (before_offset is not None) + (before_timestamp is not None) + options.is_set != 1:
+        names = "before_offset, before_timestamp, retention_ms or retention_bytes, free, retention"
+        raise ValueError(f"exactly one of these is required: {names}")
+    placement = Placement(output, in_place, backup, dry_run, stage_in, keeps_old=not options.is_set)
     cut = CutPartitions(path, placement, removes_last_first=False, limits=limits)
     stamp = cut.milliseconds("before_timestamp", before_timestamp)
-    starts = {plan: _start(plan, before_offset, stamp) for plan in cut.plans}
+    if options.is_set:
+        now_ms = parse_milliseconds("now", "now" if now is None else now)
+        counts = choose(cut.plans, cut.log_dir, options, now_ms, cut.report.findings.add)
+        starts = {plan: _start_after(plan, n) for plan, n in counts.items()}
+        emptied = {plan for plan, n in counts.items() if n and n == len(plan.partition.segments)}
+    else:
+        starts = {plan: _start(plan, before_offset, stamp) for plan in cut.plans}
+        emptied = set()
     with cut.open() as make:
 
         def raise_starts(offsets: dict[kf.TopicPartition, int]) -> None:
@@ -94,7 +124,7 @@ def trim(
         # first, so that no crash leaves records that are gone below a log start that does not say so
         cut.put_checkpoint(kf.LOG_START_OFFSET_CHECKPOINT, raise_starts)
         for plan in cut.plans:
-            row = _trim(plan, make(plan), starts[plan])
+            row = _trim(plan, make(plan), starts[plan], is_emptied=plan in emptied)
             if cut.is_lone and row.error is None:
                 # without a checkpoint, the copy begins with its first segment
                 row.log_start_offset = next(one.base_offset for one in row.segments if one.action != "deleted")
@@ -118,7 +148,17 @@ def _start(plan: LoadPlan, offset: int | None, timestamp: int | None) -> int:
     return max(offset, partition.log_start_offset)
 
 
-def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> PartitionPlan:
+def _start_after(plan: LoadPlan, n_segments: int) -> int:
+    """The log start offset once the first segments are gone."""
+    partition = plan.partition
+    if not n_segments:
+        return partition.log_start_offset
+    is_all = n_segments == len(partition.segments)
+    base = partition.log_end_offset if is_all else partition.segments[n_segments].base_offset
+    return max(base, partition.log_start_offset)
+
+
+def _trim(plan: LoadPlan, output: PartitionOutput, start: int, *, is_emptied: bool) -> PartitionPlan:
     segments = plan.partition.segments
     row = PartitionPlan(str(plan.path), plan.partition.topic_partition)
     row.log_start_offset, row.log_end_offset = start, plan.partition.log_end_offset
@@ -133,13 +173,18 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int) -> PartitionPlan:
     there = set(plan.files.names)
     for number, segment in enumerate(segments):
         name, size = segment.path.name, segment.size_in_bytes
-        is_gone = number + 1 < len(segments) and segments[number + 1].base_offset <= start
+        is_gone = is_emptied or (number + 1 < len(segments) and segments[number + 1].base_offset <= start)
         action = "deleted" if is_gone else "kept"
         row.segments.append(SegmentPlan(name, segment.base_offset, action, size, 0 if is_gone else size))  # type: ignore[arg-type]
         for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES) if is_gone else ():
             file = name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if file in there:
                 output.remove(file)
+    if is_emptied:
+        # a broker rolls before it deletes the last segment
+        row.segments.append(SegmentPlan(kf.segment_file_name(start), start, "kept", 0, 0))
+        for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES[:2]):
+            output.write(kf.segment_file_name(start, suffix), b"")
     if is_trimmed:
         for name, why in plan.files.removed.items():
             # a run before that was killed removed its .log: a broker deletes it, too
