@@ -34,11 +34,12 @@ from kafkalog.values.decoding import Decoding
 from kafkalog.values.formats.json_schema import nullable_type, schema_type
 from kafkalog.values.options import WITH_SCHEMAS, ColumnFormat, parse_decode
 from kafkalog.values.registry import schema_source
+from kafkalog.values.schemas import in_context
 from kafkalog.values.types import SchemaError, field_at, narrow_type
 
 DECODE_OPTIONS: Final = (
     *("valueFormat", "valueSchema", "valueMessage", "keyFormat", "keySchema", "keyMessage"),
-    *("framed", "schemas"),
+    *("framed", "schemas", "schemaContext"),
 )
 JSON: Final = ("json", "jsonschema")
 Batches = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
@@ -62,6 +63,8 @@ class Decode:
     """Filters on decoded columns."""
     declared: dict[str, pa.DataType]
     """Types of JSON values, by `valueSchema` and `keySchema`."""
+    context: str | None = None
+    """The registry's context of schema ids."""
 
     def schema(self, columns: Sequence[str], log_dir: LogDir, batches: Batches) -> StructType:
         """Return the schema of columns and fields such as ``value.id``, which become structs."""
@@ -125,6 +128,7 @@ class Decode:
 
     def _decoding(self, columns: Sequence[str], log_dir: LogDir) -> Decoding:
         source = schema_source(self.schemas) or schemas_beside(log_dir, self.formats)
+        source = in_context(source, self.context)
         return Decoding(self.formats, source, types.record_columns(columns), self.conditions)
 
     def _column_of(self, name: str) -> str:
@@ -228,13 +232,14 @@ def parse_decoding(given: Options) -> tuple[Decode | None, Any]:
             raise ValueError(f"a schema needs a format: give the option {column}Format")
     formats = parse_decode(wanted)
     if not formats:
-        if "schemas" in given:
-            raise ValueError("schemas is for decoding: give the option valueFormat or keyFormat")
+        for name in ("schemas", "schemaContext"):
+            if name.lower() in given:
+                raise ValueError(f"{name} is for decoding: give the option valueFormat or keyFormat")
         return None, _filters(given.get("filters"), ())
     parsed, after = _filters(given.get("filters"), formats), None
     if parsed is not None:
         parsed, after = split_filters(parsed, formats, parse_filter)
-    return Decode(formats, given.get("schemas"), after, declared), parsed
+    return Decode(formats, given.get("schemas"), after, declared, given.get("schemacontext")), parsed
 
 
 def _json_schema(text: str) -> pa.DataType:

@@ -77,6 +77,7 @@ def test_options_that_do_not_go_together_say_why() -> None:
     for given, why in (
         ({"valueSchema": "x.avsc"}, "a schema needs a format: give the option valueFormat"),
         ({"schemas": "/x"}, "schemas is for decoding: give the option valueFormat or keyFormat"),
+        ({"schemaContext": ".a"}, "schemaContext is for decoding: give the option valueFormat or keyFormat"),
         ({"valueFormat": "xml"}, "no format 'xml' to decode the value by"),
         ({"valueFormat": "json", "framed": "maybe"}, "framed must be true or false, not 'maybe'"),
         ({"valueFormat": "json", "columns": "offset,key.id"}, "no column 'key.id'"),
@@ -88,6 +89,7 @@ def test_options_that_do_not_go_together_say_why() -> None:
     assert found.columns == ("value.a",)
     assert found.filters == [[("key", "==", "k")]]
     assert found.decode.conditions == [[("value.a", "==", "x")]]
+    assert options_of(valueFormat="avro", schemaContext=".partner").decode.context == ".partner"
 
 
 JSON_SCHEMA: dict[str, Any] = {
