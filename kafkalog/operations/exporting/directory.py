@@ -64,7 +64,7 @@ class ResumedDirectory(Resumption):
             remove_tree(self._work / _STAGED)
             manifest = _read(self.target / MANIFEST)
             if manifest is None and self.target.exists() and (not self.target.is_dir() or os.listdir(self.target)):
-                detail = f"it exists, and no export with resume made it: it has no {MANIFEST}"
+                detail = f"no export with resume made it: it has no {MANIFEST}. Begin with resume in a new directory"
                 raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=self.target)
         except BaseException:
             self.close()

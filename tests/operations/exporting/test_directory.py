@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +133,21 @@ def test_a_run_that_dies_while_it_commits_is_finished_by_the_next(
     run(root, lake)
     assert offsets(lake) == [*range(40)]
     assert [offsets(lake, partition) for partition in (1, 2, 3)] == [[*range(7)]] * 3
+
+
+def test_the_nights_of_the_guide_work_as_they_are_written(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = Path("docs/guides/data-lake.md").read_text()
+    commands = re.findall(r"^kafkalog (export .*--resume.*?)(?:#.*)?$", guide, re.MULTILINE)
+    assert len(commands) > 1
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        if "delta" in command and importlib.util.find_spec("deltalake") is None:
+            continue
+        here = command.replace("/backup/kafka", str(log_dir)).replace("-t orders", "-t p-multi")
+        words = here.replace("/lake/", "").split()
+        # the first night has all records, the second one none
+        assert main(words) == 0, (command, capsys.readouterr().err)
+        assert main(words) == 0, (command, capsys.readouterr().err)
+        assert "0 records" in capsys.readouterr().err
