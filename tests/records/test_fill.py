@@ -355,7 +355,7 @@ def test_what_is_filled_of_damaged_batches_is_what_the_exact_walk_gives(
 ) -> None:
     make, share = LEVELS[kind]
     rng = np.random.default_rng([SEED, 16, len(kind)])
-    n = max(2, int(fuzz_inputs() * share) // len(seeds()) // 8)
+    n = max(2, int(fuzz_inputs() * share) // len(seeds()) // 16)
     n_damaged = 0
     for seed in seeds():
         for i, data in enumerate(counted(make(rng, seed, n))):
@@ -464,7 +464,7 @@ def test_a_damaged_stream_is_refused_or_gives_what_the_exact_decoder_gives(codec
     rng = np.random.default_rng([SEED, 18, codec])
     streams = [compressed(codec, payload) for payload in payloads() if len(payload) < 6000]
     n_accepted = n_refused = 0
-    for i in counted(range(fuzz_inputs() * 3 // 4)):
+    for i in counted(range(fuzz_inputs() // 2)):
         stream = bytearray(streams[i % len(streams)])
         for _ in range(int(rng.integers(1, 4))):
             at = int(rng.integers(0, len(stream)))

@@ -18,7 +18,7 @@ from kafkalog.errors import LimitExceededError, Limits, Reason
 from kafkalog.format import segment_file_name
 
 MIB = 2**20
-MAX_RECORDS = 300_000 if THOROUGH else 150_000
+MAX_RECORDS = 150_000
 READING, WRITING = (2, 80), (5, 120)
 """Copies of `max_decompressed_bytes` and bytes a record, beside 64 MiB and what the imports take: see `Limits`."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
 
 import golden_sets
 import pytest
-from effort import thinned
+from effort import THOROUGH, thinned
 from faults import Faulty, is_killed_at
 from files import content, flip
 from recoveries import RECOVERY_POINTS, logs, small_log_dir
@@ -225,7 +224,7 @@ def test_in_place_killed_at_any_step_nothing_is_lost_and_another_run_finishes(tm
     before = content(first)
     recover(first, output=tmp_path / "wanted")
     wanted = content(tmp_path / "wanted")
-    n, step = 1, 7 if not os.environ.get("KAFKALOG_THOROUGH") else 1
+    n, step = 1, 3 if THOROUGH else 7
     while True:
         root = tmp_path / f"run-{n}"
         log_dir = crash_dir(root)
