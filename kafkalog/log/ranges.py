@@ -34,7 +34,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import MOST_EARLIER, Known
 from kafkalog.records.batch_table import Window
 from kafkalog.state.outcomes import POSITION_BITS, TransactionOutcomes
-from kafkalog.storage.location import as_path
+from kafkalog.storage.location import Entry, Location, as_path
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity, removed_error, was_replaced
 from kafkalog.storage.source import ByteSource
 from kafkalog.text import counted
@@ -57,12 +57,16 @@ class SegmentRange:
     """Whether the segment is the partition's last one. It may grow, and a partial batch at its end is normal."""
     is_preallocated: bool = False
     """Whether a roll may cut zeros from the end of the file."""
+    etag: str | None = None
+    """Of an object in a store, when the read was planned."""
 
     @classmethod
     def of(cls, segment: Segment, *, is_last: bool) -> SegmentRange:
         """All bytes of a segment."""
-        size = segment.size_in_bytes
-        return cls(segment.path.name, size, 0, size, segment.base_offset, is_last, segment.is_preallocated)
+        size, path = segment.size_in_bytes, segment.path
+        entry = path.status() if isinstance(path, Location) else None
+        etag = None if entry is None else entry.etag
+        return cls(path.name, size, 0, size, segment.base_offset, is_last, segment.is_preallocated, etag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +245,11 @@ class RangedSegment(Segment):
     ) -> None:
         self._range, self.directory = of, identity
         self.first_position = of.start
+        path = directory / of.name
+        if isinstance(path, Location):
+            path.remember(Entry(of.name, of.size_in_bytes, of.etag))
         super().__init__(
-            directory / of.name,
+            path,
             memory_map=memory_map,
             limits=limits,
             is_last=of.is_last and of.stop == of.size_in_bytes,

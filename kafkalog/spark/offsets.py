@@ -51,7 +51,8 @@ def wanted_partitions(log_dir: LogDir, options: SourceOptions) -> list[kf.TopicP
         missing = sorted(named.subscribed - {key.topic for key in found})
     if missing:
         there = ", ".join(log_dir.topics[:8]) + (", ..." if len(log_dir.topics) > 8 else "")
-        raise ValueError(f"not in {', '.join(options.paths)}: {', '.join(missing)}; there are {there or 'no topics'}")
+        where = ", ".join(map(str, options.paths))
+        raise ValueError(f"not in {where}: {', '.join(missing)}; there are {there or 'no topics'}")
     return found
 
 

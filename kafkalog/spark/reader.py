@@ -83,7 +83,7 @@ class TaskReader:
             check_log_dirs(task)
         decoding, lost = self._decoding, Lost()
         for raw in _records(self._options, task, self._columns, self._report):
-            batch = raw if decoding is None else decoding.decode(raw, task.parts[0].path, decoding.schema())
+            batch = raw if decoding is None else decoding.decode(raw, str(task.parts[0].path), decoding.schema())
             yield from types.split(types.to_spark(batch, self._schema, lost))
         # an executor can only warn: its results are rows, and Spark has no other channel for a reader
         for finding in () if decoding is None else decoding.take_findings():

@@ -27,12 +27,13 @@ import pyarrow as pa
 from kafkalog import errors
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError, ReadError, Reason, WriteError
-from kafkalog.log.log_dir import LogDir
+from kafkalog.log.log_dir import LogDir, located
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.scanning.planning import ReadTask
 from kafkalog.storage.atomic import STAGED_SUFFIX, remove_tree, writing
+from kafkalog.storage.location import is_url
 from kafkalog.storage.staging import StagedDirectory
 from kafkalog.writing.job_directories import create_job, is_dead, remove_job, this_owner
 
@@ -181,6 +182,8 @@ def check_files(paths: Iterable[str]) -> None:
         This machine cannot; it is no finding about the log.
     """
     for path in paths:
+        if is_url(path):
+            continue  # reading it tells
         try:
             # without waiting for the writer of a FIFO
             os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -196,7 +199,7 @@ def check_log_dirs(task: ReadTask) -> None:
     ReadError
         This machine does not have one; an empty mount point is none.
     """
-    for root in sorted({os.path.dirname(part.path) for part in task.parts}):
+    for root in sorted({os.path.dirname(part.path) for part in task.parts if not is_url(part.path)}):
         check_files([root])
         if not any(map(kf.parse_partition_directory, os.listdir(root))) and not any(
             os.path.isdir(part.path) for part in task.parts
@@ -228,25 +231,18 @@ def piece_of(task: ReadTask) -> Piece:
 def absolute(path: Any) -> Any:
     """Return paths, or what `kafkalog.open` returned, with absolute local paths: executors run elsewhere.
 
-    Raises
-    ------
-    ValueError
-        A URL has another scheme than ``file:``.
+    A URL becomes a `Location`, which executors open with the credentials that they have.
     """
     if isinstance(path, LogDir):
-        paths = [os.path.abspath(one) for one in path.paths]
+        paths = [str(one) if is_url(one) else os.path.abspath(one) for one in path.paths]
         return path if paths == [str(one) for one in path.paths] else LogDir(paths, limits=path.limits)
     if isinstance(path, (Partition, Segment)):
         return path if path.path.is_absolute() else open_path(path.path.absolute(), limits=path.limits)
     if isinstance(path, (str, os.PathLike)):
         scheme, found, rest = os.fspath(path).partition(":")
-        if found and "/" not in scheme:
-            if scheme != "file":
-                raise ValueError(
-                    f"{path}: log dirs are on a file system that driver and executors mount, not on {scheme}:"
-                )
+        if found and scheme == "file":
             path = "/" + unquote(rest).lstrip("/")
-        return os.path.abspath(path)
+        return located(path) if is_url(path) else os.path.abspath(path)
     return [absolute(one) for one in path]
 
 

@@ -15,6 +15,7 @@ from kafkalog.spark.runner import absolute
 from kafkalog.spark.types import ALL_COLUMNS
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.log_config import LogConfig
+from kafkalog.storage.location import refuse_url
 from kafkalog.writing.partitioner import MAX_PARTITIONS
 from kafkalog.writing.routing import check_topic
 
@@ -70,6 +71,8 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     options.check_names((*_SUPPORTED, *_CONFIG))
     if not options.get("path"):
         raise ValueError("no log dir: name one in save(path)")
+    if not options["path"].startswith("file:"):
+        refuse_url(options["path"])
     if options.get("jobid") == "":
         raise ValueError("jobId is empty")
     settings = {name: value for name, value in options.items() if name in _CONFIG}

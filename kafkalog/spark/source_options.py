@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, cast
 
 from kafkalog import format as kf
 from kafkalog.errors import OnCorruption
+from kafkalog.log.log_dir import located
 from kafkalog.parsing import TopicPatterns
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding
@@ -21,6 +22,7 @@ from kafkalog.spark.options import Options, parse_json
 from kafkalog.spark.runner import absolute
 from kafkalog.spark.types import KAFKA_COLUMNS, check_columns
 from kafkalog.state.read_committed import ISOLATION_LEVELS, IsolationLevel
+from kafkalog.storage.location import is_public_option, is_url
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -36,6 +38,8 @@ _SUPPORTED: Final = (
     *("failOnDataLoss", "kafka.isolation.level", "isolationLevel", "onCorruption", "checkCrcs", "highWatermark"),
     *DECODE_OPTIONS,
 )
+_STORAGE: Final = "storage."
+"""Prefix of the options of the store that a URL names."""
 _EXAMPLE_PARTITIONS: Final = '{"topicA":[0,1],"topicB":[0,1]}'
 _EXAMPLE_OFFSETS: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _EXAMPLE_TIMESTAMPS: Final = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789}}'
@@ -139,11 +143,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     ValueError
         An option is invalid.
     """
-    options = Options(given)
+    storage = {name: value for name, value in given.items() if name.lower().startswith(_STORAGE)}
+    options = Options({name: value for name, value in given.items() if name not in storage})
     options.check_names(_SUPPORTED)
     if "kafka.isolation.level" in options:
         options["isolationlevel"] = options["kafka.isolation.level"]
-    paths = _paths(options)
+    paths = _paths(options, {name.lower().removeprefix(_STORAGE): value for name, value in storage.items()})
     decode, filters = parse_decoding(options)
     if "latest" in options and "maxrecordsperpartition" in options:
         raise ValueError("maxRecordsPerPartition divides partitions, and latest reads each as a whole")
@@ -176,14 +181,23 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def _paths(options: Options) -> tuple[str, ...]:
+def _paths(options: Options, storage: dict[str, str]) -> tuple[str, ...]:
+    if secret := next((name for name in storage if not is_public_option(name)), None):
+        raise ValueError(
+            f"storage.{secret} would be in Spark's plans; each host takes credentials from its environment"
+        )
     # Spark adds a path of its own to the options of a table
     named = [options[name] for name in ("log_dir", "path") if name in options][:1]
     if "paths" in options and "log_dir" not in options:
         named = parse_json(options["paths"], '["/a", "/b"] as paths', lambda value: isinstance(value, list))
     if not named:
         raise ValueError("no path given: name a log dir in load(path)")
-    return tuple(absolute(str(path)) for path in named)
+    texts = map(str, named)
+    return tuple(located(text, storage) if _is_remote(text) else absolute(text) for text in texts)
+
+
+def _is_remote(text: str) -> bool:
+    return is_url(text) and not text.startswith("file:")
 
 
 def _topics(options: Options, paths: tuple[str, ...]) -> Topics:
@@ -210,6 +224,7 @@ def _topics(options: Options, paths: tuple[str, ...]) -> Topics:
 
 def _is_internal(path: str) -> bool:
     """Whether a path is the directory of an internal topic's partition, or a segment in it."""
+    path = str(path)
     directory = os.path.dirname(path) if path.endswith(kf.LOG_SUFFIX) else path
     found = kf.parse_partition_directory(os.path.basename(directory))
     return found is not None and found.topic_partition.topic in kf.INTERNAL_TOPICS

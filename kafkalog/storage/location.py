@@ -155,6 +155,10 @@ class Location(os.PathLike[str]):
         """Returns self: locations are absolute."""
         return self
 
+    def is_absolute(self) -> bool:
+        """True."""
+        return True
+
     def fresh(self) -> Location:
         """The same location, with nothing known of its files."""
         return Location(self.store, self.key)
@@ -269,6 +273,17 @@ def refuse_url(path: object) -> None:
         if is_url(place):
             detail = "logs in object stores are read, never changed: copy it to a local directory first"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=clean(str(place)))
+
+
+def is_public_option(name: str) -> bool:
+    """Whether a storage option is no secret: pickles and Spark's plans have no others."""
+    return _PUBLIC.fullmatch(name.lower()) is not None
+
+
+_PUBLIC: Final = re.compile(
+    r"(aws_|azure_|google_|azure_storage_)?(endpoint(_url)?|(default_)?region(_name)?|allow_http|skip_signature|anon"
+    r"|virtual_hosted_style_request|request_payer|profile|account_name|bucket|project|timeout|max_retries|protocol)"
+)
 
 
 def clean(text: str) -> str:

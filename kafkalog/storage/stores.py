@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from kafkalog.errors import (
     Reason,
     UnsupportedError,
 )
-from kafkalog.storage.location import AnyPath, Entry, Location, clean, is_url
+from kafkalog.storage.location import AnyPath, Entry, Location, clean, is_public_option, is_url
 from kafkalog.storage.ranges import RangeSource
 from kafkalog.storage.source import Bytes, ByteSource, FileIdentity
 
@@ -44,11 +44,6 @@ _ALIASES: Final = {
     "endpoint_url": "endpoint",
     "region_name": "region",
 }
-_SHIPPED: Final = re.compile(
-    r"(aws_|azure_|google_|azure_storage_)?(endpoint(_url)?|(default_)?region(_name)?|allow_http|skip_signature|anon"
-    r"|virtual_hosted_style_request|request_payer|profile|account_name|bucket|project|timeout|max_retries|protocol)"
-)
-"""Options without secrets: the only ones that a pickle has."""
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _CHEAP: Final = frozenset({"memory", "file", "local", "tar", "zip"})
 _CHECK_SECONDS: Final = 1.0
@@ -129,8 +124,8 @@ def locate(path: Any, storage_options: Options | None = None) -> Any:
         return [locate(one, storage_options) for one in path]
     if not is_url(path):
         return path
-    if isinstance(path, str) and path.startswith("file://"):
-        return path.removeprefix("file://")
+    if isinstance(path, str) and path.startswith("file:///"):
+        return unquote(path.removeprefix("file://"))
     return location(path, storage_options=storage_options)
 
 
@@ -367,7 +362,7 @@ def _needed(name: str, url: str) -> Iterator[None]:
 
 
 def _without_secrets(options: Options) -> dict[str, Any]:
-    kept = {name: value for name, value in options.items() if _SHIPPED.fullmatch(name.lower())}
+    kept = {name: value for name, value in options.items() if is_public_option(name)}
     return {name: value for name, value in kept.items() if isinstance(value, (str, int, float))}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,23 @@ def test_with_use_time_index_a_task_begins_where_the_index_says(log: Path, tmp_p
     assert offsets(useTimeIndex="true") == list(range(900, 1000))
     with pytest.raises(CorruptionError, match=str(path)):
         offsets()
+
+
+def test_executors_read_urls(source: Any, log: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    with tarfile.open(tmp_path / "log.tar", "w") as tar:
+        tar.add(log, "log")
+    url = f"tar://log::{tmp_path / 'log.tar'}"
+    rows = source(url, minPartitions=5).groupBy("partition").count().collect()
+    assert {row["partition"]: row["count"] for row in rows} == dict.fromkeys(range(4), 1000)
+    last = source(url, topics="t").agg({"offset": "max"}).collect()
+    assert last[0][0] == 999
+    with pytest.raises(Exception, match="would be in Spark's plans"):
+        source(url, **{"storage.secret_access_key": "hush"}).count()
+    replaced = source(url)
+    assert replaced.count() == 4000
+    with tarfile.open(tmp_path / "log.tar", "w") as tar:
+        (tmp_path / "empty").mkdir()
+        tar.add(tmp_path / "empty", "log")
+    with pytest.raises(Exception, match=r"file_unreadable|file_changed"):
+        replaced.count()

@@ -54,7 +54,7 @@ def test_other_modes_are_refused(session: SparkSession, tmp_path: Path) -> None:
         ({"topic": "a b"}, "topic of 1 to 249"),
         ({"segment.bytes": "-1"}, "segment.bytes"),
         ({"partitions": "0"}, "whole number"),
-        ({"path": "s3://bucket/log"}, "not on s3"),
+        ({"path": "s3://bucket/log"}, "copy it to a local directory"),
         ({"topicId": "AAAAAAAAAAAAAAAAAAAAAA"}, "name it"),
     ],
 )

@@ -103,7 +103,7 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
         ({"onCorruption": "x"}, "onCorruption must be"),
         ({"taskBytes": "0"}, "number of bytes"),
         ({"paths": "x"}, "paths"),
-        ({"path": "hdfs://host/log"}, "not on hdfs:"),
+        ({"path": "s3://key:secret@bucket/log"}, "user info"),
         ({"latest": "value"}, "latest must be key"),
         ({"latest": "key", "maxRecordsPerPartition": "5"}, "maxRecordsPerPartition divides partitions"),
     ],
