@@ -9,8 +9,8 @@ from typing import Final
 
 _COMMANDS: Final = {
     "reading.ls": "list topics, partitions and segments: sizes, offsets, times, formats, codecs",
-    "reading.report": "report on everything in log dirs: contents, damage, losses, lag, what a broker will do",
-    "reading.space": "show who uses the disk: topics, days, codecs, producers, keys; what another codec would save",
+    "reading.report": "write a report on log dirs: contents, damage, losses, lag, the next start of the broker",
+    "reading.space": "show disk usage: by topic, day, codec, producer and key; savings with another codec",
     "reading.cat": "print records, as text or as JSON lines",
     "reading.sql": "run an SQL query, with one table per topic",
     "reading.batches": "list or summarise record batches: sizes, counts, compression, producers",
@@ -33,7 +33,7 @@ _COMMANDS: Final = {
     "repairing.salvage": "save every intact batch of a damaged log, and report the losses",
     "repairing.merge": "merge several copies of a partition into one log",
     "repairing.diff": "compare two replicas of a partition: first difference, which one would truncate",
-    "repairing.boot": "make a directory on which a broker starts, out of partitions whose cluster is gone",
+    "repairing.boot": "build a log dir on which a new broker starts, from partitions of a lost cluster",
     "writing.reindex": "rebuild indexes from .log files",
     "writing.convert": "rewrite a log: to format v2, another codec or size, with records dropped or redacted",
     "writing.load": "write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",

@@ -112,8 +112,8 @@ def add_command(
         action="append",
         default=[],
         type=assignment("region=eu-west-1"),
-        help="an option of the store that a URL names, such as region or endpoint; may be repeated. Credentials belong"
-        " into the environment",
+        help="an option of the object store, such as region or endpoint; repeatable. Set credentials in the"
+        " environment",
     )
     if not writes:
         parser.add_argument(
@@ -128,7 +128,7 @@ def add_command(
             action="append",
             default=[],
             type=assignment("key1=private.pem"),
-            help="a private key of encrypted remote storage; may be repeated",
+            help="a private key of encrypted remote storage; repeatable",
         )
     parser.add_argument(
         "--report",

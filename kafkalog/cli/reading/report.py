@@ -20,14 +20,18 @@ from kafkalog.cli.scan_options import add_decoding, decode_options, usage_errors
 
 _HELP: Final = HelpText(
     description="""\
-Report on the log dirs of a broker: topics and partitions with times, formats, codecs and sizes; damage and losses, and
-how certain they are; what a broker does when it starts; groups and their lag; open transactions, and the command that
-ends one that hangs; what retention and the log cleaner do next, and what holds them up; batching, producers, indexes,
-and space by day, codec and kind of file. The numbers are those of verify, preflight, ls, groups and transactions.
+Write one report on the log dirs of a broker, with the results of ls, verify, preflight, groups and transactions:
 
-With -o the format is that of the file name: .html is one page that needs no network, .md is for a ticket, .json is for
-programs. Without -o, Markdown is printed. With --value-format or --key-format all records are decoded, and those that
-do not decode are counted by topic.
+  contents      topics and partitions with times, formats, codecs and sizes
+  damage        findings and losses, with their certainty
+  next start    what a broker would do at its next start
+  consumers     groups and their lag; open transactions, and the command that ends a hanging one
+  outlook       the next actions of retention and the log cleaner, and what blocks them
+  space         batching, producers, indexes, and bytes by day, codec and kind of file
+
+The name of -o selects the format: .html is one page without network access, .md is for a ticket, .json for programs.
+Without -o, report prints Markdown. With --value-format or --key-format, it decodes all records and counts by topic
+those that do not decode.
 
 The exit code is 1 if something is damaged, or if a broker would lose records or not start.""",
     examples="""\

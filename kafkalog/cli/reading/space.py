@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Show who uses the disk: bytes by topic, partition, day, codec, kind of file and producer, from batch headers. The sums
-are all bytes of the segments, or of all files. With --records all records are read too, for bytes by key and by header,
-before compression. Memory is bounded: with very many keys the records are read twice, so that the sums are exact.
+Show disk usage by topic, partition, day, codec, kind of file and producer, from batch headers. The sums cover all bytes
+of the segments, or of all files. --records also reads all records, and shows uncompressed bytes by key and by header.
+Memory is bounded: with very many keys, the command reads the records twice to get exact sums.
 
---what-if says how large the log would be with another codec, level or batch size. A sample of the log is converted as
-'kafkalog convert' does, and the interval holds the real result in 99.9 % of cases. A log of up to --sample-bytes is
-converted as a whole. Nothing is written.""",
+--what-if estimates the size of the log with another codec, level or batch size. It converts a sample as 'kafkalog
+convert' does. The interval contains the real size in 99.9 % of cases. A log of up to --sample-bytes is converted
+completely. The command writes nothing.""",
     examples="""\
   kafkalog space /var/lib/kafka
   kafkalog space /var/lib/kafka -t orders --records
@@ -41,14 +41,14 @@ def add_parser(commands: Any) -> None:
         metavar="CODEC:LEVEL:BATCH_SIZE",
         action="append",
         default=[],
-        help="the size with another codec, level and batch size (parts may be left out); may be repeated",
+        help="the size with another codec, level and batch size (parts may be left out); repeatable",
     )
     what.add_argument("--top", metavar="N", type=int, default=20, help="producers, keys, headers to list (default: 20)")
     what.add_argument(
         "--sample-bytes", metavar="N", type=n_bytes, default=64 << 20, help="bytes to convert (default: 64M)"
     )
     what.add_argument("--seed", metavar="N", type=int, default=0, help="chooses the sample (default: 0)")
-    add_threads(what, "threads that decode and convert (default: one a CPU)")
+    add_threads(what, "threads that decode and convert (default: one per CPU)")
     parser.add_argument("--json", action="store_true", help="one object with exact numbers")
     add_limits(parser)
 

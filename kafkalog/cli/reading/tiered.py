@@ -19,7 +19,7 @@ _VERIFY: Final = HelpText(
     summary="check remote storage: what is missing, damaged, left over or replaced",
     description="""\
 Check the remote storage of tiered topics (KIP-405). With --log-dir, the metadata topic and the leader epochs of that
-broker decide which copies count. Damage: hole, torn, size, checksum, index, unreadable. What only costs space: orphan,
+broker decide which copies count. Damage: hole, torn, size, checksum, index, unreadable. Only a waste of space: orphan,
 unfinished, deleting, replaced, below_start, leftover, unknown_file.
 
 The exit code is 1 if there is damage.""",
@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
         job.add_argument("--log-dir", metavar="PATH", help="the broker's log dir, or a copy of it")
         add_names(job, "-t", "--topics", what="topics", such="orders.*")
         parse = assignment("key1=private.pem")
-        text = "a private key of encrypted remote storage; may be repeated"
+        text = "a private key of encrypted remote storage; repeatable"
         job.add_argument("--key", metavar="ID=FILE", dest="keys", action="append", default=[], type=parse, help=text)
         add_limits(job)
 

@@ -23,20 +23,20 @@ or outputs of kafkalog load, convert, salvage and merge. Files are only read, ne
 )
 _HELP: Final = HelpText(
     description="""\
-Make a directory on which a stock broker starts and serves all partitions with their offsets, when the cluster's
-metadata or its quorum is gone.
+Build a directory on which a stock broker starts and serves all partitions with their offsets. Use it if the cluster's
+metadata or quorum is lost.
 
-Every segment is verified and copied. Indexes, producer snapshots, leader epochs and checkpoints are built again.
-Topics, settings and ids go into a new metadata log. Settings, ACLs, SCRAM users and quotas are carried over if any DIR
-has a copy of __cluster_metadata-0. Retention is off for each topic until you turn it on again, committed offsets do
-not expire, and the next producer id is above all known ones. Damage, copies that differ, and settings with which a
-broker does not start are refused.
+boot verifies and copies every segment. It rebuilds indexes, producer snapshots, leader epochs and checkpoints, and
+writes topics, settings and ids to a new metadata log. If any DIR has a copy of __cluster_metadata-0, boot keeps
+settings, ACLs, SCRAM users and quotas. Retention is off for each topic until you turn it on again. Committed offsets do
+not expire, and the next producer id is larger than all known ones. Damage, copies that differ, and settings that stop a
+broker are errors.
 
 -o DIR gets data/, server.properties, report.json and report.txt, which ends with the next commands. The exit code is 0
 only if nothing is lost.
 
---rescue-quorum is for a cluster whose brokers are there but whose controllers lost their majority: it makes one
-survivor the only voter, after a backup.""",
+--rescue-quorum is for a cluster with intact brokers whose controllers lost their majority. It makes one survivor the
+only voter, after a backup.""",
     examples="""\
   kafkalog boot /mnt/disk-1 /mnt/disk-2 -o /var/lib/kafka-new
   kafkalog boot /mnt/broker-1 /mnt/broker-2 /mnt/broker-3 -o /new --best --for 4.0
@@ -50,9 +50,9 @@ survivor the only voter, after a backup.""",
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "boot", _HELP, run, paths=_PATHS)
-    where = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group()
-    where.add_argument("-o", "--output", metavar="DIR", help="make this directory, outside of any log dir")
-    where.add_argument("--dry-run", action="store_true", help="write nothing: verify, and say what would be made")
+    where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group()
+    where.add_argument("-o", "--output", metavar="DIR", help="write to this new directory, outside of any log dir")
+    where.add_argument("--dry-run", action="store_true", help="verify, show the result, and write nothing")
     add_topics(parser.add_argument_group("what"))
     cluster = parser.add_argument_group("the new cluster")
     cluster.add_argument(
@@ -78,17 +78,17 @@ def add_parser(commands: Any) -> None:
         help="make the controller whose metadata log dir is DIR the only voter, in place; needs --backup or --dry-run",
     )
     rescue.add_argument("--backup", metavar="DIR", help="a new directory for the file that is replaced")
-    facts = parser.add_argument_group("what the directories do not say")
+    facts = parser.add_argument_group("facts that the directories lack")
     facts.add_argument("--metadata", metavar="DIR", help="a log dir with a copy of __cluster_metadata-0")
     facts.add_argument(
         "--set",
         dest="settings",
         metavar="TOPIC:NAME=VALUE",
         action="append",
-        help="a setting of topics, by name or glob; without VALUE it is removed; may be repeated",
+        help="a setting of topics, by name or glob; without VALUE it is removed; repeatable",
     )
     facts.add_argument(
-        "--topic-id", dest="topic_ids", metavar="TOPIC=ID", action="append", help="the id of a topic; may be repeated"
+        "--topic-id", dest="topic_ids", metavar="TOPIC=ID", action="append", help="the id of a topic; repeatable"
     )
     facts.add_argument(
         "--retention",
@@ -115,7 +115,7 @@ def add_parser(commands: Any) -> None:
         choices=("auto", "reflink", "hardlink", "copy"),
         help="auto shares blocks with the source where the file system can (default); hardlink shares sealed segments",
     )
-    add_threads(how, "segments to read at a time (default: processors, up to 4)")
+    add_threads(how, "segments to read at a time (default: one per CPU, up to 4)")
     parser.add_argument("--json", action="store_true", help="the report as a JSON object, as in report.json")
     add_limits(parser)
 
