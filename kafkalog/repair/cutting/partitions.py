@@ -56,6 +56,7 @@ class CutPartitions:
         directories = [self._root] if self.is_partition else self._directories()
         self.plans = [LoadPlan(directory, offsets, limits=limits) for directory in directories]
         self._placed = Placed(self.log_dir, self.is_partition, removes_last_first)
+        self._missing: dict[LoadPlan, list[Finding]] = {}
 
     def _directories(self) -> list[Path]:
         found = []
@@ -82,13 +83,19 @@ class CutPartitions:
             paths = [plan.path for plan in self.plans]
             placed = self._placement.enter(stack, self._root, paths, removes_last_first=self._removes_last_first)
             self._placed = placed
-            yield lambda plan: placed.partition(plan.path, plan.files.names)
+
+            def make(plan: LoadPlan) -> PartitionOutput:
+                # before the files are changed: their proofs may go then
+                contents = [contents_before(segment) for segment in plan.partition.segments]
+                self._missing[plan] = missing(plan, contents, LogDirState.of(plan.partition)) if contents else []
+                return placed.partition(plan.path, plan.files.names)
+
+            yield make
             self.report.n_backup_files = placed.n_backup_files
 
     def add(self, plan: LoadPlan, row: PartitionPlan) -> None:
-        """Add what becomes of a partition, and the offsets that were missing in it before: their proofs may go now."""
-        contents = [contents_before(segment) for segment in plan.partition.segments]
-        for finding in missing(plan, contents, LogDirState.of(plan.partition)) if contents else []:
+        """Add what becomes of a partition, and the offsets that were missing in it before."""
+        for finding in self._missing.pop(plan):
             if finding not in self.report.findings.rows:
                 self.report.findings.add(finding)
             if finding.damage and finding not in row.lost:
