@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 import shutil
 import sys
@@ -26,6 +27,7 @@ import kafkalog
 import kafkalog.errors
 import kafkalog.spark
 from kafkalog.cli.app import build_parser
+from kafkalog.cli.json_schemas import OUTPUTS, json_schema
 
 GENERATED = Path(__file__).parent / "generated"
 SPARK = ("register", "prepare", "scan", "batches", "verify", "reindex", "export")
@@ -113,6 +115,12 @@ def command_page(name: str, parser: argparse.ArgumentParser, summary: str) -> st
             out += [heading(title[:-1].capitalize(), "-"), literal(inspect.cleandoc("\n" + rest))]
         elif block.strip():
             out += list(paragraphs(block))
+    if name in OUTPUTS:
+        schema = indented(json.dumps(json_schema(name), indent=1))
+        out += [
+            heading("JSON output", "-"),
+            f"Each object that it prints, as a JSON Schema:\n\n.. code-block:: json\n\n{schema}\n",
+        ]
     return "\n".join(out)
 
 
@@ -131,7 +139,6 @@ def write_commands(folder: Path) -> None:
         (folder / f"{file}.rst").write_text(page)
         rows.append(f":ref:`kafkalog {name} <cli-{file}>`\n{indented(escaped(summary))}")
         pages.append(f"{name} <{file}>")
-    codes = (parser.epilog or "").partition("exit codes:")[2]
     (folder / "index.rst").write_text(
         "\n".join(
             [
@@ -140,8 +147,7 @@ def write_commands(folder: Path) -> None:
                 "Every command takes several paths, and ``--help`` prints what stands here.\n",
                 *rows,
                 "",
-                heading("Exit codes", "-"),
-                literal(inspect.cleandoc("\n" + codes)),
+                "All commands have the same :doc:`exit codes </errors>`.\n",
                 ".. toctree::\n   :hidden:\n",
                 *(f"   {page}" for page in pages),
                 "",

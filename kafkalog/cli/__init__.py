@@ -12,6 +12,7 @@ is quick.
     `topic_settings`  settings of a topic as options
     `console`         stdout, stderr, the progress bar
     `report`          `--report`: the findings as a file
+    `json_schemas`    the JSON Schemas of what commands print with `--json`
     `exits`           exit codes
     `text`            bytes, sizes, times and tables as text
     `completion`      what a shell completes

@@ -22,6 +22,7 @@ from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES
 from kafkalog.cli.completion import Completion
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
+from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
 from kafkalog.cli.options import make_limits
 from kafkalog.cli.parser import Parser
 from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
@@ -90,6 +91,13 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
         action=Completion,
         build_parser=build_parser,
         help="print a completion script for bash, zsh or fish; needs the extra completion",
+    )
+    parser.add_argument(
+        "--json-schema",
+        metavar="COMMAND",
+        action=PrintSchema,
+        choices=OUTPUTS,
+        help="print the JSON Schema of a command's --json; findings-file is that of --report",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, summary in SUMMARIES.items():

@@ -56,6 +56,7 @@ class Report:
             The file cannot be written.
         """
         content = {
+            "version": 1,
             "command": self._command,
             "paths": self._sources,
             "exit_code": exit_code,

@@ -42,7 +42,7 @@ from kafkalog.text import counted
 MOST_ROWS: Final = 1000
 """Rows of the table of producers."""
 
-_TABLES: Final = """
+TABLES: Final = f"""
 findings: Findings. What is damaged, and notes about what is unusual.
     damage bool, path?, position number?, base_offset number?, last_offset number?, n_records number?, certainty?,
     reason, detail
@@ -85,6 +85,7 @@ producers: Producers. Those with the most bytes; -1 are all without an id.
 indexes: Offset indexes by topic. Bytes between entries. A lookup scans half of a gap on average.
     topic, n_segments number, n_unindexed number, n_entries number?, entries_per_mib decimal?, mean_gap_bytes decimal?,
     p99_gap_bytes bytes?, max_gap_bytes bytes?, worst_scan bytes?
+{SPACE_TABLES.strip()}
 """
 """Name, title and about of each table; below, its columns with their kinds. Those without a kind are text."""
 
@@ -109,7 +110,7 @@ class Contents:
     limits: Limits
     now_ms: int
     properties: dict[str, object] | None
-    tables: dict[str, Table] = field(default_factory=lambda: tables_of(_TABLES + SPACE_TABLES.strip()))
+    tables: dict[str, Table] = field(default_factory=lambda: tables_of(TABLES))
     findings: Findings = field(init=False)
     space: SpaceMeter = field(default_factory=SpaceMeter)
     _seen: set[tuple[Any, ...]] = field(default_factory=set)

@@ -32,7 +32,7 @@ from kafkalog.scanning.batch_summary import BatchSummary
 from kafkalog.scanning.scan import Scan
 
 VERSION: Final = 1
-_TABLES: Final = f"""
+TABLES: Final = f"""
 topics: Bytes by topic. Of the segments, and of all files.
     topic, n_partitions number, n_bytes bytes, share share, n_file_bytes bytes
 partitions: Bytes by partition. Of the segments, and of all files.
@@ -123,7 +123,7 @@ def space(
     top, capacity = optional_integer("top", top, 1) or 1, optional_integer("capacity", capacity, 1) or 1
     changes = [Change.parse(one) for one in ([what_if] if isinstance(what_if, str) else what_if)]
     log_dir = path if isinstance(path, LogDir) else LogDir(path, limits=limits)
-    tables = tables_of(_TABLES)
+    tables = tables_of(TABLES)
     findings = Findings(limits.max_findings)
     meter, producers = SpaceMeter(), BatchSummary(["producer_id"])
     samples = [Runs(run_bytes(change, sample_bytes)) for change in changes]

@@ -1,0 +1,146 @@
+"""`--json` and `--report`: what commands print agrees with the JSON Schemas that the package has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from golden_sets import shared_log_dir, unpacked
+
+import kafkalog
+from kafkalog.cli import main
+from kafkalog.cli.app import build_parser
+from kafkalog.cli.exits import EXIT_CODES_HELP, Exit
+from kafkalog.cli.json_schemas import OUTPUTS, json_schema
+
+LOGS = ("p-txn-0", "p-multi-0", "p-v1-lz4-0", "p-compact-0")
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("schemas") / "data"
+    for name in LOGS:
+        shutil.copytree(shared_log_dir() / name, root / name)
+    for name in ("p-txn-0", "p-v1-lz4-0"):
+        log = sorted((root / name).glob("*.log"))[1]
+        log.write_bytes(log.read_bytes()[:70] + b"\0\0\0" + log.read_bytes()[73:])
+    min((root / "p-multi-0").glob("*.index")).write_bytes(b"\1" * 20)
+    sorted((root / "p-compact-0").glob("*.log"))[1].unlink()
+    (root / "log-start-offset-checkpoint").write_text("0\n1\nx\n")
+    kafkalog.export(shared_log_dir() / "p-multi-0", root.parent / "t.parquet")
+    return root
+
+
+RUNS: tuple[tuple[str, ...], ...] = (
+    ("ls", "DAMAGED"),
+    ("ls", "K44", "-t", "p-txn"),
+    ("ls", "-s", "DAMAGED"),
+    ("cat", "DAMAGED", "--on-corruption", "skip", "-n", "400", "--include-control"),
+    ("cat", "SMALL/p-headers-0", "--value-format", "json", "--columns", "offset,value,value_error"),
+    ("cat", "SMALL", "--explain"),
+    ("sql", 'select count(*) as n from "p-multi"', "SMALL"),
+    ("batches", "DAMAGED"),
+    ("batches", "DAMAGED", "--summary"),
+    ("lookup", "DAMAGED", "--offset", "150", "--timestamp", "latest"),
+    ("lookup", "SMALL", "--offset", "99999", "--timestamp", "1700000000000"),
+    ("dump", "SMALL/p-txn-0/00000000000000000000.log", "--print-data-log"),
+    ("producers", "DAMAGED"),
+    ("epochs", "SMALL", "--end-offset-for", "0", "--follower", "0,500"),
+    ("groups", "K44"),
+    ("groups", "K44", "--history"),
+    ("transactions", "K44"),
+    ("transactions", "DAMAGED"),
+    ("transactions", "K44", "--history"),
+    ("metadata", "K44"),
+    ("metadata", "K44", "--history"),
+    ("index-stats", "DAMAGED", "-s"),
+    ("index-stats", "SMALL", "--what-if", "1024"),
+    ("verify", "DAMAGED"),
+    ("verify", "SMALL", "--values", "--value-format", "json"),
+    ("preflight", "DAMAGED"),
+    ("preflight", "DAMAGED", "--unclean"),
+    ("recover", "DAMAGED", "--dry-run"),
+    ("truncate", "SMALL/p-multi-0", "--to-offset", "50", "--dry-run"),
+    ("trim", "SMALL/p-multi-0", "--before-offset", "50", "--dry-run"),
+    ("salvage", "DAMAGED", "-o", "OUT", "--records"),
+    ("merge", "DAMAGED/p-txn-0", "SMALL/p-txn-0", "--dry-run"),
+    ("diff", "DAMAGED/p-multi-0", "SMALL/p-multi-0"),
+    ("boot", "SMALL", "--dry-run"),
+    ("reindex", "DAMAGED", "-o", "OUT", "--damaged", "cut"),
+    ("convert", "DAMAGED", "-o", "OUT", "--on-corruption", "skip"),
+    ("load", "DAMAGED/../t.parquet", "-o", "OUT", "--topic", "t"),
+    ("report", "DAMAGED", "--value-format", "json"),
+    ("space", "DAMAGED", "--records", "--what-if", "zstd:3:4096"),
+)
+
+
+def validator(name: str) -> jsonschema.protocols.Validator:
+    schema = json_schema(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=" ".join)
+def test_outputs_agree_with_their_schemas(
+    run: tuple[str, ...], damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"DAMAGED": damaged, "SMALL": shared_log_dir(), "K44": unpacked("k44"), "OUT": tmp_path / "out"}
+    words = [run[0]]
+    for word in run[1:]:
+        head, slash, rest = word.partition("/")
+        words.append(f"{places[head]}{slash}{rest}" if head in places else word)
+    code = main([*words, "--json", "--report", str(tmp_path / "report.json")])
+    assert code in (0, 1)
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert objects
+    check = validator(run[0])
+    for one in objects:
+        check.validate(one)
+    written = json.loads((tmp_path / "report.json").read_text())
+    validator("findings-file").validate(written)
+    assert (written["version"], written["exit_code"]) == (1, code)
+    for broken in ({}, []):
+        assert run[0] in ("cat", "batches", "sql", "tiered") or not check.is_valid(broken)
+
+
+def parsers(parser: argparse.ArgumentParser, before: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, one in action.choices.items():
+                yield before or name, one
+                yield from parsers(one, before or name)
+
+
+def test_every_command_with_json_has_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {name for name, one in parsers(build_parser()) if any("--json" in a.option_strings for a in one._actions)}
+    assert found | {"findings-file"} == set(OUTPUTS)
+    assert main(["--json-schema", "verify"]) == 0
+    schema: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (schema["$id"], schema["version"]) == ("urn:kafkalog:verify:1", 1)
+    assert main(["--json-schema", "export"]) == 2
+
+
+def test_a_wrong_field_is_found(damaged: Path) -> None:
+    row = kafkalog.ls(damaged)[0].as_dict()
+    check = validator("ls")
+    check.validate(row)
+    for change in ({"ok": 1}, {"size_in_bytes": "x"}, {"findings": [{}]}, {"topic": 5}):
+        assert not check.is_valid({**row, **change})
+    del row["n_batches"]
+    assert not check.is_valid(row)
+
+
+def test_the_one_table_of_exit_codes_has_all() -> None:
+    page = Path(__file__).parents[2] / "docs" / "errors.md"
+    if not page.exists():
+        pytest.skip("the tests are installed without the docs")
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", page.read_text(), re.MULTILINE)
+    assert [int(code) for code, _ in rows] == sorted(Exit)
+    assert all(code in EXIT_CODES_HELP for code, _ in rows)
