@@ -8,8 +8,9 @@ order, after those. So the number of threads changes the time, not the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -118,6 +119,7 @@ class Pass:
         self.statistics = ScanStatistics(n_partitions=query.n_partitions)
         self._stopped: set[int] = set()
         self._reached: dict[int, int] = {}  # the highest offset of each partition of v0 or v1, by its id
+        self._gone_back: set[Path] = set()
         self._failures: dict[tuple[str, str], _Failures] = {}
         self._schema: pa.Schema | None = None
         self._is_kept = False
@@ -443,22 +445,24 @@ class Pass:
             del decoded
 
     def _note_order(self, task: Task, columns: RecordColumns) -> None:
-        """Report that record offsets go back: no header of a v0 or v1 batch tells."""
+        """Report the first record of a segment whose offset goes back: no header of a v0 or v1 batch tells."""
         if "offset" not in columns or not columns.n_records:
             return
-        offset, batches = columns.offset, task.window.whole
+        offset, segment, batches = columns.offset, task.window.segment, task.window.whole
         reached = np.maximum.accumulate(np.append(self._reached.get(id(task.partition), -1), offset))
         self._reached[id(task.partition)] = int(reached[-1])
         back = np.flatnonzero(offset <= reached[:-1])
-        if not back.size:
+        # one for each segment: how many windows it has must not show
+        if not back.size or segment.path in self._gone_back:
             return
+        self._gone_back.add(segment.path)
         first, before = int(offset[back[0]]), int(reached[back[0]])
-        row = min(int(np.searchsorted(batches.last_offset, before, side="right")), len(batches) - 1)
-        detail = (
-            f"record offsets go back from {before} to {first}: {back.size} records have offsets that were read before"
-        )
-        path, position = str(task.window.segment.path), int(batches.position[row])
-        self.report(Finding(Reason.OFFSET_ORDER, detail, path=path, position=position, base_offset=first, damage=False))
+        # the offsets of all batches before it rise: it is the first that goes back, or that goes past the record before
+        highest = np.maximum.accumulate(np.append(reached[0], batches.last_offset))[:-1]
+        row = int(np.argmax((batches.last_offset <= highest) | (batches.last_offset > before)))
+        detail = f"record offsets go back from {before} to {first}: offsets that were read before come again"
+        found = Finding(Reason.OFFSET_ORDER, detail, path=str(segment.path), base_offset=first, damage=False)
+        self.report(replace(found, position=int(batches.position[row])))
 
     def _apply_residual(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
         """The records for which the residual expression is true; None if there are none."""

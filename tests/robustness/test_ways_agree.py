@@ -21,8 +21,6 @@ from kafkalog.errors import KafkalogError
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261126"))
 FIRST = int(os.environ.get("KAFKALOG_FUZZ_FIRST", "0"))
-FINDING_DIFFERS = (20261126, 228)
-"""A damaged v1 partition of which a finding, but no record, still depends on the size of windows."""
 N_PARTS = 4
 N = int(os.environ.get("KAFKALOG_WAYS_N") or examples(800))
 N_QUERIES = 4
@@ -86,19 +84,12 @@ def disagreements(seed: int, number: int, folder: Path) -> list[str]:
 def test_every_way_to_read_a_damaged_partition_gives_the_same(part: int, tmp_path: Path) -> None:
     found = []
     for number in counted(range(FIRST + part, FIRST + N, N_PARTS)):
-        if (SEED, number) == FINDING_DIFFERS:
-            continue
         folder = tmp_path / str(number)
         folder.mkdir()
         found += disagreements(SEED, number, folder)
     assert found == []
 
 
-@pytest.mark.parametrize(("seed", "number"), [(31, 2281)])
+@pytest.mark.parametrize(("seed", "number"), [(31, 2281), (20261126, 228)])
 def test_partitions_that_were_not_read_the_same_once(seed: int, number: int, tmp_path: Path) -> None:
     assert disagreements(seed, number, tmp_path) == []
-
-
-@pytest.mark.xfail(strict=True, reason="the finding about offsets of v1 that go back depends on the size of windows")
-def test_a_finding_does_not_depend_on_the_size_of_windows(tmp_path: Path) -> None:
-    assert disagreements(*FINDING_DIFFERS, tmp_path) == []
