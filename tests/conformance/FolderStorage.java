@@ -7,10 +7,11 @@ import java.util.Optional;
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
 
-/** Remote storage that is a folder: a file for each segment, with its records. */
+/** Remote storage that is a folder, with the files of LocalTieredStorage of Kafka's own tests. */
 public class FolderStorage implements RemoteStorageManager {
     private Path folder;
 
@@ -19,19 +20,42 @@ public class FolderStorage implements RemoteStorageManager {
         folder = Path.of(configs.get("folder").toString());
     }
 
-    private Path file(RemoteLogSegmentMetadata segment) {
-        return folder.resolve(segment.remoteLogSegmentId().id().toString());
+    private Path file(RemoteLogSegmentMetadata segment, String suffix) {
+        var of = segment.topicIdPartition();
+        var name = String.format("%020d-%s%s", segment.startOffset(), segment.remoteLogSegmentId().id(), suffix);
+        return folder.resolve(of.topicPartition() + "-" + of.topicId()).resolve(name);
+    }
+
+    private static String suffix(IndexType kind) {
+        return switch (kind) {
+            case OFFSET -> ".index";
+            case TIMESTAMP -> ".timeindex";
+            case TRANSACTION -> ".txnindex";
+            case PRODUCER_SNAPSHOT -> ".snapshot";
+            case LEADER_EPOCH -> ".leader_epoch_checkpoint";
+        };
     }
 
     @Override
     public Optional<CustomMetadata> copyLogSegmentData(RemoteLogSegmentMetadata segment, LogSegmentData data)
             throws RemoteStorageException {
+        var log = file(segment, ".log");
         try {
-            Files.copy(data.logSegment(), file(segment));
+            Files.createDirectories(log.getParent());
+            Files.copy(data.logSegment(), log);
+            Files.copy(data.offsetIndex(), file(segment, ".index"));
+            Files.copy(data.timeIndex(), file(segment, ".timeindex"));
+            if (data.transactionIndex().isPresent()) {
+                Files.copy(data.transactionIndex().get(), file(segment, ".txnindex"));
+            }
+            var epochs = new byte[data.leaderEpochIndex().remaining()];
+            data.leaderEpochIndex().duplicate().get(epochs);
+            Files.write(file(segment, ".leader_epoch_checkpoint"), epochs);
+            Files.copy(data.producerSnapshotIndex(), file(segment, ".snapshot"));
         } catch (java.io.IOException problem) {
             throw new RemoteStorageException(problem);
         }
-        return Optional.of(new CustomMetadata(file(segment).toString().getBytes(StandardCharsets.UTF_8)));
+        return Optional.of(new CustomMetadata(log.toString().getBytes(StandardCharsets.UTF_8)));
     }
 
     @Override
@@ -43,7 +67,7 @@ public class FolderStorage implements RemoteStorageManager {
     public InputStream fetchLogSegment(RemoteLogSegmentMetadata segment, int start, int end)
             throws RemoteStorageException {
         try {
-            var stream = Files.newInputStream(file(segment));
+            var stream = Files.newInputStream(file(segment, ".log"));
             stream.skipNBytes(start);
             return stream;
         } catch (java.io.IOException problem) {
@@ -53,13 +77,24 @@ public class FolderStorage implements RemoteStorageManager {
 
     @Override
     public InputStream fetchIndex(RemoteLogSegmentMetadata segment, IndexType kind) throws RemoteStorageException {
-        throw new RemoteStorageException("there are no indexes");
+        var file = file(segment, suffix(kind));
+        if (!Files.exists(file)) {
+            throw new RemoteResourceNotFoundException(file.toString());
+        }
+        try {
+            return Files.newInputStream(file);
+        } catch (java.io.IOException problem) {
+            throw new RemoteStorageException(problem);
+        }
     }
 
     @Override
     public void deleteLogSegmentData(RemoteLogSegmentMetadata segment) throws RemoteStorageException {
         try {
-            Files.deleteIfExists(file(segment));
+            Files.deleteIfExists(file(segment, ".log"));
+            for (var kind : IndexType.values()) {
+                Files.deleteIfExists(file(segment, suffix(kind)));
+            }
         } catch (java.io.IOException problem) {
             throw new RemoteStorageException(problem);
         }

@@ -6,12 +6,12 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from builder import batch_v2, record_v2
 from conformance.jars import class_path, java
-from conformance.kafka import QUICK_JVM, Broker, wait_until
+from conformance.kafka import QUICK_JVM, Broker, Client, wait_until
 from message_bytes import encoded, uvarint
 
 import kafkalog
@@ -37,6 +37,8 @@ class Told(NamedTuple):
     """What Kafka's tool prints of `.log` files."""
     topics: set[str]
     """Which there are, as the broker said."""
+    consumed: list[dict[str, Any]]
+    """The records of the other topic, as a consumer got them."""
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         before = kafkalog.remote_log(broker.log_dir)
         tool("TopicCommand", "--delete", "--topic", "deleted")
         wait_until(lambda: not states("deleted"), "remote segments are deleted")
+        first = broker.log_dir / "kept-0" / f"{0:020d}.log"
+        wait_until(lambda: not first.exists(), "copied segments are deleted")
         tiered = tool("GetOffsetShell", "--topic", "kept", "--time", "latest-tiered")
+        client = Client(program, jars, folder)
+        client.server = broker.address
+        consumed = client.consume(folder / "consumed", ["kept"]).records["kept"]
+        client.close()
         broker.stop()
         _begin_a_transaction(broker.log_dir / "__cluster_metadata-0")
         broker.start()
@@ -100,7 +108,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
                 options = ["--print-data-log", f"--{decoder}-metadata-decoder", "--files", str(path)]
                 command = [program, *QUICK_JVM, "-cp", jars, "org.apache.kafka.tools.DumpLogSegments", *options]
                 dumped[path] = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        yield Told(broker.log_dir, before, int(tiered.split(":")[2]), storage, dumped, topics)
+        yield Told(broker.log_dir, before, int(tiered.split(":")[2]), storage, dumped, topics, consumed)
     finally:
         if broker.is_running:
             broker.kill()
@@ -134,7 +142,33 @@ def test_segments_are_those_in_the_storage(told: Told) -> None:
     assert max(one.end_offset for one in found) == told.latest_tiered
     ends = [one.end_offset + 1 for one in found]
     assert [one.start_offset for one in found] == [0, *ends[:-1]]
-    assert sorted(path.stat().st_size for path in told.folder.iterdir()) == sorted(one.size_in_bytes for one in found)
+    assert sorted(path.stat().st_size for path in told.folder.rglob("*.log")) == sorted(
+        one.size_in_bytes for one in found
+    )
+
+
+def test_remote_and_local_segments_are_what_a_consumer_gets(told: Told, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    wanted = [(record["offset"], record["timestamp"], record["value"]) for record in told.consumed]
+    assert len(wanted) == 4000
+    joined = kafkalog.open(told.log_dir, tiered=told.folder)["kept", 0]
+    assert any(segment.path.is_tiered for segment in joined.segments)
+    assert not all(segment.path.is_tiered for segment in joined.segments)
+    assert _records(joined) == wanted
+    report = kafkalog.verify_tiered(told.folder, told.log_dir)
+    assert report.ok
+    assert not [fault for fault in report.faults if fault.topic == "kept"]
+    alone = kafkalog.open(kafkalog.tiered_location(None, told.folder))["kept", 0]
+    assert _records(alone) == wanted[: told.latest_tiered + 1]
+    kafkalog.restore_tiered(told.folder, tmp_path / "new", told.log_dir, topics="kept")
+    restored = kafkalog.open(tmp_path / "new")
+    assert _records(restored["kept", 0]) == wanted
+    assert kafkalog.verify(restored).ok
+
+
+def _records(partition: Any) -> list[tuple[int, int, bytes]]:
+    columns = partition.to_numpy(columns=["offset", "timestamp", "value"])
+    return [*zip(columns.offset.tolist(), columns.timestamp.tolist(), columns.value, strict=True)]
 
 
 def test_records_are_those_that_kafkas_tool_prints(told: Told) -> None:
