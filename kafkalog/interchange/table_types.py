@@ -63,6 +63,7 @@ _LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
 _DAY_SECONDS: Final = 86_400
 ROUNDED: Final = "more digits than the type has: rounded"
 _FAR: Final = "not in the years 1 to 9999"
+EMPTIED: Final = "null list of objects: pyiceberg writes an empty one"
 
 
 def stored_type(kind: pa.DataType, target: str) -> pa.DataType:
@@ -254,7 +255,7 @@ def field_name(path: Path) -> str:
 
 def lost_finding(path: Path, what: str, n: int, where: str) -> Finding:
     """A finding about values that became null or were cut."""
-    outcome = "" if what == ROUNDED else f", so null{where}"
+    outcome = "" if what in (ROUNDED, EMPTIED) else f", so null{where}"
     return Finding(Reason.COLUMN_VALUE, f"{counted(n, 'value')} of {field_name(path)}: {what}{outcome}", damage=False)
 
 
@@ -369,9 +370,11 @@ def _items(
             report(where, what, counts)
 
     children = [
-        converted(part.slice(first, last - first), kind, within, path, **how)
-        for part, kind, path in zip(parts, kinds, paths, strict=True)
+        converted(part.slice(first, last - first), kind, within, below, **how)
+        for part, kind, below in zip(parts, kinds, paths, strict=True)
     ]
+    if how["target"] == "iceberg" and valid is not None and _is_list(to) and pt.is_struct(to.value_type):
+        report(paths[0][:-1], EMPTIED, (~valid).astype(np.int64))
     if pt.is_map(to):
         if children[0].null_count:  # a map has no entry without a key
             detail = f"keys of the map {field_name(paths[0][:-1])} do not fit {to.key_type}"

@@ -301,3 +301,17 @@ def test_numbers_of_json_in_a_command(tmp_path: Path, capsys: pytest.CaptureFixt
         columns=["value.id"],
     )
     assert table.column(0).to_pylist() == [Decimal(2**64 - 1), Decimal(1)]
+
+
+def test_null_lists_of_objects_are_null_or_said_to_be_empty(lake: Lake, tmp_path: Path) -> None:
+    values = [{"a": [{"b": 1}], "m": {"n": [{"c": 2}]}}, {"m": {"n": None}}, {"m": None}, {"a": [], "m": {"n": []}}]
+    result = export(append(tmp_path / "log", values), lake)
+    found = rows(lake)
+    a, n = [one["a"] for one in found], [one["m"] and one["m"]["n"] for one in found]
+    said = [one.detail.split(":")[0] for one in result.findings]
+    if isinstance(lake, Iceberg):  # of pyiceberg
+        assert (a, n) == ([[{"b": 1}], [], [], []], [[{"c": 2}], [], None, []])
+        assert said == ["2 values of value.a", "1 value of value.m.n"]
+    else:
+        assert (a, n) == ([[{"b": 1}], None, None, []], [[{"c": 2}], None, None, []])
+        assert not said
