@@ -288,7 +288,7 @@ def test_what_is_there_is_not_replaced_unasked(tmp_path: Path) -> None:
     for is_directory in (False, True):
         target = tmp_path / str(is_directory)
         write_old(target, is_directory)
-        with pytest.raises(OutputExistsError, match="there already"):
+        with pytest.raises(OutputExistsError, match="output_exists"):
             write_new(target, is_directory, False)
         with pytest.raises(UnsafePathError, match="is not a"):
             write_new(target, not is_directory, True)

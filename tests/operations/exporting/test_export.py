@@ -311,7 +311,7 @@ def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir: Path, tmp_pa
     assert (home / "letters" / "dear.txt").exists()
     to = tmp_path / "lake"
     kafkalog.export(log_dir, to, partition_by=["topic", "date"])
-    with pytest.raises(OutputExistsError, match="there already") as raised:
+    with pytest.raises(OutputExistsError, match="output_exists") as raised:
         kafkalog.export(log_dir, to, partition_by="topic")
     assert raised.value.__notes__ == ["use overwrite=True to replace it"]
     kafkalog.export(log_dir, to, partition_by="topic", topics="p-txn", format="csv", overwrite=True)
