@@ -97,7 +97,7 @@ def agreeing(
         return Agreement(runs, np.ones(len(runs), np.bool_), claims, disbelieved)
     runs, doubted = _taken_apart(source, runs, low, high, limits)
     keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
-    keep &= (runs.last_offset >= runs.first_offset) & (runs.leader_epoch >= kf.NO_EPOCH)
+    keep &= runs.last_offset >= runs.first_offset
     numbered, is_disproved = read_wrappers(source, runs, limits)
     doubted[np.isin(doubted, _cleared(numbered, doubted))] = 0
     keep[keep] = _rising_offsets(numbered[keep], claims, ((doubted > 0) | is_disproved)[keep], low)

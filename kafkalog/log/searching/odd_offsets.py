@@ -79,6 +79,8 @@ def odd_end(
         return Reason.OFFSET_ORDER if _contradicts(batch, follower, before, source, witnesses) else None
     if before is None or batch.first_offset <= before + 1:
         return None
+    if following is not None and following == before + 1 + last - batch.first_offset + 1:
+        return Reason.OFFSET_ORDER  # the next one is damaged too, but its offset shows where this one belongs
     known = witnesses()
     if known.next_base_offset is not None:
         return Reason.OFFSET_OUTSIDE_SEGMENT if known.next_base_offset <= last else None

@@ -77,7 +77,7 @@ def choose(
     misplaced = _misplaced(runs[keep], claims)
     if misplaced.any() and not _is_cleaned(source, runs[keep]):
         keep[keep] = ~misplaced
-    right = keep.copy()
+    right = keep & (runs.leader_epoch >= kf.NO_EPOCH)
     right[right] = _rising_epochs(runs[right], runs.leader_epoch)
     right[right] = _checkpointed(runs[right], epochs)
     right[right] = ~_lone_jumps(runs[right], _has_odd_epoch)
