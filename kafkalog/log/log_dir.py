@@ -85,7 +85,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
     ) -> None:
         paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         # each directory once, under its first name
-        given = {as_path(path): path for path in located(list(paths))}
+        given = {as_path(path): path for path in located(paths if isinstance(paths, Located) else list(paths))}
         self.paths = list({real_path(path): path for path in reversed(given)}.values())[::-1]
         self.set_apart: dict[str, list[Path]] = {"delete": [], "future": [], "stray": []}
         self.findings: list[Finding] = []
@@ -377,9 +377,13 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> R
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
 
 
+class Located(list[Any]):
+    """Paths that were located just now: what was listed of them is still right."""
+
+
 def located(path: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
     """The path, or the paths, with a `Location` for each URL."""
-    if not any(map(is_url, path if isinstance(path, (list, tuple)) else [path])):
+    if isinstance(path, Located) or not any(map(is_url, path if isinstance(path, (list, tuple)) else [path])):
         return path
     # only here: whoever reads local files needs no other libraries
     from kafkalog.storage.stores import locate

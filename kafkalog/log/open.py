@@ -10,7 +10,7 @@ from typing import Any, Never, NoReturn
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
-from kafkalog.log.log_dir import LogDir, as_set, is_partition_directory, list_directory, located, missing_path
+from kafkalog.log.log_dir import Located, LogDir, as_set, is_partition_directory, list_directory, located, missing_path
 from kafkalog.log.lookups.timestamp_search import latest_timestamp
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.odd_offsets import Witnesses
@@ -82,7 +82,7 @@ def open(
             if is_partition_directory(location, entries):
                 names = [entry.name for entry in entries]
                 return Partition(location, names=names, memory_map=memory_map, limits=limits)
-            return LogDir([location], memory_map=memory_map, limits=limits)
+            return LogDir(Located([location]), memory_map=memory_map, limits=limits)
         if location.exists():
             return open_file(location, memory_map=memory_map, limits=limits)
         raise missing_path(path)

@@ -196,6 +196,8 @@ class Location(os.PathLike[str]):
     def is_dir(self) -> bool:
         """Whether something lies below it."""
         entry = self._listed()
+        if entry is None and self._parent is not None and self._parent._listing is not None:
+            return False
         if entry is None and self.suffix in _OF_FILES:
             entry = self.status()
         return entry.is_directory if entry is not None else bool(self.entries())

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -47,6 +48,8 @@ _ALIASES: Final = {
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _CHEAP: Final = frozenset({"memory", "file", "local", "tar", "zip"})
 _CHECK_SECONDS: Final = 1.0
+_LINK: Final = re.compile(r"""href=["']([^"'?#/:]+/?)["']""", re.IGNORECASE)
+_N_STATUS: Final = 16
 
 
 def location(url: AnyPath, *, storage_options: Options | None = None, filesystem: Any = None) -> Location:
@@ -228,8 +231,24 @@ class ObjectStore(_Store):
         """See `Store.url_of`."""
         return f"{self._shown.removesuffix('/')}/{key}" if key else self._shown
 
+    def _list_page(self, directory: str) -> list[Entry]:
+        """What the page of a directory links to, as web servers make one; the size of each file is asked for."""
+        with self._errors(directory):
+            try:
+                page = bytes(self._obs.get(self._store, directory).bytes()).decode(errors="replace")
+            except FileNotFoundError:
+                return []
+        names = dict.fromkeys(map(unquote, _LINK.findall(page)))
+        files = [name for name in names if not name.endswith("/") and name not in (".", "..")]
+        with ThreadPoolExecutor(_N_STATUS) as pool:
+            found = [*pool.map(self.status, (f"{directory}/{name}" for name in files))]
+        folders = (name.rstrip("/") for name in names if name.endswith("/") and name not in ("./", "../"))
+        return [*(Entry(name, is_directory=True) for name in folders), *(one for one in found if one is not None)]
+
     def list(self, directory: str) -> list[Entry]:
         """See `Store.list`."""
+        if self._url.startswith("http"):
+            return self._list_page(directory)
         with self._errors(directory):
             found = self._obs.list_with_delimiter(self._store, directory or None)
             folders = [

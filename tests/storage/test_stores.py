@@ -6,11 +6,16 @@ import pickle
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 import zipfile
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import GOLDEN
 
@@ -351,3 +356,128 @@ def test_s3(tmp_path: Path) -> None:
             kafkalog.open("s3://absent/x", storage_options=options)
     finally:
         running.stop()
+
+
+# --- bytes and requests ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log dir with a partition of 24 MiB in three segments, with indexes."""
+    root = tmp_path_factory.mktemp("large")
+    values = np.random.default_rng(1).integers(0, 256, (6144, 4096), np.uint8)
+    table = pa.table({"value": pa.array([value.tobytes() for value in values], pa.binary())})
+    config = kafkalog.LogConfig.from_properties({"segment.bytes": 2**23})
+    kafkalog.write_table(table, root / "log", topic="t", batch_size=2**14, config=config, stage_in=root)
+    return root / "log"
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(("start", "end"), [(None, None), (1000, 1500), (3000, 3001), (6000, None)])
+def test_little_more_is_fetched_than_is_needed(
+    large: Path, monkeypatch: pytest.MonkeyPatch, start: int | None, end: int | None, threads: int
+) -> None:
+    requests = Requests(monkeypatch, large)
+    options: dict[str, Any] = {"start_offset": start, "end_offset": end}
+    table = kafkalog.scan(requests.place, threads=threads, **options).to_table()
+    assert table == kafkalog.scan(large, **options).to_table()
+    size = kafkalog.open(large / "t-0").size_in_bytes
+    needed = size * table.num_rows // 6144
+    fetched = sum(place[1] - place[0] for kind, _, place in requests.log if kind == "get")
+    assert fetched <= 1.1 * needed + 2**21
+    assert requests.count("list_with_delimiter") <= 3
+    assert requests.count("get") <= 2 + needed // 2**21 + 16
+    assert max(place[1] - place[0] for kind, _, place in requests.log if kind == "get") <= 2**23
+
+
+# --- a web server that misbehaves ------------------------------------------------------------------------------------
+
+
+class Web(BaseHTTPRequestHandler):
+    """Serves a directory with ranges and pages of links; `faults` has how to fail the next requests."""
+
+    root: Path
+    faults: list[str]
+
+    def log_message(self, *args: Any) -> None:
+        """Print nothing."""
+
+    def do_HEAD(self) -> None:
+        """Answer without a body."""
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        """Answer."""
+        fault = self.faults[0] if self.faults else ""
+        if (self.faults and self.faults[-1] != fault) or len(self.faults) > 1:
+            self.faults.pop(0)
+        if fault == "hang":
+            time.sleep(3)
+        elif fault == "reset":
+            self.connection.close()
+            return
+        elif fault.isdecimal():
+            self.send_response(int(fault))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        path = self.root / self.path.strip("/")
+        if path.is_dir():
+            links = (f'<a href="{one.name}{"/" * one.is_dir()}">x</a>' for one in path.iterdir())
+            self._answer(200, "".join(links).encode(), {})
+        elif path.is_file():
+            data, ranged = path.read_bytes(), self.headers["Range"]
+            start, end = map(int, ranged.removeprefix("bytes=").split("-")) if ranged else (0, len(data) - 1)
+            more = {"Content-Range": f"bytes {start}-{end}/{len(data)}"} if ranged else {}
+            self._answer(206 if ranged else 200, data[start : end + 1], {"ETag": '"x"', **more})
+        else:
+            self._answer(404, b"", {})
+
+    def _answer(self, code: int, data: bytes, headers: dict[str, str]) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Length": str(len(data)), "Last-Modified": _THEN, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+
+_THEN = "Tue, 14 Nov 2023 22:13:20 GMT"
+
+
+@pytest.fixture
+def web() -> Iterator[tuple[str, list[str]]]:
+    """The URL of a server for the golden log dir, and its faults."""
+    faults: list[str] = []
+    handler = type("Handler", (Web,), {"root": LOG_DIR, "faults": faults})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", faults
+        server.shutdown()
+
+
+def test_web_servers_that_list_directories_are_read(web: tuple[str, list[str]]) -> None:
+    url, _ = web
+    assert kafkalog.open(f"{url}/p-txn-0").to_table() == kafkalog.read_table(LOG_DIR / "p-txn-0")
+    name = f"p-multi-1/{0:020d}.log"
+    assert kafkalog.read_table(f"{url}/{name}") == kafkalog.read_table(LOG_DIR / name)
+
+
+@pytest.mark.parametrize("fault", ["hang", "reset", "500", "403"])
+def test_a_server_that_fails_is_one_error_in_time(web: tuple[str, list[str]], fault: str) -> None:
+    url, faults = web
+    segment = kafkalog.open(f"{url}/p-multi-1/{0:020d}.log", storage_options={"timeout": 1, "max_retries": 1})
+    faults.append(fault)
+    begun = time.monotonic()
+    with pytest.raises(ReadError):
+        segment.to_table()
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize("fault", ["reset", "503"])
+def test_the_library_asks_again_after_a_passing_fault(web: tuple[str, list[str]], fault: str) -> None:
+    url, faults = web
+    name = f"p-multi-1/{0:020d}.log"
+    segment = kafkalog.open(f"{url}/{name}", storage_options={"max_retries": 3})
+    faults += [fault, ""]
+    assert segment.to_table() == kafkalog.read_table(LOG_DIR / name)
