@@ -271,7 +271,8 @@ class _Boot:
         self._metadata, where = sources.metadata(others, limits)
         report.metadata = None if where is None else str(where)
         patterns = TopicPatterns(topics)
-        patterns.check(list(dict.fromkeys(key.topic for key in sources.copies)))
+        known = [] if self._metadata is None else self._metadata.topic_ids
+        patterns.check(list(dict.fromkeys([*(key.topic for key in sources.copies), *known])))
 
         def is_wanted(topic: str) -> bool:
             return patterns.wants(topic) and (groups == "keep" or topic != kf.CONSUMER_OFFSETS)
@@ -498,7 +499,8 @@ class _Boot:
                 # settings are checked for the release already
                 warnings.simplefilter("ignore", ConfigWarning)
                 found = preflight(data, config=staged.path / node.folder / "server.properties", limits=self._limits)
-            rows = [row for row in found.partitions if row.verdict not in ("starts", "recovers")]
+            # offsets that were missing in the sources are no fault of the result
+            rows = [row for row in found.partitions if row.problem or row.stray or row.n_bytes_lost]
             problems = [*(one.detail for one in found.problems), *(_why(row) for row in rows)]
             if problems or not found.is_clean:
                 detail = (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from effort import fuzz_inputs
 from faults import is_killed_at
 from golden_sets import LOG_DIR, shared_log_dir, unpacked
 
@@ -16,7 +18,7 @@ import kafkalog
 from kafkalog.booting.report import BootReport
 from kafkalog.booting.topics import TopicPlan
 from kafkalog.cli.app import main
-from kafkalog.errors import CorruptionError, NotKafkaError, OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import CorruptionError, KafkalogError, NotKafkaError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -448,3 +450,46 @@ def test_killed_at_any_step_the_output_is_absent_or_complete(tmp_path: Path) -> 
     assert [*sums(out)] == names
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert sums(source) == before
+
+
+@pytest.mark.parametrize("seed", range(max(fuzz_inputs() // 20_000, 6)))
+def test_sources_with_any_fault_are_refused_or_become_a_log_dir_that_starts(tmp_path: Path, seed: int) -> None:
+    rng, source = random.Random(seed), tmp_path / "source"
+    source.mkdir()
+    for name in ("p-txn-0", "p-delrec-0", "__consumer_offsets-0", "__cluster_metadata-0"):
+        if rng.random() < 0.7 or name == "p-txn-0":
+            shutil.copytree(unpacked("k44") / name, source / name)
+    for path in unpacked("k44").iterdir():
+        if path.is_file() and rng.random() < 0.7:
+            shutil.copy(path, source)
+    for _ in range(rng.randrange(1, 4)):
+        fault(rng, rng.choice(sorted(path for path in source.rglob("*") if path.is_file())))
+    before, out, problem = sums(source), tmp_path / "out", None
+    try:
+        kafkalog.boot(source, out)
+    except KafkalogError as error:
+        problem = error
+    if problem is not None:
+        assert "please report this" not in str(problem)
+        assert not out.exists()
+    else:
+        found = kafkalog.preflight(out / "data", config=out / "server.properties")
+        assert found.problems == []
+        assert [row for row in found.partitions if row.problem or row.stray or row.n_bytes_lost] == []
+    assert sums(source) == before
+
+
+def fault(rng: random.Random, path: Path) -> None:
+    """Do something to a file that happens to files."""
+    data, kind = bytearray(path.read_bytes()), rng.randrange(5)
+    if kind == 0:
+        path.unlink()
+    elif kind == 1:
+        path.write_bytes(data[: rng.randrange(len(data) + 1)])
+    elif kind == 2:
+        path.write_bytes(rng.randbytes(rng.randrange(50)))
+    elif kind == 3 and data:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    else:
+        path.rename(path.with_name(rng.choice([f"{path.name}.swap", f"{path.name}.deleted", f"x{path.name}"])))
