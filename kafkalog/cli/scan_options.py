@@ -106,6 +106,9 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
         "--schema", metavar="FILE", help="one schema for all values (default: the schema id in each value)"
     )
     what.add_argument("--key-schema", metavar="FILE", help="one schema for all keys")
+    what.add_argument(
+        "--message", metavar="NAME", help="the Protobuf message of values; default: the one they name, or the first one"
+    )
     what.add_argument("--no-frame", action="store_true", help="values do not start with a schema id; use with --schema")
     where = what.add_mutually_exclusive_group()
     where.add_argument("--schemas", metavar="DIR", help="look up schemas in a directory with files such as 7.avsc")
@@ -128,8 +131,9 @@ def decode_options(args: argparse.Namespace) -> dict[str, Any]:
     decode: dict[str, Any] = {}
     for column, name, schema in (("value", args.value_format, args.schema), ("key", args.key_format, args.key_schema)):
         if name is not None:
-            given = {"schema": schema, **({"framed": False} if args.no_frame else {})}
-            plain = schema is None and not (args.no_frame and name in WITH_SCHEMAS)
+            message = args.message if column == "value" else None
+            given = {"schema": schema, "message": message, **({"framed": False} if args.no_frame else {})}
+            plain = schema is None and message is None and not (args.no_frame and name in WITH_SCHEMAS)
             decode[column] = name if plain else {"format": name, **given}
         elif schema is not None:
             raise UsageError(f"a schema needs a format: add --{column}-format")

@@ -464,7 +464,7 @@ def _decoded(value: Any, row: int, column: SourceColumn, decode: Decoder, encodi
         if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
             return _base64(value["base64"])
     except ValueError as error:
-        hint = " (encoding, --encoding, says what it is)" if encoding != "utf8" else ""
+        hint = " (encoding='utf8', --encoding utf8, takes text as it is)" if encoding != "utf8" else ""
         raise column.refused(row, f"is not {encoding}: {shown(value)}: {error}{hint}") from error
     hint = " (make it text, with tojson of jq for example, and say that it is utf8: encoding, --encoding)"
     what = f"is text in {encoding}, or null, not {shown(value)}{hint}"

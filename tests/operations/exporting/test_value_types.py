@@ -315,3 +315,14 @@ def test_null_lists_of_objects_are_null_or_said_to_be_empty(lake: Lake, tmp_path
     else:
         assert (a, n) == ([[{"b": 1}], None, None, []], [[{"c": 2}], None, None, []])
         assert not said
+
+
+def test_a_message_of_a_protobuf_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = tmp_path / "m.proto"
+    schema.write_text('syntax = "proto3"; message First { string a = 1; } message Second { uint64 b = 1; }')
+    root = append(tmp_path / "log", [b"\x08\x07"])
+    command = ["cat", str(root), "--value-format", "protobuf", "--schema", str(schema), "--no-frame", "--json"]
+    assert main([*command, "--message", "Second", "--columns", "value"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"value": {"b": 7}}
+    assert main([*command, "--columns", "value_error"]) == 0
+    assert json.loads(capsys.readouterr().out)["value_error"]
