@@ -10,7 +10,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
+from datetime import UTC, datetime, timedelta
 from json.scanner import make_scanner
 from typing import Any, Final
 
@@ -28,9 +28,8 @@ from kafkalog.interchange.table_types import json_integer, json_real
 from kafkalog.interchange.text_output import bytes_list
 from kafkalog.records.columns import BinaryColumn
 
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_CYCLE_DAYS: Final = 146_097
-"""Days in 400 years, after which the Gregorian calendar repeats."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _N_FIRST: Final = 64
 
 HEADERS_TYPE: Final = pa.list_(
@@ -45,9 +44,7 @@ _DIGITS: Final = "^-?[0-9]+$"
 # pandas writes integers as 1.0 in a column with missing values
 _WHOLE: Final = re.compile(r"([+-]?\d{1,30})(?:\.0{1,30})?", re.ASCII)
 _MOMENT: Final = re.compile(
-    r"(\d{4}|[+-]\d{4,9})-(\d\d)-(\d\d)"
-    r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?)?",
-    re.ASCII,
+    r"(\d{4}-\d\d-\d\d(?:[Tt ]\d\d(?::\d\d){0,2})?)(?:[.,](\d+))?([Zz]|[+-]\d\d(?::?\d\d)?)?", re.ASCII
 )
 _NULLS: Final = ("\\N", "NULL", "null", "None", "NaN", "nan", "NaT", "NA", "N/A")
 _TOO_LARGE: Final = "does not fit 64 bits"
@@ -361,23 +358,14 @@ def _moment(text: str) -> tuple[int, bool, bool] | None:
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
         return None
-    year, month, day = map(int, found.group(1, 2, 3))
-    hour, minute, second = (int(part or 0) for part in found.group(4, 5, 6))
-    utc, sign = found.group(8, 9)
-    ahead_hours, ahead_minutes = (int(part or 0) for part in found.group(10, 11))
-    if hour > 23 or minute > 59 or second > 59 or ahead_hours > 23 or ahead_minutes > 59:
-        return None
-    # `date` ends at year 9999: use a year with the same calendar, and add whole cycles of 400 years
-    alike = 2000 + year % 400
+    whole, fraction, zone = (part or "" for part in found.groups())
     try:
-        days = date(alike, month, day).toordinal() - _EPOCH_DAY + (year - alike) // 400 * _CYCLE_DAYS
+        moment = datetime.fromisoformat(f"{whole}{zone}".upper())
     except ValueError:
         return None
-    fraction = found[7] or ""
-    ahead = 60 * ahead_hours + ahead_minutes
-    minutes = 60 * (24 * days + hour) + minute - (-ahead if sign == "-" else ahead)
-    number = 1000 * (60 * minutes + second) + int(fraction[:3].ljust(3, "0"))
-    return number, bool(fraction[3:].strip("0")), utc is None and sign is None
+    utc = moment if zone else moment.replace(tzinfo=UTC)
+    number = (utc - _EPOCH) // _MILLISECOND + int(fraction[:3].ljust(3, "0"))
+    return number, bool(fraction[3:].strip("0")), not zone
 
 
 def _fitting(number: int, row: int, text: str, column: SourceColumn) -> int:

@@ -51,8 +51,6 @@ def read(*texts: str | None, **options: Any) -> list[int | None]:
         ("2300-01-01T00:00:00Z", 10_413_792_000_000),
         ("2300-01-01T00:00:00.001000Z", 10_413_792_000_001),
         ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
-        ("+12345-01-01T00:00:00Z", 327_403_382_400_000),
-        ("+292278994-08-17T07:12:55.807Z", 2**63 - 1),
     ],
 )
 def test_a_timestamp_is_milliseconds_or_iso_8601(text: str | None, number: int | None) -> None:
@@ -85,9 +83,10 @@ def test_a_timestamp_is_milliseconds_or_iso_8601(text: str | None, number: int |
         ("-2", "is before 1970"),
         ("1969-12-31T23:59:59.999Z", "is before 1970"),
         ("1970-01-01T00:00:00+00:01", "is before 1970"),
-        ("0000-01-01T00:00:00Z", "is before 1970"),
+        ("0001-01-01T00:00:00Z", "is before 1970"),
+        ("0000-01-01T00:00:00Z", "is neither"),
+        ("+12345-01-01T00:00:00Z", "is neither"),
         ("9223372036854775808", "does not fit 64 bits"),
-        ("+292278994-08-17T07:12:55.808Z", "does not fit 64 bits"),
     ],
 )
 def test_what_is_no_timestamp_is_refused_with_its_line_and_itself(text: str, what: str) -> None:
