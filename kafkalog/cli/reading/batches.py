@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
@@ -22,15 +22,17 @@ from kafkalog.cli.options import (
 from kafkalog.cli.scan_options import (
     ScanReporter,
     add_on_corruption,
+    is_quarantine,
     note_if_nothing_matches,
     path_of,
+    quarantined_rows,
     reported,
     usage_errors,
 )
 from kafkalog.cli.text import escape_line, table
 
 if TYPE_CHECKING:
-    from kafkalog.scanning.batch_scan import BatchRows, BatchScan
+    from kafkalog.scanning.batch_scan import BatchRows
     from kafkalog.scanning.batch_summary import BatchSummary, Group
 
 _HELP: Final = HelpText(
@@ -110,9 +112,13 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.columns is not None and args.summary:
         raise UsageError("--columns does not work with --summary; use --by to group")
     with usage_errors():
-        from kafkalog.scanning.batch_scan import BATCH_COLUMNS, BatchScan
+        from kafkalog.scanning.batch_scan import BATCH_COLUMNS, BatchScan, batch_schema
 
         columns = args.columns or (BATCH_COLUMNS if args.json else TEXT_COLUMNS)
+        if is_quarantine(args):
+            batch_schema(columns)
+            _print(quarantined_rows(args), columns, args, console)
+            return
         options = chosen(args, "topics", "partitions", "start_offset", "end_offset", "on_corruption", "limits")
         scan = BatchScan(path_of(args), columns=columns, **options)
         if args.summary:
@@ -122,7 +128,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     note_if_nothing_matches(args, scan, console)
     if not args.summary:
         with reported(scan, console, "headers") as reporter:
-            _print(scan, columns, args, reporter, console)
+            _print(scan.iter_rows(), columns, args, console, reporter)
         return
     try:
         with reported(scan, console, "headers"):
@@ -136,14 +142,19 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _print(
-    scan: BatchScan, columns: Sequence[str], args: argparse.Namespace, reporter: ScanReporter, console: Console
+    found: Iterable[BatchRows],
+    columns: Sequence[str],
+    args: argparse.Namespace,
+    console: Console,
+    reporter: ScanReporter | None = None,
 ) -> None:
     left = args.limit
     text = None if args.json else _TextTable(columns)
     if text is not None:
         console.write(text.header())
-    for rows in scan.iter_rows():
-        reporter.look()
+    for rows in found:
+        if reporter is not None:
+            reporter.look()
         if left is not None:
             rows = rows._replace(batches=rows.batches[:left])
             left -= len(rows.batches)

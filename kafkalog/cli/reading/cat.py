@@ -17,8 +17,10 @@ from kafkalog.cli.scan_options import (
     add_decoding,
     add_scan_reading,
     add_scan_selection,
+    is_quarantine,
     note_if_nothing_matches,
     path_of,
+    quarantined_scans,
     record_columns_of,
     reported,
     scan_options,
@@ -112,6 +114,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
     beside = [name for name in dict.fromkeys(record_format.columns) if name not in shown]
     if args.follow:
         _follow(args, [*shown, *beside], record_format, console)
+        return
+    if is_quarantine(args):
+        if args.explain or args.tail is not None:
+            raise UsageError("of quarantine files all records are printed, or the first ones (-n)")
+        with usage_errors():
+            for scan in quarantined_scans(args, [*shown, *beside]):
+                with reported(scan, console) as reporter:
+                    _print(scan, record_format, None, reporter, console)
         return
     with usage_errors():
         from kafkalog.scanning.scan import Scan
