@@ -24,8 +24,8 @@ List log dirs, a line per partition: number of segments, bytes of the .log files
 timestamp (UTC), message formats and codecs.
 
   START, END     log start offset, and log end offset (one past the last offset)
-  RECORDS        readable records, without transaction markers and without records below the log start offset.
-                 >= is a lower bound: a batch is damaged, or compressed v0 or v1 messages hide their number
+  RECORDS        readable records, without transaction markers and deleted records; >= is a lower
+                 bound, after damage or with compressed v0 or v1 messages
   FIRST, LAST    earliest and latest timestamp in batch headers, without markers
   (last column)  damage, or a torn tail
 
