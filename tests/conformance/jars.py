@@ -59,9 +59,8 @@ def java() -> str:
 
 def class_path(java: str, version: str = KAFKA_VERSION) -> str:
     """Kafka's broker and tools."""
-    parts = [("org.apache.kafka", part, version) for part in _PARTS[version]] + [
-        ("org.slf4j", "slf4j-simple", "1.7.36")
-    ]
+    names = _PARTS.get(version, ("kafka_2.13",))
+    parts = [("org.apache.kafka", part, version) for part in names] + [("org.slf4j", "slf4j-simple", "1.7.36")]
     module = _IVY_MODULE.format(dependencies="".join(_IVY_DEPENDENCY.format(*part) for part in parts))
     return fetch(java, f"kafka-{version}", module)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.jars import class_path, java
+from conformance.jars import KAFKA_VERSION, class_path, java
 from conformance.kafka import Broker, Client, free_ports, lines_said, wait_until
 from golden_sets import truth, truth_topics, unpacked
 
@@ -63,11 +63,16 @@ def listeners(n: int = 1) -> list[str]:
 
 @contextmanager
 def served(
-    client: Client, report: kafkalog.BootReport, *, complains: bool = False, **properties: str | int
+    client: Client,
+    report: kafkalog.BootReport,
+    *,
+    complains: bool = False,
+    version: str = KAFKA_VERSION,
+    **properties: str | int,
 ) -> Iterator[list[BootedBroker]]:
     """The nodes of a boot, running; nothing of them is set apart, and no line complains."""
     program = java()
-    jars = class_path(program)
+    jars = class_path(program, version)
     brokers = [BootedBroker(program, jars, Path(node.directory), node.listener, **properties) for node in report.nodes]
     try:
         # all of them: none is ready without a quorum
@@ -228,6 +233,17 @@ def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client: Client
             time.sleep(5)
             check_records(own_client, name, tmp_path)
         check_logs(before, tmp_path / "out" / "data")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.9.1", "4.0.1"])
+def test_older_brokers_serve_the_log_dir_of_4_4(own_client: Client, tmp_path: Path, version: str) -> None:
+    release = version.rpartition(".")[0]
+    report = kafkalog.boot(unpacked("k44"), tmp_path / "out", release=release, listeners=listeners())
+    before = logs(tmp_path / "out" / "data")
+    with served(own_client, report, complains=True, version=version):
+        assert check_records(own_client, "k44", tmp_path) > 15_000
+    check_logs(before, tmp_path / "out" / "data")
 
 
 @pytest.mark.slow
