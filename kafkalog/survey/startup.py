@@ -192,7 +192,16 @@ class PartitionPlan:
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         topic, number = self.topic_partition or (None, None)
-        names = ("verdict", "error", "log_start_offset", "log_end_offset", "log_end_offset_before", "stray", "remarks")
+        names = (
+            "verdict",
+            "error",
+            "is_split",
+            "log_start_offset",
+            "log_end_offset",
+            "log_end_offset_before",
+            "stray",
+            "remarks",
+        )
         return {
             "path": self.path,
             "topic": topic,
