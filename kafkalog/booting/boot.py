@@ -99,8 +99,8 @@ def boot(
     Parameters
     ----------
     sources : path-like or sequence of path-like
-        Log dirs of one or more brokers, single partition directories, or outputs of `load`, `convert`, `salvage` and
-        `merge`. They are only read.
+        Log dirs of one or more brokers, single partition directories, or outputs of `load`, `convert`, `salvage`,
+        `merge` and `restore_tiered`. They are only read.
     output : path-like
         Directory to create: `data/`, `server.properties`, `report.json` and `report.txt`. With several nodes, each has
         its own `node-N/` with the first two.

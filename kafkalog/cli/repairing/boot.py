@@ -19,7 +19,7 @@ _PATHS: Final = (
     "log dir or partition directory",
     """\
 DIRs are log dirs of one or more brokers (values of log.dirs, or copies of them), single topic-partition directories,
-or outputs of kafkalog load, convert, salvage and merge. Files are only read, never written.""",
+or outputs of kafkalog load, convert, salvage, merge and tiered restore. Files are only read, never written.""",
 )
 _HELP: Final = HelpText(
     description="""\
