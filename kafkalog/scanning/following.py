@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, cast
 
 from kafkalog import format as kf
@@ -12,7 +13,7 @@ from kafkalog.log.open import Paths
 from kafkalog.log.open import open as open_path
 from kafkalog.log.segment import Segment
 from kafkalog.log.tail import LogTail
-from kafkalog.parsing import TopicPatterns
+from kafkalog.parsing import TopicPatterns, some
 from kafkalog.scanning.scan import Scan
 
 _PAUSE: Final = 0.2
@@ -48,6 +49,8 @@ def follow(path: Paths, *, pause: float = _PAUSE, **options: Any) -> Iterator[Sc
     query = whole._query
     patterns = TopicPatterns(query.topics, internal=query.internal or not isinstance(whole.target, LogDir))
     paths = whole.target.paths if isinstance(whole.target, LogDir) else [whole.target.path]  # type: ignore[union-attr]
+    if not all(isinstance(one, Path) for one in paths):
+        raise ValueError(f"{some(paths)}: only files of this machine are followed; a copy elsewhere does not grow")
     tail = LogTail(
         lambda: LogDir(paths, limits=query.limits),
         lambda key: patterns.wants(key.topic) and (query.partitions is None or key.partition in query.partitions),

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -197,8 +198,11 @@ for log in sorted(source.glob("*.log")):
     assert [row["offset"] for row in follower.rows] == list(range(300))
 
 
-def test_options_that_set_an_end_are_refused(run: Any, log_dir: Path) -> None:
+def test_options_that_set_an_end_are_refused(run: Any, log_dir: Path, tmp_path: Path) -> None:
     for options in (("-n", 3), ("--explain",), ("--end-offset", 5), ("--latest", "key")):
         assert run("cat", "--follow", log_dir / "p-multi-0", *options)[0] == 2
     path = log_dir / "p-multi-0" / "00000000000000000000.log"
     assert run("cat", "--follow", path)[0] == 2
+    with tarfile.open(tmp_path / "logs.tar", "w") as archive:
+        archive.add(log_dir / "p-multi-0", "kafka/p-multi-0")
+    assert run("cat", "--follow", f"tar://kafka::{tmp_path}/logs.tar")[0] == 2
