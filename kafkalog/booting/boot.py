@@ -130,7 +130,7 @@ def boot(
         "keep" takes `__consumer_offsets` over. A file of committed offsets, as `kafkalog groups -o` writes it, replaces
         it.
     missing : {"continue", "empty", "refuse"}
-        Partitions that no source has go on at the highest offset that is known of them, begin at 0, or are refused.
+        Partitions that no source has continue at their highest known offset, begin at 0, or are refused.
     best : bool
         Where copies of a partition differ, whether to take the one with the latest leader epoch, then the longest.
     copy : {"auto", "reflink", "hardlink", "copy"}
@@ -430,7 +430,7 @@ class _Boot:
             _put(staged, node.folder + "server.properties", self._properties(node, target))
 
     def _write_missing(self, staged: StagedDirectory) -> None:
-        """Begin missing partitions where they go on: an empty segment there, and an epoch."""
+        """Begin missing partitions at the offsets where they continue: an empty segment there, and an epoch."""
         for plan in self._topics:
             for number, at in plan.missing.items():
                 key = kf.TopicPartition(plan.name, number)

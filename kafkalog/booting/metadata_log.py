@@ -1,7 +1,7 @@
 """Writes what a controller's metadata log needs for a first start: a snapshot of all records, and the state of raft.
 
-A snapshot at an offset above 0 is replayed by every version, as after a crash behind a fetched snapshot. One at offset
-0 is not replayed by 4.3: its topics would be unknown, and their directories set aside as strays.
+Every version replays a snapshot at an offset above 0, as after a crash that followed a fetched snapshot. 4.3 does not
+replay one at offset 0: its topics would be unknown, and their directories set aside as strays.
 Mirrors `RecordsSnapshotWriter` and `FileQuorumStateStore`.
 """
 

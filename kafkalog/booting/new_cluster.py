@@ -1,4 +1,4 @@
-"""The records of a new cluster's metadata log: features, what is carried over, topics, producer ids.
+"""The records of a new cluster's metadata log: features, settings and ACLs of the old cluster, topics, producer ids.
 
 They replace what a controller would have written in the life of the cluster. See `kafkalog.booting.metadata_log`.
 """

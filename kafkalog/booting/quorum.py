@@ -120,7 +120,7 @@ def rescue_quorum(
     metadata = read_cluster_metadata(root, limits=limits)
     properties = read_properties(root / kf.META_PROPERTIES) or {}
     if metadata is None or not properties.get("node.id", "").isdecimal():
-        detail = f"no {kf.METADATA_DIRECTORY} with a meta.properties beside it: name the survivor's metadata.log.dir"
+        detail = f"no {kf.METADATA_DIRECTORY} with a meta.properties next to it: name the survivor's metadata.log.dir"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=root)
     for finding in metadata.gaps:
         detail = f"{finding.detail}. Rescue another voter, or boot the partitions with kafkalog boot"

@@ -175,7 +175,7 @@ class BootReport(HtmlReport):
                 where = f"{open_one.topic}-{open_one.partition} from offset {open_one.start_offset}"
                 yield f"  {where}, producer {open_one.producer_id}: {how}"
         yield ""
-        yield "Before you go on"
+        yield "Before you start"
         for risk in _RISKS:
             yield f"  {risk}"
         yield ""

@@ -1,6 +1,6 @@
 """Finds the partitions in the sources of a boot, and chooses between several copies of one.
 
-A source is a log dir, or a partition directory. Sources are only read. What is not a partition stays where it is.
+A source is a log dir, or a partition directory. Sources are only read. Other directories are left out.
 """
 
 from __future__ import annotations

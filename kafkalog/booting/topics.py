@@ -1,4 +1,4 @@
-"""Plans the topics of a boot: ids, numbers of partitions, settings, and where missing partitions go on.
+"""Plans the topics of a boot: ids, numbers of partitions, settings, and where missing partitions continue.
 
 A fact comes from the cluster's metadata log if one survives, else from the files of the partitions, else it is guessed.
 The plan says which.
@@ -77,7 +77,7 @@ class TopicPlan:
     replaced: dict[str, str] = field(default_factory=dict)
     """Settings of the old cluster that are not carried over, or have another value for now."""
     missing: dict[int, int] = field(default_factory=dict)
-    """Partitions that no source has, and the offset at which each goes on."""
+    """Partitions that no source has, and the offset at which each continues."""
     committed: dict[int, int] = field(default_factory=dict)
     """Partitions with offsets from a file, and their log end offsets."""
 

@@ -104,7 +104,7 @@ def add_parser(commands: Any) -> None:
     facts.add_argument(
         "--missing",
         choices=("continue", "empty", "refuse"),
-        help="partitions that no DIR has: go on at the highest known offset (default), begin at 0, or are refused",
+        help="partitions that no DIR has: continue at the highest known offset (default), begin at 0, or are refused",
     )
     facts.add_argument(
         "--best", action="store_true", help="where copies differ, take the one with the latest epoch, then the longest"
