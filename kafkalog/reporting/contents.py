@@ -113,6 +113,8 @@ class Contents:
     tables: dict[str, Table] = field(default_factory=lambda: tables_of(TABLES))
     findings: Findings = field(init=False)
     space: SpaceMeter = field(default_factory=SpaceMeter)
+    transactional: set[kf.TopicPartition] = field(default_factory=set)
+    """Partitions that may have open transactions."""
     _seen: set[tuple[Any, ...]] = field(default_factory=set)
     _damaged: set[str | None] = field(default_factory=set)
     _index: tuple[str, PartitionMeter] | None = None
@@ -213,7 +215,6 @@ class Contents:
         self,
         log_dir: LogDir,
         topics: str | Sequence[str] | None,
-        first_open: dict[kf.TopicPartition, int],
         **options: Any,
     ) -> None:
         """Verify each partition, and walk its headers once more.
@@ -227,9 +228,6 @@ class Contents:
         partitions = {str(one.path): one for one in found}
         clusters = clusters_beside(found, self.limits)
         self.add_findings(clusters.findings)
-        roots = dict.fromkeys(one.path.absolute().parent for one in found)
-        metadata = next((one for root in roots if (one := read_cluster_metadata(root, limits=self.limits))), None)
-        cluster = Cluster(metadata, None, self.properties)
         result = Verification()
         for verified in iter_verify(log_dir, topics=topics, limits=self.limits, into=result, **options):
             self.add_findings(verified.all_findings())
@@ -241,13 +239,23 @@ class Contents:
             if partition is None or not partition.path.exists():
                 continue  # a running broker has removed it
             self._measure(partition, verified, clusters)
-            if partition.kind is None and partition.topic_partition is not None:
-                key = partition.topic_partition
-                ahead = outlook(partition, cluster, self.now_ms, first_open.get(key))
-                self.row("outlook", partition=str(key), n_bytes=partition.size_in_bytes, **asdict(ahead))
         self._end_topic()
         self.add_findings(result.findings)
         self._end_partitions()
+
+    def add_outlook(
+        self, log_dir: LogDir, topics: str | Sequence[str] | None, first_open: dict[kf.TopicPartition, int]
+    ) -> None:
+        """Add what retention and the log cleaner do next; `first_open` has the earliest open transactions."""
+        found = [one for one in partitions_of(log_dir, topics) if isinstance(one, Partition)]
+        roots = dict.fromkeys(one.path.absolute().parent for one in found)
+        metadata = next((one for root in roots if (one := read_cluster_metadata(root, limits=self.limits))), None)
+        cluster = Cluster(metadata, None, self.properties)
+        for partition in found:
+            key = partition.topic_partition
+            if key is not None and partition.path.exists():
+                ahead = outlook(partition, cluster, self.now_ms, first_open.get(key))
+                self.row("outlook", partition=str(key), n_bytes=partition.size_in_bytes, **asdict(ahead))
 
     def _measure(self, partition: Partition, verified: VerifiedPartition, clusters: Clusters) -> None:
         """Count the batches of a partition in one walk."""
@@ -269,8 +277,13 @@ class Contents:
             self._batches.add(rows)
             self._producers.add(rows)
             self.space.add(batches)
+            if key is not None and bool(batches.is_transactional.any()):
+                self.transactional.add(key)
 
         summary = summarise(partition, clusters=clusters, visit=visit)
+        # of transactions that began before the log starts, a snapshot tells; damage may hide batches of one
+        if key is not None and (not verified.ok or any(one.base_offset for one in partition.segments[:1])):
+            self.transactional.add(key)
         for meter in meters:
             meter.finish(is_whole=False)
             self._index[1].add(meter)

@@ -90,4 +90,6 @@ def column_title(name: str) -> str:
     >>> column_title("n_damaged"), column_title("log_end_offset")
     ('damaged', 'log end offset')
     """
+    if name.endswith("_is_minimum"):
+        return "at least"
     return name.removeprefix("n_").removeprefix("is_").replace("_", " ")

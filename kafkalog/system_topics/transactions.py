@@ -8,7 +8,7 @@ coordinator has it. Mirrors `TransactionStateManager.loadTransactionMetadata` an
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -174,7 +174,7 @@ def transactions(
     path: Paths | LogDir,
     *,
     transactional_ids: str | Sequence[str] | None = None,
-    read_partitions: bool = True,
+    read_partitions: bool | Collection[TopicPartition] = True,
     end_offset: int | None = None,
     end_timestamp: Time | None = None,
     now: Time | None = None,
@@ -191,9 +191,9 @@ def transactions(
         going on.
     transactional_ids : str or sequence of str, optional
         Only these: names or globs such as ``billing-*``. Transactions without a coordinator are left out then.
-    read_partitions : bool
-        Whether to look for open transactions in partitions, which reads the headers of all their batches. It is not
-        done for a state of the past.
+    read_partitions : bool or collection of TopicPartition
+        Whether to look for open transactions in partitions, or in these alone. It reads the headers of all their
+        batches, and is not done for a state of the past.
     end_offset : int, optional
         What coordinators knew right before this offset of their partition.
     end_timestamp : int (ms), str or aware datetime, optional
@@ -227,7 +227,8 @@ def transactions(
     if read_partitions and as_of == AsOf():
         given = "now" if now is None else now
         now_ms = parse_milliseconds("now", given, end_ms=lambda: latest_of(partitions_of(log_dir)))
-        _join(result, _producers(log_dir, now_ms, transaction_max_timeout_ms, report, progress))
+        among = None if read_partitions is True else read_partitions
+        _join(result, _producers(log_dir, among, now_ms, transaction_max_timeout_ms, report, progress))
     if transactional_ids is not None:
         known = [one.transactional_id for one in result if one.transactional_id is not None]
         check_known("transactional id", transactional_ids, known, as_of, result.findings)
@@ -259,6 +260,7 @@ def _known(record: InternalRecord, last: LastRecord) -> Transaction:
 
 def _producers(
     log_dir: LogDir,
+    among: Collection[TopicPartition] | None,
     now_ms: int,
     timeout_ms: int,
     report: Callable[[Finding], None],
@@ -266,6 +268,8 @@ def _producers(
 ) -> Iterator[PartitionProducers]:
     """The producers of each partition that may have transactions."""
     for key in log_dir:
+        if among is not None and key not in among:
+            continue
         # of internal topics only committed offsets are written in transactions
         if key.topic in INTERNAL_TOPICS and key.topic != CONSUMER_OFFSETS:
             continue
