@@ -184,9 +184,9 @@ class _Truncation(Target):
         self._one.files += self._rebuilt.files
         self._one.epochs_below = end
         row = self._one.finish()
-        for one in row.segments:
-            if one.base_offset == prefix.base_offset and row.problem is None:
-                one.n_bytes_before = segments[last].size_in_bytes
+        for cut in row.segments:
+            if cut.base_offset == prefix.base_offset and row.problem is None:
+                cut.n_bytes_before = segments[last].size_in_bytes
         return row
 
     def put(self, path: Path, data: bytes) -> None:
