@@ -41,7 +41,9 @@ _COMMANDS: Final = {
 }
 """The module of each command, and one sentence about it, for the help."""
 
-LOCAL: Final = frozenset({"preflight", "recover", "truncate", "trim", "merge", "diff", "reindex"})
+LOCAL: Final = frozenset(
+    {"preflight", "recover", "truncate", "trim", "merge", "diff", "reindex", "boot", "report"},
+)
 """Commands that take no URLs of logs."""
 
 MODULES: Final = {name.partition(".")[2].replace("_", "-"): f"kafkalog.cli.{name}" for name in _COMMANDS}

@@ -269,11 +269,11 @@ def plain(path: AnyPath) -> str:
 
 
 def refuse_url(path: object) -> None:
-    """Raise `UnsafePathError` for a URL, or what was opened from one, where kafkalog changes files."""
+    """Raise `UnsafePathError` for a URL, or what was opened from one, where kafkalog changes files, or asks for what a broker does with its disk."""
     for one in path if isinstance(path, (list, tuple)) else [path]:
         place = getattr(one, "paths", [getattr(one, "path", one)])[0]
         if is_url(place):
-            detail = "logs in object stores are read, never changed: copy it to a local directory first"
+            detail = "this works on local files, not on a URL: copy it to a local directory first"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=clean(str(place)))
 
 
