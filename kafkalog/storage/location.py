@@ -113,7 +113,7 @@ class Location(os.PathLike[str]):
 
     def __truediv__(self, name: str | os.PathLike[str]) -> Location:
         place = self
-        for part in os.fspath(name).strip("/").split("/"):
+        for part in filter(None, os.fspath(name).split("/")):
             child = place._children.get(part)
             if child is None:
                 child = place._children[part] = Location(place.store, f"{place.key}/{part}", place)
@@ -269,7 +269,7 @@ def plain(path: AnyPath) -> str:
 
 
 def refuse_url(path: object) -> None:
-    """Raise `UnsafePathError` for a URL, or what was opened from one, where kafkalog changes files, or asks for what a broker does with its disk."""
+    """Raise `UnsafePathError` for a URL, or what was opened from one, where only local files will do."""
     for one in path if isinstance(path, (list, tuple)) else [path]:
         place = getattr(one, "paths", [getattr(one, "path", one)])[0]
         if is_url(place):

@@ -86,12 +86,14 @@ class ListingFinder:
     """Finds copies by what they say of themselves, where no metadata is: each complete one counts as finished."""
 
     def __init__(self, copies: Sequence[Copy]) -> None:
-        self._ranges: dict[int, list[tuple[int, int, int, Copy]]] = {}
+        self._ranges: dict[int | None, list[tuple[int, int, int, Copy]]] = {}
         for copy in copies:
             try:
                 extent = None if copy.missing else copy.extent
             except KafkalogError:
                 continue  # it is reported by who checks the storage
+            if extent is not None and not extent.leader_epochs:  # one of any epoch
+                self._ranges.setdefault(None, []).append((copy.start_offset, *[extent.end_offset] * 2, copy))
             starts = sorted(extent.leader_epochs.items()) if extent is not None else []
             for number, (epoch, start) in enumerate(starts):
                 assert extent is not None
@@ -101,17 +103,21 @@ class ListingFinder:
     @property
     def epochs(self) -> dict[int, int]:
         """The first offset of each epoch."""
-        return {epoch: min(start for start, *_ in ranges) for epoch, ranges in self._ranges.items()}
+        found = self._ranges.items()
+        return {epoch: min(start for start, *_ in ranges) for epoch, ranges in found if epoch is not None}
 
     def find(self, epoch: int, offset: int) -> tuple[Copy | RemoteSegment, int, int] | None:
         """See `Finder.find`."""
-        there = [one for one in self._ranges.get(epoch, ()) if one[0] <= offset <= one[1]]
+        there = [one for one in self._of(epoch) if one[0] <= offset <= one[1]]
         best = max(there, key=lambda one: (one[1], one[0]), default=None)
         return None if best is None else (best[3], best[1], best[2])
 
     def first_after(self, epoch: int, offset: int) -> int | None:
         """See `Finder.first_after`."""
-        return min((start for start, *_ in self._ranges.get(epoch, ()) if start > offset), default=None)
+        return min((start for start, *_ in self._of(epoch) if start > offset), default=None)
+
+    def _of(self, epoch: int) -> list[tuple[int, int, int, Copy]]:
+        return [*self._ranges.get(epoch, ()), *self._ranges.get(None, ())]
 
 
 def chain(finder: Finder, epochs: Sequence[tuple[int, int]], start: int, stop: int) -> tuple[list[Link], list[Hole]]:

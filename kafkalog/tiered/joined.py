@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, NotKafkaError, ReadError, Reason, SidecarError
-from kafkalog.log.log_dir import is_partition_directory, list_directory
+from kafkalog.log.log_dir import is_partition_directory, list_directory, located
 from kafkalog.state.checkpoints import (
     encode_checkpoint,
     encode_offset_checkpoint,
@@ -351,7 +351,7 @@ def tiered_location(
     place = location(url, storage_options=storage_options)
     if path is None:
         return Location(JoinedStore(None, place, keys), "")
-    local = as_path(path)
+    local = as_path(located(path, storage_options))
     if local.is_file():
         detail = "tiered storage is joined to a log dir or a partition directory, not to a single file"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)

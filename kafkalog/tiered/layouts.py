@@ -153,6 +153,8 @@ class _Directories:
     name = ""
     _name: re.Pattern[str]
     _file: re.Pattern[str]
+    _others: tuple[str, ...] = ()
+    """Files of a partition that belong to no segment."""
     required: tuple[str, ...]
     kind: type[Copy] = Copy
 
@@ -184,8 +186,10 @@ class _Directories:
         for name in () if place is None else place.entries():
             match = self._file.fullmatch(name)
             assert place is not None
-            if match is None:
+            if match is None and name not in self._others:
                 self.unknown.append(str(place / name))
+                continue
+            if match is None:
                 continue
             start, identity = int(match["start"]), match.groupdict().get("id") or ""
             if (start, identity) not in found:
@@ -238,7 +242,17 @@ class PlainLayout(_Directories):
     name = "plain"
     _name = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d+)", re.ASCII)
     _file = re.compile(r"(?P<start>\d{20})(?P<suffix>\.(?:log|index|timeindex|txnindex|snapshot))", re.ASCII)
+    _others = (kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_METADATA)
     required = (kf.LOG_SUFFIX,)
+
+    def copies(self, of: PartitionId) -> list[Copy]:
+        """See `Layout.copies`. Leader epochs are those of the partition, if they were copied, too."""
+        found = super().copies(of)
+        place = self._directories.get(of)
+        if place is not None and kf.LEADER_EPOCH_CHECKPOINT in place.entries():
+            for copy in found:
+                copy.files[EPOCHS_SUFFIX] = place / kf.LEADER_EPOCH_CHECKPOINT
+        return found
 
     def _of(self, match: re.Match[str]) -> PartitionId:
         return PartitionId(match["topic"], "", int(match["partition"]))
