@@ -93,7 +93,8 @@ class ListingFinder:
             except KafkalogError:
                 continue  # it is reported by who checks the storage
             if extent is not None and not extent.leader_epochs:  # one of any epoch
-                self._ranges.setdefault(None, []).append((copy.start_offset, *[extent.end_offset] * 2, copy))
+                last = extent.end_offset
+                self._ranges.setdefault(None, []).append((copy.start_offset, last, last, copy))
             starts = sorted(extent.leader_epochs.items()) if extent is not None else []
             for number, (epoch, start) in enumerate(starts):
                 assert extent is not None
