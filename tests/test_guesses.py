@@ -62,6 +62,8 @@ kafkalog topics D -> ls
 kafkalog cat D/orders -> -t orders
 kafkalog cat D orders -> -t orders
 kafkalog cat --topic orders D -> --topics
+kafkalog read P -> cat
+kafkalog check P -> verify
 kafkalog show P -> cat
 kafkalog info P -> ls
 kafkalog stat P -> ls

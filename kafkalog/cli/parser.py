@@ -40,6 +40,8 @@ USUAL: Final = (
 """The options that the short help shows, the most usual first."""
 _MOST_USUAL: Final = 10
 _MOST_EXAMPLES: Final = 3
+_OTHER_WORDS: Final = {"read": "cat", "consume": "cat", "check": "verify", "repair": "recover", "rebuild": "reindex"}
+"""Commands by words that users try first."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -108,6 +110,7 @@ class Parser(argparse.ArgumentParser):
         # functions have underscores where commands have hyphens
         name = str(value).replace("_", "-")
         known = [*action.choices]
+        name = _OTHER_WORDS.get(name, name)
         meant = f"did you mean kafkalog {name}?" if name in known else hint(name, known)
         raise argparse.ArgumentError(None, f"no command {value!r}; {meant}")
 
