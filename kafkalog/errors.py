@@ -183,12 +183,12 @@ def _common_fields(problem: KafkalogError | Finding) -> dict[str, Any]:
 
 def _described(problem: KafkalogError | Finding) -> str:
     """One line: path, position and base offset, then reason and detail."""
-    where = problem.path or "<buffer>"
+    where = problem.path or ("" if problem.position is None else "<buffer>")
     if problem.position is not None:
         where += f"@{problem.position}"
     if problem.base_offset is not None:
         where += f" base_offset={problem.base_offset}"
-    return f"{where}: {problem.reason.value}" + (f": {problem.detail}" if problem.detail else "")
+    return ": ".join(part for part in (where.strip(), problem.reason.value, problem.detail) if part)
 
 
 class CorruptionError(KafkalogError, ValueError):

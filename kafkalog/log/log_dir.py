@@ -306,11 +306,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
                 self._add_partition(path, None, starts, watermarks)
         partitions = (root / entry.name for entry, directory in children if directory)
         if not (root / kf.META_PROPERTIES).exists() and not any(map(_holds_log_files, partitions)):
-            raise NotKafkaError(
-                Reason.NOT_KAFKA,
-                "no Kafka files here: name a log dir, a partition directory such as orders-0 in it, or a .log file",
-                path=root,
-            )
+            raise no_kafka_files(root)
 
     def _offsets(self, path: Path) -> dict[kf.TopicPartition, int]:
         try:
@@ -364,6 +360,12 @@ _PARTITION_FILES: Final = frozenset({kf.LEADER_EPOCH_CHECKPOINT, kf.PARTITION_ME
 
 
 _SHOWN: Final = ("partition", "segments", "bytes", "log start offset", "path")
+
+
+def no_kafka_files(path: Path) -> NotKafkaError:
+    """The error for a directory without partitions and without `meta.properties`."""
+    detail = "no Kafka files here: name a log dir, a partition directory such as orders-0 in it, or a .log file"
+    return NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
 
 
 def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> ReadError:

@@ -45,7 +45,7 @@ from kafkalog.parsing import TopicPatterns
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import RecordColumns
 from kafkalog.state.log_config import LogConfig
-from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.storage.broker_lock import hold_locks, refuse_if_locked
 from kafkalog.storage.output_paths import check_log_dir
 from kafkalog.text import counted
 from kafkalog.values.encoding import ValueEncoder
@@ -342,7 +342,9 @@ def run_load(
     if os.path.lexists(log_dir) and not log_dir.is_dir():
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "the path exists but is not a directory", path=log_dir)
     with contextlib.ExitStack() as stack:
-        if log_dir.is_dir():
+        if log_dir.is_dir() and dry_run:
+            refuse_if_locked([log_dir])
+        elif log_dir.is_dir():
             stack.enter_context(hold_locks([log_dir]))
         targets = None
         if install:

@@ -19,7 +19,7 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
-from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.log.log_dir import is_partition_directory, no_kafka_files
 from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
@@ -136,6 +136,8 @@ def preflight(
         if start.root == (one.absolute().parent if is_partition_directory(one) else one)
         for directory in ([one] if is_partition_directory(one) else start.directories())
     ]
+    if not found and not result.problems and not any((root / kf.META_PROPERTIES).exists() for root in roots):
+        raise no_kafka_files(roots[0])
     keys = [parsed.topic_partition for _, one, _ in found if (parsed := kf.parse_partition_directory(_name(one)))]
     patterns = TopicPatterns(topics)
     patterns.check([key.topic for key in keys])

@@ -274,6 +274,7 @@ def test_a_load_with_one_partition_too_many_touches_none(
     with pytest.raises(refused[0], match=refused[1]):
         kafkalog.load([root / "x.csv"], log_dir, partitions=4, replace=replace, **options)
     assert state(log_dir) == old
+    assert (log_dir / ".lock").exists() == (not dry_run)
     kafkalog.load([root / "x.csv"], log_dir, partitions=3, replace=True, **options)
     assert (state(log_dir) == old) == dry_run
     if not dry_run:

@@ -181,3 +181,9 @@ def test_all_that_is_cut_off_counts_and_garbage_is_no_offset(partition: Path) ->
     [finding] = report.findings.rows
     assert (finding.base_offset, report.partitions[0].log_end_offset) == (None, 305)
     assert (report.partitions[0].loss.first_offset, report.partitions[0].loss.n_unknown) == (305, 1)
+
+
+def test_a_directory_without_kafka_files_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(kafkalog.NotKafkaError) as caught:
+        kafkalog.preflight(tmp_path)
+    assert caught.value.path == str(tmp_path)
