@@ -164,12 +164,12 @@ class Console:
             sys.stderr.flush()
 
     def note(self, text: str) -> None:
-        """Print a note, unless -q was given."""
+        """Print a note, unless -q is set."""
         if not self.quiet:
             self.message("note", text)
 
     def detail(self, text: str) -> None:
-        """Print a note if -v was given."""
+        """Print a note if -v is set."""
         if self.verbose:
             self.message("note", text)
 

@@ -148,7 +148,7 @@ class Distinct(argparse.Action):
 
 
 def add_names(group: Any, *flags: str, what: str, such: str, metavar: str | None = None) -> None:
-    """Add an option that takes names or globs; its metavar is the first flag's letter, unless it is given."""
+    """Add an option that takes names or globs; its metavar defaults to the first flag's letter."""
     group.add_argument(
         *flags,
         metavar=f"{metavar or flags[0][1].upper()},...",

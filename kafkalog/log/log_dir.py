@@ -380,7 +380,7 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> R
 
 
 class Located(list[Any]):
-    """Paths that were located just now: what was listed of them is still right."""
+    """Paths that were located just now: their listings are still right."""
 
 
 def located(path: Any, storage_options: Mapping[str, Any] | None = None) -> Any:

@@ -86,7 +86,7 @@ def ls(
     -------
     list of PartitionSummary
         Each has the summaries of its segments, and its findings: damage does not raise. With the cluster's metadata
-        beside it, also the topic's settings, and whether a broker would set the directory apart as a stray.
+        next to it, also the topic's settings, and whether a broker would set the directory apart as a stray.
 
     Examples
     --------

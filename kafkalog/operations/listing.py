@@ -275,7 +275,7 @@ def summarise_segment(
             for window in stream.windows():
                 summary.add(_summarise_batches(window.batches, log_start_offset))
                 visit(segment, window.batches)
-                # behind damage offsets may fall
+                # after damage, offsets may go back
                 summary.end = max(summary.end, int(window.batches.last_offset[-1]) + 1)
                 progress(window.batches.end_position)
                 source.release(window.data, window.start)

@@ -303,7 +303,7 @@ class _Scan:
             is_right=is_right,
         )
         if not is_right and not _has_changed(self._segment):
-            where = "behind the batch that holds it" if self._is_boundary else "where no batch begins"
+            where = "past the batch that holds it" if self._is_boundary else "where no batch begins"
             detail = f"entry {self._entry} leads for offset {offset} to position {self._leads_to}, {where}"
             trace.findings.append(_misleads(trace.offset_index, detail))
 

@@ -50,7 +50,7 @@ class ReplicaDiff:
     """The first offset that both have."""
     end_offset_a: int
     end_offset_b: int
-    """Their log end offsets. One may be behind the other; that is no difference."""
+    """Their log end offsets. One may lag; that is no difference."""
     n_batches: int
     """Batches that are the same."""
     offset: int | None = None
@@ -256,7 +256,7 @@ def truncate(follower: list[tuple[int, int]], end: int, leader: LeaderEpochs, le
         # a follower asks again with the epoch that it was named, until both know it (KIP-279)
         said = leader.truncation_for(known[-1][0], end, leader_end)
         if said.truncate_to < 0:
-            return known[-1][1]  # the leader knows nothing this old: what is left is the epochs before it
+            return known[-1][1]  # the leader knows nothing this old: only the epochs before it are left
         if said.is_final:
             return said.truncate_to
         own_end = next((start for epoch, start in known if epoch > said.leader_epoch), end)

@@ -1,7 +1,7 @@
 """Sums by key in bounded memory: the keys with the largest sums, and by how much a sum may be too small.
 
 Misra and Gries' summary, as merged by Agarwal and others (2012): when there are too many keys, the same amount is taken
-off all of them, and those with less are dropped. What was taken off bounds the error of every sum.
+off all of them, and those with less are dropped. The subtracted sum bounds the error of every sum.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def _cleaning(
     young = next((one for one in range(first, last) if lag > 0 and newest[one] > now_ms - lag), last)
     opened = last if first_open is None else sum(base <= first_open for base in bases) - 1
     end = max(min(young, opened, last), first)
-    # a segment that holds the first dirty offset behind its base is clean up to there, and cleaned again
+    # a segment that holds the first dirty offset after its base is clean up to there, and cleaned again
     n_clean = sum(sizes[:first])
     n_dirty = sum(sizes[first:end])
     ratio = n_dirty / (n_clean + n_dirty) if n_clean + n_dirty else 0.0

@@ -79,7 +79,7 @@ class SpaceMeter:
         return total
 
     def rows(self, name: str) -> list[tuple[str, int, int]]:
-        """Return name, number and bytes of each day, codec or kind of file; what is in no batch is a row."""
+        """Return name, number and bytes of each day, codec or kind of file; bytes in no batch are a row."""
         labels: dict[str, Callable[[Any], str]] = {"days": _day, "codecs": kf.codec_name, "files": str}
         counts = self._counts[name]
         number = "n_files" if name == "files" else "n_batches"

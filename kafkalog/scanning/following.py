@@ -21,7 +21,7 @@ _NO_FOLLOWING: Final = ("end_offset", "end_timestamp", "latest")
 
 
 def follow(path: Paths, *, pause: float = _PAUSE, **options: Any) -> Iterator[Scan]:
-    """Scans that together have each record once; waits for more, for ever.
+    """Scans that together have each record once; waits for more, forever.
 
     Each ends after the last complete batch, or at the last stable offset with `read_committed`. Segments that a broker
     rolls, new partitions, and topics that are deleted and made again are followed too.
@@ -67,7 +67,7 @@ def follow(path: Paths, *, pause: float = _PAUSE, **options: Any) -> Iterator[Sc
         for key, end in ends.items():
             if key not in seen:
                 seen[key] = (start.get(key) if isinstance(start, dict) else start) or 0
-            # after a change of leader, the log may be cut, and go on with other records
+            # after a change of leader, the log may be cut, and continue with other records
             elif end < seen[key]:
                 seen[key] = end
         if any(seen[key] < end for key, end in ends.items()):

@@ -1,6 +1,6 @@
 """Places of files that are not local: a `Location` is a path in a `Store`, with the reading half of `pathlib.Path`.
 
-Local files keep `pathlib.Path`. The functions here take either. A directory is listed once: what is opened from it gets
+Local files keep `pathlib.Path`. The functions here take either. A directory is listed once: files opened from it get
 names, sizes and entity tags from that listing.
 """
 
@@ -238,7 +238,7 @@ class Location(os.PathLike[str]):
         return self.store.open(self.key, entry)
 
 
-# by their names files are told from directories, which take a listing
+# names distinguish files from directories, which take a listing
 _OF_FILES: Final = {
     *(".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".properties"),
     *(".gz", ".tgz", ".zst", ".bz2", ".xz", ".lz4", ".tar", ".zip"),

@@ -98,7 +98,7 @@ def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool =
     sources : iterable of path-like
         Files and directories that are read. A `Location` is not at a local path.
     is_new : bool
-        Whether nothing at the path is replaced: what is there, such as the output of an earlier run, is left to the
+        Whether nothing at the path is replaced: existing files, such as the output of an earlier run, are left to the
         caller to refuse.
 
     Raises

@@ -436,7 +436,7 @@ class Stage:
     def _abort(self) -> None:
         """Undo the move and remove the staged output; errors are ignored, since another one is being raised."""
         with contextlib.suppress(OSError):
-            # the error may have come before or after the move: what is open tells which name it has now
+            # the error may have come before or after the move: the open file shows which name it has now
             if not self._is_final and is_same(self.descriptor, self.target):
                 if not os.path.lexists(self.path):
                     os.rename(self.target, self.path)

@@ -395,7 +395,7 @@ def _obstore_of(root: str, options: dict[str, Any]) -> Any:
     config = {_ALIASES.get(name, name): value for name, value in options.items()}
     timeout, retries = config.pop("timeout", None), int(config.pop("max_retries", 5))
     profile = config.pop("profile", None) or os.environ.get("AWS_PROFILE")
-    # a piece of a slow line takes long: only a stream that stands still is given up
+    # a piece of a slow line takes long: only a stalled stream is abandoned
     client: dict[str, Any] = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10m"}
     if timeout is not None:
         seconds = str(timeout) if str(timeout)[-1:].isalpha() else f"{timeout}s"

@@ -326,7 +326,7 @@ def metadata(
     path : path-like, sequence of path-like, or LogDir
         A log dir with `__cluster_metadata-0`, or that directory; of several the one that knows most.
     topics : str or sequence of str, optional
-        Only these: names or globs such as ``orders-*``. What is not of topics is there in any case.
+        Only these: names or globs such as ``orders-*``. Entries other than topics are always included.
     end_offset : int, optional
         The state right before this offset.
     end_timestamp : int (ms), str or aware datetime, optional

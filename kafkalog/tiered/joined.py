@@ -125,7 +125,7 @@ class JoinedStore:
         return key in self._files
 
     def findings_of(self, key: str) -> Sequence[Finding]:
-        """What is to be told about a partition."""
+        """Findings about a partition."""
         joined = self._partitions.get(key)
         return [] if joined is None else joined.findings
 

@@ -125,7 +125,7 @@ def offset_index_ahead(path: Path) -> None:
             "its last timestamp is 2023-11-14T22:18:38.517Z; that of the batches is 2023-11-14T22:19:23.523Z",
         ),
         (offset_index_shifted, "where no batch begins"),
-        (offset_index_ahead, "behind the batch that holds it"),
+        (offset_index_ahead, "past the batch that holds it"),
     ],
 )
 def test_an_index_that_misleads_is_damage_and_the_answer_is_right(

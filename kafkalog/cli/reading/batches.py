@@ -135,7 +135,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             for rows in scan.iter_rows():
                 summary.add(rows)
     finally:
-        # also after an error: what was counted up to the damage is of use
+        # also after an error: the counts up to the damage are useful
         console.rows(summary.objects(args.limit), _summary_lines(summary, args.limit), as_json=args.json)
     if summary.n_unlisted:
         console.note(f"others: {summary.n_unlisted:,} batches, of groups after the first {len(summary):,}")

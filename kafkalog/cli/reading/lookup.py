@@ -227,7 +227,7 @@ def _segment(step: SegmentStep, number: int, n: int) -> str:
         return f"{text}: no batch has a timestamp; the file was last written to at {_moment(step.modified)}"
     if step.largest_timestamp is None:
         return text
-    # the headers behind the answer are not read
+    # the headers after the answer are not read
     reach = "reach" if step.is_whole else "reach at least"
     return f"{text}, whose batches {reach} {_moment(step.largest_timestamp)}"
 

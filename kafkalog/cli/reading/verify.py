@@ -92,7 +92,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.operations.verifying.report import Verification
     from kafkalog.operations.verifying.verify import iter_verify
 
-    # opened here and not by `iter_verify`: the bar has to know how much there is
+    # opened here and not by `iter_verify`: the progress bar needs the total
     log_dir = LogDir(list(dict.fromkeys(args.paths)), limits=args.limits)
     if log_dir.is_live:
         console.note("a broker runs on this log dir, so files may change during the read")

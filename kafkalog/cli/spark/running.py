@@ -116,5 +116,5 @@ def check_java() -> None:
 
 
 def task_bytes(args: argparse.Namespace) -> dict[str, Any]:
-    """The size of tasks as a keyword argument, if one is given."""
+    """The size of tasks as a keyword argument, if the user set one."""
     return {} if args.task_bytes is None else {"task_bytes": args.task_bytes}

@@ -219,7 +219,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _config(args: argparse.Namespace) -> LogConfig | None:
-    """Return the settings of ``--config-file``, overridden by those of ``--config``; None if neither is given."""
+    """Return the settings of ``--config-file``, overridden by those of ``--config``; None without either."""
     from kafkalog.state.log_config import read_properties_file
 
     if args.config_file is None and not args.config:

@@ -42,7 +42,7 @@ class Batches(Protocol):
 
 
 def latest_timestamp(segments: Iterable[Batches]) -> int:
-    """The latest timestamp of records, in milliseconds; 0 if there is none. What is damaged is passed over."""
+    """The latest timestamp of records, in milliseconds; 0 if there is none. Damaged batches are passed over."""
     found = 0
     for segment in segments:
         with contextlib.suppress(KafkalogError):

@@ -121,7 +121,7 @@ def trim(
                 if key is not None and is_raised:
                     offsets[key] = start
 
-        # first, so that no crash leaves records that are gone below a log start that does not say so
+        # first, so that no crash leaves records that are gone below an old log start
         cut.put_checkpoint(kf.LOG_START_OFFSET_CHECKPOINT, raise_starts)
         for plan in cut.plans:
             row = _trim(plan, make(plan), starts[plan], is_emptied=plan in emptied)
@@ -175,7 +175,8 @@ def _trim(plan: LoadPlan, output: PartitionOutput, start: int, *, is_emptied: bo
         name, size = segment.path.name, segment.size_in_bytes
         is_gone = is_emptied or (number + 1 < len(segments) and segments[number + 1].base_offset <= start)
         action = "deleted" if is_gone else "kept"
-        row.segments.append(SegmentPlan(name, segment.base_offset, action, size, 0 if is_gone else size))  # type: ignore[arg-type]
+        left = 0 if is_gone else size
+        row.segments.append(SegmentPlan(name, segment.base_offset, action, size, left))  # type: ignore[arg-type]
         for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES) if is_gone else ():
             file = name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
             if file in there:

@@ -1,4 +1,4 @@
-"""Removes the end of a log: everything from an offset, behind an epoch, or from a time on.
+"""Removes the end of a log: everything from an offset, after an epoch, or from a time on.
 
 Mirrors `UnifiedLog.truncateTo` and what follows it: indexes, snapshots, leader epochs and checkpoints.
 """
@@ -81,7 +81,7 @@ def truncate(
     -----
     Batches are removed whole: a batch that reaches the offset goes, even if it begins before it. So the log may end
     before the offset. Indexes of the segment that is cut, the producer snapshot at the new end and the leader epochs
-    are made anew, and checkpointed offsets behind the new end are lowered to it. A partition whose log ends before the
+    are made again, and checkpointed offsets past the new end are lowered to it. A partition whose log ends before the
     place is unchanged.
 
     Source: UnifiedLog.truncateTo, LogSegment.truncateTo, LeaderEpochFileCache.truncateFromEnd, Kafka 4.3.

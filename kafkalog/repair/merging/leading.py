@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
     end: int
     """The offset at which it is cut, by its leader epochs."""
     conflict: int | None
-    """The offset of its first batch that differs although leader epochs agree. The replica is not trusted behind the
+    """The offset of its first batch that differs although leader epochs agree. The replica is not trusted after the
     last batch before that both have.
     """
     doubted: int | None
@@ -106,7 +106,7 @@ class MergedLog:
                     conflict = offset
                 else:
                     end = offset  # the leader's history does not show it, as without its checkpoint
-                # only a batch that both have vouches for what comes before it, so behind it nothing is trusted
+                # only a batch that both have vouches for what comes before it, so after it nothing is trusted
                 same_before = np.flatnonzero(is_same[: differs[0]])
                 trusted = int(same_before[-1]) + 1 if same_before.size else 0
         same = np.flatnonzero(is_same[:trusted])
@@ -160,7 +160,7 @@ class MergedLog:
         return is_hole | (rows["last_offset"] < self._leader.base_offset)
 
     def _confirm(self, rows: Rows) -> None:
-        """Note where another replica lost nothing: what is no batch there never was one, or was compacted."""
+        """Note where another replica lost nothing: bytes that are no batch there never were one, or were compacted."""
         if not rows.size:
             return
         doubted = np.flatnonzero(self.rows["is_after_loss"])

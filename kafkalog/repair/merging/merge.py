@@ -339,7 +339,7 @@ class _PartitionMerge:
         report, leader = self.report, self._replicas[self._leader]
         ends = np.append(np.int64(report.start_offset), rows["last_offset"] + 1)[:-1]
         is_gap = rows["first_offset"] > ends
-        # compaction leaves gaps: only those behind a loss are missed
+        # compaction leaves gaps: only those after a loss are missed
         if leader.is_compacted:
             is_gap &= rows["is_after_loss"]
         is_new = is_gap | (np.diff(rows["replica"], prepend=-1) != 0)
@@ -364,7 +364,7 @@ class _PartitionMerge:
         report.ranges.sort(key=lambda one: one.start_offset)
 
     def _miss_proved(self, lost: Lost, rows: Rows) -> None:
-        """Report what is missing of offsets that other files of the leader prove, where nothing says so yet."""
+        """Report missing offsets that other files of the leader prove, unless a finding has them."""
         if lost.first_offset is None or lost.end_offset is None:
             return
         start = lost.first_offset

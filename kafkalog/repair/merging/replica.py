@@ -63,7 +63,7 @@ class Replica:
     is_tail_lost: bool
     """Whether bytes were lost at the end of the last segment: the log may have been longer."""
     is_end_lost: bool
-    """Whether bytes were lost behind the last intact batch."""
+    """Whether bytes were lost after the last intact batch."""
     is_compacted: bool
     """Whether gaps between batches, where no byte is lost, may be compaction; see `kafkalog.log.compaction`."""
     missing: list[Lost]
@@ -158,7 +158,7 @@ class _Segments:
         self.n_bytes_lost = 0
         self.contents: list[SegmentContents] = []
         self.is_tail_lost = False  # whether bytes are lost at the end of the last segment so far
-        self.is_end_lost = False  # whether bytes are lost behind the last row
+        self.is_end_lost = False  # whether bytes are lost after the last row
 
     def skip(self, path: Path, base_offset: int) -> None:
         """Pass over a segment that cannot be opened."""
@@ -180,7 +180,7 @@ class _Segments:
         last = int(rows["last_offset"][-1]) if rows.size else base - 1
         path, size = str(plan.segment.path), plan.size_in_bytes
         self.contents.append(SegmentContents(path, base, last, size, has_gaps=gaps.has_gaps))
-        # the batch behind each lost range, by its number; one too large if there is none
+        # the batch after each lost range, by its number; one too large if there is none
         first = np.append(0, np.cumsum(kept.n_batches))
         behind = np.unique(first[np.searchsorted(plan.places, lost.start, side="right")])
         rows["is_after_loss"][behind[behind < rows.size]] = True

@@ -50,7 +50,7 @@ class MergedRange:
 
     start_offset: int
     end_offset: int | None
-    """Excluded. None behind the last batch, where the leader's copy lost bytes, if nothing tells the end."""
+    """Excluded. None after the last batch, where the leader's copy lost bytes, if nothing tells the end."""
     source: str | None
     """Path of the copy; None if no copy has these offsets, or none of which it is known that it is the same log."""
     n_batches: int = 0
@@ -71,7 +71,7 @@ class MergedPartition:
     end_offset: int = 0
     """Of the output; `end_offset` is excluded."""
     replicas: list[MergedReplica] = field(default_factory=list)
-    """In the order in which they were given."""
+    """In the order of the arguments."""
     ranges: list[MergedRange] = field(default_factory=list)
     """In order."""
     error: str | None = None

@@ -23,7 +23,7 @@ def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: b
     ends : dict of TopicPartition to int
         Log end offsets of the recovered partitions: all before is on disk.
     is_clean : bool
-        Whether every partition was recovered, so that the marker may say so.
+        Whether every partition was recovered, so that the marker may exist.
     """
     files: dict[str, bytes] = {}
     try:
@@ -56,7 +56,7 @@ def clean_shutdown_marker(root: Path) -> bytes:
     """The content of the marker of a clean shutdown.
 
     Only its existence counts for recovery. From Kafka 3.7 on it also names the broker's epoch, by which the controller
-    can tell that the replica lost nothing. That cannot be said of a recovered one, so no epoch is named.
+    can tell that the replica lost nothing. Nobody knows that of a recovered one, so the marker has no epoch.
     Source: CleanShutdownFileHandler, BrokerServer.startup, Kafka 4.3.
     """
     try:

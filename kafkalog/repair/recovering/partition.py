@@ -46,7 +46,7 @@ class PartitionRecovery:
     now_ms: int | None = None
     """For producers that expire."""
     is_replayed: bool = True
-    """Whether producers are replayed. If not, nothing is said of their snapshots."""
+    """Whether producers are replayed. If not, their snapshots get no findings."""
     is_wanted: bool = False
     """Whether the log is cut because somebody wants it: then what is cut off is no loss, and is not read."""
     lone: list[Work] = field(default_factory=list)
@@ -57,11 +57,11 @@ class PartitionRecovery:
     epochs_below: int | None = None
     """Leader epochs that begin from this offset on are dropped."""
     written: set[str] = field(default_factory=set)
-    """Names of derived files that were built anew, changed or not."""
+    """Names of derived files that were rebuilt, changed or not."""
     removed_segments: set[int] = field(default_factory=set)
     """Base offsets."""
     behind: dict[int, RecoveredSegment] = field(default_factory=dict)
-    """Segments without an index that lie behind damage, by base offset, once they were read."""
+    """Segments without an index that lie past damage, by base offset, once they were read."""
     kept_snapshots: set[int] | None = None
     """Offsets of the producer snapshots that a broker leaves; None if it leaves all."""
     unwritten: Finding | None = None
@@ -69,7 +69,7 @@ class PartitionRecovery:
     check: ReplayCheck = field(default_factory=ReplayCheck)
     """Has looked at the batches of producers in the segments that were read."""
     findings: list[Finding] = field(default_factory=list)
-    """Offsets that are missing between two segments, which a broker does not notice; a topic id that it dies of."""
+    """Offsets that are missing between two segments, which a broker does not notice; a topic id that stops it."""
 
     @property
     def works(self) -> list[Work]:
@@ -83,7 +83,7 @@ class PartitionRecovery:
         self.written.add(final_name(path.name))
         is_transactions = final_name(path.name).endswith(kf.TRANSACTION_INDEX_SUFFIX)
         if is_transactions and not is_in_order(np.frombuffer(data, kf.TRANSACTION_INDEX_DTYPE)):
-            detail = "aborted transactions do not end in order: a broker dies of it"
+            detail = "aborted transactions do not end in order: a broker fails on it"
             self.unwritten = Finding(Reason.INDEX_TRANSACTION, detail, path=str(path))
         self.output.write(final_name(path.name), data)
 
@@ -205,14 +205,14 @@ class PartitionRecovery:
                 if one.finding is not None and one.finding.reason is Reason.OFFSET_OUTSIDE_SEGMENT:
                     return one.finding
                 # a broker recovers such a segment for its missing index, before it has read the rest of the log, and
-                # then dies of what it finds
+                # then fails on its findings
                 if one.is_emptied and one.segment.base_offset in (*self.plan.lone, *self.plan.cut_before):
                     return _because(one, "without its offset index it is not emptied: a broker does not start")
             if work.stopped_by is not None and (last is None or not (last.is_cut or last.is_emptied)):
                 return work.stopped_by
             wanted = work.only or {segment.base_offset for segment in work.partition.segments}
             if last is not None and last.segment.base_offset < min(wanted):
-                why = "it lies below the recovery point, and there is no producer snapshot behind it: recover all"
+                why = "it lies below the recovery point, and there is no producer snapshot after it: recover all"
                 return _because(last, f"{why} segments (all_segments, --all)")
         return None
 
@@ -236,7 +236,7 @@ class PartitionRecovery:
         return self.behind[segment.base_offset]
 
     def _problem_behind(self, last: Segment | None) -> Finding | None:
-        """Why a segment behind the last one kept cannot be recovered; a broker begins with those without an index."""
+        """Why a segment after the last one kept cannot be recovered; a broker begins with those without an index."""
         for segment in self.plan.partition.segments:
             if segment.base_offset in self.plan.cut_before and (last is None or segment.base_offset > last.base_offset):
                 found = self._read_behind(segment)
@@ -246,7 +246,7 @@ class PartitionRecovery:
         return None
 
     def _cut_logs(self, report: PartitionPlan) -> None:
-        """Cut the damaged logs, and remove those that lie behind damage.
+        """Cut the damaged logs, and remove those that lie past damage.
 
         Raises
         ------
@@ -265,7 +265,7 @@ class PartitionRecovery:
             one = found.get(base) if not is_old or base in self.plan.lone else None
             if one is not None:
                 report.segments.append(self._keep_log(segment, one, state))
-            # as a broker does: it deletes what lies behind the first segment that it cut
+            # as a broker does: it deletes what lies past the first segment that it cut
             elif not is_old and last is not None and base > last.segment.base_offset:
                 report.segments.append(_row(segment, "deleted", 0))
                 self._remove_segment(segment)
@@ -369,7 +369,7 @@ class PartitionRecovery:
         there = set(self.plan.files.names)
         for suffix in (kf.LOG_SUFFIX, *INDEX_SUFFIXES):
             name = segment.path.name if suffix == kf.LOG_SUFFIX else segment.sidecar_path(suffix).name
-            # a `.swap` may lie beside the file that it replaces
+            # a `.swap` may lie next to the file that it replaces
             for one in sorted({name, final_name(name)} & there):
                 self.output.remove(one)
 
@@ -425,10 +425,10 @@ class PartitionRecovery:
     def _apply_names(self, report: PartitionPlan) -> None:
         """Remove and rename the files that a broker removes and renames by their names."""
         for name, why in self.plan.files.removed.items():
-            if name not in self.written:  # one of an old segment may be made anew
+            if name not in self.written:  # one of an old segment may be made again
                 self._remove(report, name, why)
         for name, new in self.plan.files.renamed.items():
-            # an index that was built anew is written under the new name already
+            # a rebuilt index is written under the new name already
             is_made = new.endswith(kf.LOG_SUFFIX) or new in self.written
             offset = kf.parse_base_offset(new)
             # the broker may delete a snapshot once it is renamed

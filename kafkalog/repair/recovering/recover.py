@@ -113,13 +113,13 @@ def recover(
     Recovery loses data by design: it truncates a damaged segment before the damage, and deletes all later segments of
     the partition. Where the damaged segment has no offset index, a broker cuts it before the recovery begins, and so
     keeps the segments behind it, with a gap in front of them; so does this. Where that segment lies below the recovery
-    point, the producer snapshots behind it go, too, and few of them are made anew, as with a broker. Read the report
+    point, the producer snapshots after it go, too, and few of them are made again, as with a broker. Read the report
     of a dry run first: `n_bytes_lost` counts the bytes that go.
 
-    A segment that is missing in the middle is no damage to a broker, which goes on behind it. It is a note among the
+    A segment that is missing in the middle is no damage to a broker, which continues after it. It is a note among the
     findings, unless the log cleaner has been there.
 
-    Indexes, producer snapshots and leader epochs of the recovered segments are built anew. Of a log dir, the recovery
+    Indexes, producer snapshots and leader epochs of the recovered segments are built again. Of a log dir, the recovery
     point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the marker of
     a clean shutdown; it has no broker epoch, so a controller does not count on the replica having lost nothing.
 

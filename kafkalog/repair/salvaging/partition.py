@@ -168,7 +168,7 @@ class PartitionSalvage:
         self._found: list[Finding] = []
         self._state = LogDirState.of(partition)
         self._names: list[str] = []
-        with contextlib.suppress(OSError):  # of a removed directory nothing can be said
+        with contextlib.suppress(OSError):  # a removed directory cannot be read
             self._names = sorted(list_names(partition.path))
         self._known_end = self._end_of_files()
         self._quarantine = Quarantine(output.create(_QUARANTINE))

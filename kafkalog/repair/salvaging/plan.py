@@ -81,7 +81,7 @@ def plan_segment(
     found = Found.concatenate(parts)
     del parts
     found = with_skipped_batches(source, found, base_offset=segment.base_offset, limits=limits)
-    # an index entry holds 31 bits: a broker cannot serve an offset beyond; nor the largest, as no log ends behind it
+    # an index entry holds 31 bits: a broker cannot serve an offset beyond; nor the largest, as no log ends after it
     end_offset = min(segment.base_offset + kf.MAX_RELATIVE_OFFSET, _MAX_OFFSET - 1) + 1
     choice = choose(
         source,
@@ -198,7 +198,7 @@ def wrong_epochs(plan: SegmentPlan) -> Iterator[Finding]:
 def file_positions(
     at: npt.NDArray[np.int64], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Where in the file the bytes are that stand at `at` behind each other in ranges that `gather` yielded together."""
+    """Where in the file the bytes are that stand at `at` after each other in ranges that `gather` yielded together."""
     begins = np.concatenate([[0], np.cumsum(end - start)[:-1]])
     row = np.searchsorted(begins, at, side="right") - 1
     found: npt.NDArray[np.int64] = start[row] + at - begins[row]

@@ -140,7 +140,7 @@ def _checkpointed(runs: Found, epochs: Epochs) -> Mask:
     row = np.searchsorted(starts, runs.first_offset, side="right") - 1
     epoch = runs.leader_epoch.astype(np.int64)
     said = np.where(row >= 0, known[np.maximum(row, 0)], -1)
-    # the file may be older than the last batches, and begin behind the first
+    # the file may be older than the last batches, and begin past the first
     is_inside = (row >= 0) & (row < len(epochs) - 1)
     is_wrong = (epoch >= 0) & (is_inside & (epoch != said) | (row >= 0) & (epoch < said))
     is_wrong |= (epoch > known[-1]) & _is_suspicious(epoch, known[-1]) & (runs.n_batches == 1)
@@ -239,7 +239,7 @@ def _misplaced(runs: Found, claims: Found) -> Mask:
     agrees |= ~is_lone
     before, after = _claimed(runs, claims)
     agrees |= (before == runs.first_offset) | (after == runs.last_offset + 1)
-    # a batch that would begin elsewhere by all that is beside it, and one flipped bit explains why it does not
+    # a batch that would begin elsewhere by all that is next to it, and one flipped bit explains why it does not
     span = runs.last_offset - runs.first_offset + 1
     pair = np.flatnonzero(gap)
     odd[pair] |= agrees[pair + 1] & _is_one_bit(runs.first_offset[pair], runs.first_offset[pair + 1] - span[pair])
@@ -264,7 +264,7 @@ def _is_cleaned(source: ByteSource, runs: Found) -> bool:
 
 
 def _claimed(runs: Found, claims: Found) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The offsets where runs should begin, and end, by the headers of the damaged batches beside them; -1 for none."""
+    """The offsets where runs should begin, and end, by the headers of the damaged batches next to them; -1 for none."""
     before, after = np.full(len(runs), -1, np.int64), np.full(len(runs), -1, np.int64)
     if len(claims):
         row = np.minimum(np.searchsorted(claims.end, runs.start), len(claims) - 1)

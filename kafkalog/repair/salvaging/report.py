@@ -33,7 +33,7 @@ class LostPiece:
 class LostRange:
     """A hole in the log: everything between two batches that were kept.
 
-    Zeros at the end of a file count as padding, not as lost, and have no pieces. Where offsets are missing behind them,
+    Zeros at the end of a file count as padding, not as lost, and have no pieces. Where offsets are missing after them,
     or nothing tells that there are none, they are listed here all the same.
     """
 
@@ -162,7 +162,7 @@ class SalvagedPartition:
     """Producer and first offset of transactions that are open at the end of the output."""
     transactions_without_marker: list[tuple[int, int]] = field(default_factory=list)
     """Those whose marker may be lost: they were open before a hole. Where such a marker is gone, a consumer that reads
-    committed records waits for the transaction, or takes it for a part of the producer's next one.
+    committed records waits for the transaction, or treats it as a part of the producer's next one.
     """
 
     def total(self, name: str) -> int:

@@ -48,7 +48,7 @@ def salvage(
     """Save every intact record batch of damaged logs, with its offsets, into partitions that a broker starts on.
 
     Run it on the disk, or on a copy, before a broker touches it: a broker cuts a log at the first damage, and deletes
-    what is behind.
+    everything after it.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def salvage(
     Notes
     -----
     Behind damage the search goes on byte by byte until a batch with a right checksum comes, in linear time. Where the
-    size field of a damaged batch leads to an intact one, what lies between is not looked at: the records of a batch may
+    size field of a damaged batch leads to an intact one, the bytes between are not searched: the records of a batch may
     hold whole batches. Of all intact batches those are kept whose offsets agree with each other and the file names;
     the others are suspects, and go to the quarantine file. A leader epoch that contradicts those around it, or
     ``leader-epoch-checkpoint``, is replaced by that of the batch before. For each segment, kept, lost, padding and

@@ -20,7 +20,7 @@ from kafkalog.storage.source import ByteSource
 from kafkalog.storage.staging import StagedFile
 
 _MAX_BATCH_BYTES: Final = 2**24  # a larger damaged batch is not tried
-_MAX_STEPS: Final = 2**20  # positions of a batch that are tried behind a bad record
+_MAX_STEPS: Final = 2**20  # positions of a batch that are tried after a bad record
 
 
 class _Record(NamedTuple):
@@ -96,14 +96,14 @@ def _records(data: bytes, limits: Limits) -> Iterator[dict[str, Any]]:
 
 
 def _walk(payload: bytes, last_delta: int) -> Iterator[_Record]:
-    """Records one after the other; behind a bad one, from the next position at which two follow each other."""
+    """Records one after another; after a bad one, from the next position at which two follow each other."""
     position, before, steps = 0, -1, 0
     is_lost = False
     while position < len(payload) and steps < _MAX_STEPS:
         one = _parse(payload, position)
         if one is not None and not before < one.offset_delta <= max(last_delta, before + 1):
             one = None
-        # any few bytes may look like a record: behind damage it counts only if another follows it
+        # any few bytes may look like a record: after damage it counts only if another follows it
         if one is not None and is_lost and one.end < len(payload):
             after = _parse(payload, one.end)
             if after is None or after.offset_delta <= one.offset_delta:

@@ -183,7 +183,7 @@ class _Program:
     def _enum(self, one: ProtoField, enum: ProtoEnum, column: int) -> _Node:
         if id(enum) not in self._enums:
             numbers = sorted(enum.names)
-            # behind the symbols of an enum stands its default, the one that is declared first
+            # the default of an enum comes after its symbols, the one that is declared first
             first = self.columns.add_symbols([*(enum.names[number] for number in numbers), ""])
             self._numbers += [*numbers, next(iter(enum.names))]
             self._enums[id(enum)] = first, len(numbers)
