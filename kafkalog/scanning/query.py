@@ -309,12 +309,16 @@ def _bind(condition: Filter | None, **where: Any) -> tuple[bool, Filter | None]:
 
 def larger(one: int | None, other: int | None) -> int | None:
     """The larger of two bounds, of which each may be missing."""
-    return max((value for value in (one, other) if value is not None), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
 
 
 def smaller(one: int | None, other: int | None) -> int | None:
     """The smaller of two bounds, of which each may be missing."""
-    return min((value for value in (one, other) if value is not None), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def offset_of(offsets: int | Mapping[kf.TopicPartition, int] | None, key: kf.TopicPartition | None) -> int | None:
