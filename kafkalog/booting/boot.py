@@ -62,6 +62,7 @@ from kafkalog.state.checkpoints import (
     parse_topic_id,
 )
 from kafkalog.state.cluster_image import ClusterMetadata
+from kafkalog.state.log_config import encode_properties
 from kafkalog.storage.output_paths import check_outside, copy_ownership
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.text import counted
@@ -189,6 +190,9 @@ def boot(
     check_outside(output, paths, is_new=True)
     commits = None if groups in ("keep", "none") else read_commits_file(groups)
     target = Path(os.path.realpath(output))
+    if "," in str(target):
+        detail = "a comma in the path of the output would end the entry in log.dirs: choose another path"
+        raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=target)
     layout = _layout(n_nodes, first_id, listeners)
     report = BootReport(str(target), release, cluster_id or new_id(), is_written=not dry_run)
     report.findings = Findings(limits.max_findings)
@@ -422,8 +426,9 @@ class _Boot:
             _put(staged, log + snapshot_name(len(self._records)), snapshot)
             _put(staged, log + "quorum-state", quorum_state())
             _put(staged, data_name + "bootstrap.checkpoint", levels)
-            identity = {"version": 1, "cluster.id": self._report.cluster_id, "node.id": node.node_id}
-            _put(staged, data_name + kf.META_PROPERTIES, _lines({**identity, "directory.id": node.directory_id}))
+            identity: dict[str, object] = {"version": 1, "cluster.id": self._report.cluster_id, "node.id": node.node_id}
+            identity["directory.id"] = node.directory_id
+            _put(staged, data_name + kf.META_PROPERTIES, encode_properties(identity))
             for name, offsets in self._checkpoints(node).items():
                 _put(staged, data_name + name, encode_offset_checkpoint(dict(sorted(offsets.items()))))
             _put(staged, data_name + kf.CLEAN_SHUTDOWN_FILE, '{"version":0,"brokerEpoch":-1}')
@@ -483,7 +488,7 @@ class _Boot:
         if self._options.retention != "as-was":
             # else offsets that groups without members committed a week ago expire at the first check
             properties["offsets.retention.minutes"] = 2**31 - 1
-        return _lines(properties)
+        return encode_properties(properties)
 
     def check(self, staged: StagedDirectory, target: Path) -> None:
         """Check what a broker would do with the stage.
@@ -526,10 +531,6 @@ def _progress(one: StagedPartition) -> tuple[int, int, int]:
 def _known_epoch(commit: Commit, epochs: Mapping[kf.TopicPartition, int]) -> Commit:
     """A commit without a leader epoch that the log does not have: clients would report a truncated log."""
     return commit if commit.leader_epoch <= epochs.get(commit.key, -1) else replace(commit, leader_epoch=-1)
-
-
-def _lines(properties: Mapping[str, object]) -> str:
-    return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
 def _put(staged: StagedDirectory, name: str, content: str | bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -120,7 +121,8 @@ class BootReport(HtmlReport):
         """The commands to run next, in order."""
         server = self.nodes[0].listener
         at = f"--bootstrap-server {server}"
-        commands = [f"kafka-server-start.sh {Path(node.directory) / 'server.properties'}" for node in self.nodes]
+        files = [shlex.quote(str(Path(node.directory) / "server.properties")) for node in self.nodes]
+        commands = [f"kafka-server-start.sh {file}" for file in files]
         commands.append(f"kafka-topics.sh {at} --describe --unavailable-partitions")
         commands += [one.command for one in self.open_transactions if not one.ends_by_itself]
         if TARGETS[self.release].is_below_release:

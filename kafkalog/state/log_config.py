@@ -414,10 +414,23 @@ def read_properties_file(path: str | os.PathLike[str]) -> dict[str, object]:
     return pairs
 
 
+def encode_properties(properties: Mapping[str, object]) -> str:
+    r"""Text in Java's properties format, a line each: backslashes are doubled, all but ASCII is ``\uXXXX``."""
+    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in properties.items())
+
+
+def _escaped(text: str) -> str:
+    # Java's escapes are UTF-16 units
+    units = memoryview(text.replace("\\", "\\\\").encode("utf-16-le", "surrogatepass")).cast("H")
+    return "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04X}" for unit in units)
+
+
 def _continues(text: str) -> bool:
     # an even number of backslashes at the end are backslashes
     return (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), text)
+    text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), text)
+    # two escapes may be one character
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

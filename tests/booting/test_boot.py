@@ -22,6 +22,7 @@ from kafkalog.errors import CorruptionError, KafkalogError, NotKafkaError, Outpu
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.broker_lock import hold_locks
 
 KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -328,6 +329,18 @@ def test_options_are_checked(tmp_path: Path, options: dict[str, object], words: 
     with pytest.raises(ValueError, match=words):
         kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", **options)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
+
+
+def test_any_path_is_the_one_in_the_settings(tmp_path: Path) -> None:
+    source = make(tmp_path / "log")
+    out = tmp_path / "Größe \\ 配 \U0001f600"
+    report = kafkalog.boot(source, out)
+    settings = read_properties_file(out / "server.properties")
+    assert settings["log.dirs"] == str(out / "data")
+    assert (out / "server.properties").read_bytes().isascii()
+    assert "'" in report.text().partition("kafka-server-start.sh ")[2][:1]
+    with pytest.raises(UnsafePathError, match="comma"):
+        kafkalog.boot(source, tmp_path / "a,b")
 
 
 def test_hard_links_share_sealed_segments_only(tmp_path: Path) -> None:
