@@ -55,7 +55,7 @@ public class FolderStorage implements RemoteStorageManager {
         } catch (java.io.IOException problem) {
             throw new RemoteStorageException(problem);
         }
-        return Optional.of(new CustomMetadata(log.toString().getBytes(StandardCharsets.UTF_8)));
+        return Optional.of(new CustomMetadata(folder.relativize(log).toString().getBytes(StandardCharsets.UTF_8)));
     }
 
     @Override
