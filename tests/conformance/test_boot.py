@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from golden_sets import truth, truth_topics, unpacked
 import kafkalog
 from kafkalog.booting import boot as booting
 from kafkalog.booting.coordinators import coordinator_partition
+from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.writing.partition_writer import PartitionWriter
 
 pytestmark = pytest.mark.broker
@@ -67,10 +69,14 @@ def served(
     report: kafkalog.BootReport,
     *,
     complains: bool = False,
+    leaderless: bool = False,
     version: str = KAFKA_VERSION,
     **properties: str | int,
 ) -> Iterator[list[BootedBroker]]:
-    """The nodes of a boot, running; nothing of them is set apart, and no line complains."""
+    """The nodes of a boot, running; nothing of them is set apart, and no line complains.
+
+    `leaderless` partitions are elected first, by the command that the report of a rescue names.
+    """
     program = java()
     jars = class_path(program, version)
     brokers = [BootedBroker(program, jars, Path(node.directory), node.listener, **properties) for node in report.nodes]
@@ -81,7 +87,7 @@ def served(
         for broker in brokers:
             wait_until(broker.has_started, "the broker starts", 100)
         client.server = brokers[0].address
-        wait_until(lambda: is_ready(client), "every partition has a leader", 120)
+        wait_until(lambda: is_ready(client, jars if leaderless else None), "every partition has a leader", 120)
         yield brokers
         said = {broker.log_dir: broker.log.read_text() for broker in brokers}
         for broker in brokers:
@@ -99,8 +105,15 @@ def served(
         assert complains or [line for line in lines if not any(words in line for words in known)] == []
 
 
-def is_ready(client: Client) -> bool:
-    """Whether every partition has a leader; with several nodes that takes longer than the client waits."""
+def is_ready(client: Client, elect: str | None = None) -> bool:
+    """Whether every partition has a leader; with several nodes that takes longer than the client waits.
+
+    `elect` is the class path of an unclean election before that.
+    """
+    if elect is not None:
+        tool = [java(), "-cp", elect, "org.apache.kafka.tools.LeaderElectionCommand", "--all-topic-partitions"]
+        # fails while some of the lost nodes still count as running
+        subprocess.run([*tool, "--bootstrap-server", client.server, "--election-type", "UNCLEAN"], check=False)
     try:
         client.ask("ready")
     except RuntimeError:
@@ -271,14 +284,22 @@ def test_three_nodes_follow_the_best_copy(own_client: Client, tmp_path: Path) ->
     assert read[0].equals(read[2])
 
 
+def known(data: Path) -> list[Any]:
+    """The partitions that a node's metadata log has now."""
+    cluster = read_cluster_metadata(data)
+    assert cluster is not None
+    return [one for topic in cluster.topic_ids for one in cluster.partitions(topic).values()]
+
+
 @pytest.mark.slow
 def test_one_of_three_controllers_is_rescued(own_client: Client, tmp_path: Path) -> None:
     kafkalog.write_table({"value": [b"x"] * 20}, tmp_path / "log", topic="orders")
     report = kafkalog.boot(tmp_path / "log", tmp_path / "out", nodes=3, listeners=listeners(3))
+    data = tmp_path / "out" / "node-1" / "data"
     with served(own_client, report):
         assert own_client.ask("send", topic="orders", records=2)["offsets"] == [20, 21]
-        time.sleep(10)  # until all replicas are in sync, those of internal topics too
-    data = tmp_path / "out" / "node-1" / "data"
+        # those of internal topics, too
+        wait_until(lambda: all(len(one.isr) == len(one.replicas) for one in known(data)), "replicas are in sync", 120)
     told = kafkalog.rescue_quorum(data, dry_run=True)
     assert (told.is_dynamic, told.voters, told.orphaned) == (True, [1, 2, 3], {})
     found = kafkalog.rescue_quorum(data / "__cluster_metadata-0", backup=tmp_path / "before")
@@ -288,7 +309,7 @@ def test_one_of_three_controllers_is_rescued(own_client: Client, tmp_path: Path)
     properties = tmp_path / "out" / "node-1" / "server.properties"
     lines = [line for line in properties.read_text().splitlines() if "bootstrap.servers" not in line]
     properties.write_text("\n".join([*lines, f"controller.quorum.bootstrap.servers={report.nodes[0].controller}", ""]))
-    with served(own_client, report, complains=True):
+    with served(own_client, report, complains=True, leaderless=True):
         rows = own_client.consume(tmp_path / "read.jsonl", ["orders"]).records["orders"]
         assert len(rows) == 22
         assert own_client.ask("send", topic="orders", records=2)["offsets"] == [22, 23]
