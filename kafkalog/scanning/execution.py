@@ -8,7 +8,7 @@ order, after those. So the number of threads changes the time, not the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -118,7 +118,9 @@ class Pass:
         self.findings = Findings(query.limits.max_findings)
         self.statistics = ScanStatistics(n_partitions=query.n_partitions)
         self._stopped: set[int] = set()
-        self._reached: dict[int, int] = {}  # the highest offset of each partition of v0 or v1, by its id
+        # both by the id of a partition
+        self._reached: dict[int, int] = {}  # the highest offset
+        self._in_sets: set[int] = set()  # has batches of v0 or v1, whose records may go back
         self._gone_back: set[Path] = set()
         self._failures: dict[tuple[str, str], _Failures] = {}
         self._schema: pa.Schema | None = None
@@ -409,9 +411,15 @@ class Pass:
         if id(task.partition) in self._stopped:
             return
         counts, position, progress = self.statistics, run.start, self.progress
+        reached = self._reached.get(id(task.partition), -1)
+        may_go_back = id(task.partition) in self._in_sets and run.first_offset <= reached
         n_records = 0
         try:
             for batch in run:
+                if may_go_back and not n_records and batch.num_rows and "offset" in batch.schema.names:
+                    first = batch.column("offset")[0].as_py()
+                    if first <= reached:
+                        self._note_return(task, reached, first)
                 n_records += batch.num_rows
                 yield task, batch
                 del batch  # its memory can be reused for the next one
@@ -420,6 +428,7 @@ class Pass:
         finally:
             counts.n_records = (counts.n_records or 0) + n_records
             counts.n_records_selected = (counts.n_records_selected or 0) + n_records
+            self._reached[id(task.partition)] = max(reached, run.end_offset - 1)
             progress(run.end_position - position)
 
     def _decoded(self, task: Task) -> Iterator[RecordColumns]:
@@ -446,23 +455,22 @@ class Pass:
 
     def _note_order(self, task: Task, columns: RecordColumns) -> None:
         """Report the first record of a segment whose offset goes back: no header of a v0 or v1 batch tells."""
-        if "offset" not in columns or not columns.n_records:
-            return
-        offset, segment, batches = columns.offset, task.window.segment, task.window.whole
-        reached = np.maximum.accumulate(np.append(self._reached.get(id(task.partition), -1), offset))
-        self._reached[id(task.partition)] = int(reached[-1])
-        back = np.flatnonzero(offset <= reached[:-1])
-        # one for each segment: how many windows it has must not show
-        if not back.size or segment.path in self._gone_back:
-            return
-        self._gone_back.add(segment.path)
-        first, before = int(offset[back[0]]), int(reached[back[0]])
-        # the offsets of all batches before it rise: it is the first that goes back, or that goes past the record before
-        highest = np.maximum.accumulate(np.append(reached[0], batches.last_offset))[:-1]
-        row = int(np.argmax((batches.last_offset <= highest) | (batches.last_offset > before)))
-        detail = f"record offsets go back from {before} to {first}: offsets that were read before come again"
-        found = Finding(Reason.OFFSET_ORDER, detail, path=str(segment.path), base_offset=first, damage=False)
-        self.report(replace(found, position=int(batches.position[row])))
+        if "offset" in columns and columns.n_records:
+            offset = columns.offset
+            reached = np.maximum.accumulate(np.append(self._reached.get(id(task.partition), -1), offset))
+            back = np.flatnonzero(offset <= reached[:-1])
+            if back.size:
+                self._note_return(task, int(reached[back[0]]), int(offset[back[0]]))
+            self._reached[id(task.partition)] = int(reached[-1])
+            self._in_sets.add(id(task.partition))
+
+    def _note_return(self, task: Task, before: int, first: int) -> None:
+        """Report it once for a segment, without a position: neither shows how its windows were cut and decoded."""
+        path = task.window.segment.path
+        if path not in self._gone_back:
+            self._gone_back.add(path)
+            detail = f"record offsets go back from {before} to {first}: offsets that were read before come again"
+            self.report(Finding(Reason.OFFSET_ORDER, detail, path=str(path), base_offset=first, damage=False))
 
     def _apply_residual(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
         """The records for which the residual expression is true; None if there are none."""
