@@ -54,7 +54,8 @@ class RemoteSegment:
         """The first and last offset of each leader epoch."""
         epochs = sorted(self.leader_epochs.items())
         ends = [start - 1 for _, start in epochs[1:]] + [self.end_offset]
-        return {epoch: (start, end) for (epoch, start), end in zip(epochs, ends, strict=True)}
+        # no epochs in a malformed record
+        return {epoch: (start, end) for (epoch, start), end in zip(epochs, ends, strict=False)}
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
