@@ -419,7 +419,7 @@ class Pass:
                 if may_go_back and not n_records and batch.num_rows and "offset" in batch.schema.names:
                     first = batch.column("offset")[0].as_py()
                     if first <= reached:
-                        self._note_return(task, reached, first)
+                        self._note_return(task, reached, first, run.start)
                 n_records += batch.num_rows
                 yield task, batch
                 del batch  # its memory can be reused for the next one
@@ -455,22 +455,31 @@ class Pass:
 
     def _note_order(self, task: Task, columns: RecordColumns) -> None:
         """Report the first record of a segment whose offset goes back: no header of a v0 or v1 batch tells."""
-        if "offset" in columns and columns.n_records:
-            offset = columns.offset
-            reached = np.maximum.accumulate(np.append(self._reached.get(id(task.partition), -1), offset))
-            back = np.flatnonzero(offset <= reached[:-1])
-            if back.size:
-                self._note_return(task, int(reached[back[0]]), int(offset[back[0]]))
-            self._reached[id(task.partition)] = int(reached[-1])
-            self._in_sets.add(id(task.partition))
+        if "offset" not in columns or not columns.n_records:
+            return
+        offset, batches = columns.offset, task.window.whole
+        reached = np.maximum.accumulate(np.append(self._reached.get(id(task.partition), -1), offset))
+        self._reached[id(task.partition)] = int(reached[-1])
+        self._in_sets.add(id(task.partition))
+        back = np.flatnonzero(offset <= reached[:-1])
+        if not back.size:
+            return
+        first, before = int(offset[back[0]]), int(reached[back[0]])
+        # the offsets of all batches before it rise: it is the first that goes back, or that goes past the record before
+        last = batches.last_offset
+        is_it = (last <= np.maximum.accumulate(np.append(reached[0], last))[:-1]) | (last > before)
+        # else a header hides the offset before, and all headers rise
+        row = int(np.argmax(is_it)) if is_it.any() else min(int(np.searchsorted(last, first)), len(batches) - 1)
+        self._note_return(task, before, first, int(batches.position[row]))
 
-    def _note_return(self, task: Task, before: int, first: int) -> None:
-        """Report it once for a segment, without a position: neither shows how its windows were cut and decoded."""
+    def _note_return(self, task: Task, before: int, first: int, position: int) -> None:
+        """Report it once for a segment: how its windows were cut and decoded must not show."""
         path = task.window.segment.path
         if path not in self._gone_back:
             self._gone_back.add(path)
             detail = f"record offsets go back from {before} to {first}: offsets that were read before come again"
-            self.report(Finding(Reason.OFFSET_ORDER, detail, path=str(path), base_offset=first, damage=False))
+            where = {"path": str(path), "position": position, "base_offset": first}
+            self.report(Finding(Reason.OFFSET_ORDER, detail, **where, damage=False))
 
     def _apply_residual(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
         """The records for which the residual expression is true; None if there are none."""

@@ -152,3 +152,16 @@ def test_a_batch_beside_the_border_of_two_windows_or_tasks_is_said_to_have_held_
     report = kafkalog.verify(log)
     said = {one.position: one.n_records for one in report.all_findings() if one.path == str(path)}
     assert said == {one.position: one.n_records for one in expected}
+
+
+@pytest.mark.parametrize("n_plain", [1, 3])
+def test_an_offset_that_a_header_hides_is_followed_by_offsets_that_go_back(tmp_path: Path, n_plain: int) -> None:
+    # plain messages are decoded in runs if windows are small
+    hidden = builder.wrapper([builder.message(2**48, b"k", b"v", magic=0)], offset=0, magic=0)
+    plain = [builder.message(2 + number, b"k", b"v", magic=0) for number in range(n_plain)]
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"".join([hidden, *plain]))
+    expected = findings(path)
+    assert [(one.reason, one.position, one.base_offset) for one in expected] == [(Reason.OFFSET_ORDER, len(hidden), 2)]
+    for window_bytes in (1, 2**7):
+        assert findings(path, window_bytes) == expected
