@@ -17,7 +17,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotK
 from kafkalog.log.log_dir import LogDir, is_partition_directory
 from kafkalog.log.partition import Partition
 from kafkalog.repair.diff import diff
-from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties, read_topic_id
+from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.storage.broker_lock import refuse_if_locked
@@ -43,7 +43,7 @@ class SourceRoot:
     @property
     def node_id(self) -> int | None:
         """The broker's id."""
-        text = self.properties.get("node.id", self.properties.get("broker.id", ""))
+        text = node_id_of(self.properties)
         return int(text) if text.isdecimal() else None
 
     def offsets(self, name: str) -> dict[kf.TopicPartition, int]:

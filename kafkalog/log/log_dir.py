@@ -33,7 +33,7 @@ from kafkalog.log.segment_files import open_segment
 from kafkalog.log.segment_reader import Known
 from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
-from kafkalog.state.checkpoints import read_offset_checkpoint, read_properties
+from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import Location, as_path, is_url, real_path
 from kafkalog.storage.removals import removed_directory
@@ -321,7 +321,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             properties: dict[str, str] = {}
             with contextlib.suppress(SidecarError, ReadError):
                 properties = read_properties(root / kf.META_PROPERTIES) or {}
-            self._brokers[root] = properties.get("node.id", properties.get("broker.id"))
+            self._brokers[root] = node_id_of(properties) or None
         return self._brokers[root]
 
     def _add_partition(

@@ -16,7 +16,7 @@ from kafkalog.log.searching.missing import retired
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.state.checkpoints import read_properties
+from kafkalog.state.checkpoints import node_id_of, read_properties
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
@@ -172,6 +172,11 @@ class Clusters:
                 self.findings += metadata.findings
                 self._known[root] = metadata, _node_id(root)
 
+    @property
+    def metadata(self) -> ClusterMetadata | None:
+        """That of the first log dir that has one."""
+        return next((metadata for metadata, _ in self._known.values()), None)
+
     def join(self, summary: PartitionSummary) -> None:
         """Add the topic's settings to a summary, and whether its directory is a stray."""
         root = Path(summary.path).absolute().parent
@@ -194,7 +199,7 @@ def _node_id(root: Path) -> int | None:
         properties = read_properties(root / META_PROPERTIES) or {}
     except KafkalogError:
         return None
-    text = properties.get("node.id", properties.get("broker.id", ""))
+    text = node_id_of(properties)
     return int(text) if text.isdecimal() else None
 
 

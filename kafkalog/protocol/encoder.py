@@ -41,7 +41,7 @@ def encode_metadata_record(kind: str, version: int, **fields: Any) -> bytes:
     """Encode the value of a record of `__cluster_metadata`, such as ``Topic``."""
     name = f"{kind}Record"
     numbers = FRAME_VERSION, messages()[name].key or 0, version
-    return b"".join(map(_uvarint, numbers)) + encode_message(name, version, fields)
+    return b"".join(map(uvarint, numbers)) + encode_message(name, version, fields)
 
 
 def encode_keyed_record(
@@ -56,7 +56,8 @@ def encode_keyed_record(
     )
 
 
-def _uvarint(number: int) -> bytes:
+def uvarint(number: int) -> bytes:
+    """Encode a number of at least 0 in 7 bits a byte, the lowest first, as Protobuf does as well."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -77,9 +78,9 @@ def _struct(fields: tuple[Field, ...], values: Mapping[str, Any], version: int, 
         elif version in field.versions:
             out += _value(field, value, version, flexible)
     if flexible:
-        out += _uvarint(len(tagged))
+        out += uvarint(len(tagged))
         for tag, content in sorted(tagged.items()):
-            out += _uvarint(tag) + _uvarint(len(content)) + content
+            out += uvarint(tag) + uvarint(len(content)) + content
     return bytes(out)
 
 
@@ -92,7 +93,7 @@ def _value(field: Field, value: Any, version: int, flexible: bool) -> bytes:
         return _length(None if value is None else len(items), ">i", flexible) + content
     if field.type == "struct" and version in field.nullable:
         is_null = value is None
-        head = _uvarint(not is_null) if version in field.tagged else struct.pack(">b", -1 if is_null else 1)
+        head = uvarint(not is_null) if version in field.tagged else struct.pack(">b", -1 if is_null else 1)
         return head if is_null else head + _struct(field.fields, value, version, flexible)
     return _item(field, field.type, value, version, flexible)
 
@@ -112,5 +113,5 @@ def _item(field: Field, kind: str, value: Any, version: int, flexible: bool) -> 
 def _length(n: int | None, fixed: str, flexible: bool) -> bytes:
     """A length in front of a string, bytes or an array; None is null."""
     if flexible:
-        return _uvarint(0 if n is None else n + 1)
+        return uvarint(0 if n is None else n + 1)
     return struct.pack(fixed, -1 if n is None else n)

@@ -33,7 +33,7 @@ from kafkalog.reporting.space_meter import SPACE_TABLES, SpaceMeter
 from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
-from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.survey.startup import VERDICTS, Verdict
 from kafkalog.system_topics.groups import GroupOffset, Groups
 from kafkalog.system_topics.transactions import Transactions
@@ -216,8 +216,8 @@ class Contents:
         log_dir: LogDir,
         topics: str | Sequence[str] | None,
         **options: Any,
-    ) -> None:
-        """Verify each partition, and walk its headers once more.
+    ) -> ClusterMetadata | None:
+        """Verify each partition, and walk its headers once more; return the cluster's metadata.
 
         Parameters
         ----------
@@ -242,14 +242,17 @@ class Contents:
         self._end_topic()
         self.add_findings(result.findings)
         self._end_partitions()
+        return clusters.metadata
 
     def add_outlook(
-        self, log_dir: LogDir, topics: str | Sequence[str] | None, first_open: dict[kf.TopicPartition, int]
+        self,
+        log_dir: LogDir,
+        topics: str | Sequence[str] | None,
+        metadata: ClusterMetadata | None,
+        first_open: dict[kf.TopicPartition, int],
     ) -> None:
         """Add what retention and the log cleaner do next; `first_open` has the earliest open transactions."""
         found = [one for one in partitions_of(log_dir, topics) if isinstance(one, Partition)]
-        roots = dict.fromkeys(one.path.absolute().parent for one in found)
-        metadata = next((one for root in roots if (one := read_cluster_metadata(root, limits=self.limits))), None)
         cluster = Cluster(metadata, None, self.properties)
         for partition in found:
             key = partition.topic_partition

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError
 from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
-from kafkalog.state.checkpoints import read_offset_checkpoint
+from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.state.log_config import LogConfig
 from kafkalog.text import counted, iso_seconds
 
@@ -56,7 +55,8 @@ def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int
     Kafka 4.3.
     """
     key, config = partition.topic_partition, cluster.likely_config(partition)
-    cleaned_to = _cleaned_to(partition)
+    log_dir = partition.path.absolute().parent
+    cleaned_to = None if key is None else checkpointed_offset(log_dir / kf.CLEANER_OFFSET_CHECKPOINT, key)
     is_known = key is not None and cluster.metadata is not None and key.topic in cluster.metadata.topic_ids
     if not is_known and (cleaned_to is not None or (key is not None and key.topic in COMPACTED)):
         config = replace(config, cleanup_policy=("compact",))
@@ -126,13 +126,3 @@ def _cleaning(
     elif not n_dirty and not reasons:
         reasons.append("all that is not cleaned is in the active segment")
     return {"dirty_bytes": n_dirty, "dirty_ratio": ratio, "will_be_cleaned": is_cleaned}
-
-
-def _cleaned_to(partition: Partition) -> int | None:
-    """The offset up to which the cleaner has come; None if the checkpoint does not say."""
-    path = partition.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT
-    try:
-        offsets = read_offset_checkpoint(path) or {}
-    except KafkalogError:
-        return None  # verify reports it
-    return None if partition.topic_partition is None else offsets.get(partition.topic_partition)

@@ -211,14 +211,14 @@ def report(
     plans.partitions.clear()  # of 10,000 partitions the plans take 40 MB
     known = groups(log_dir)
     contents.add_groups(known, wanted)
-    contents.add_partitions(log_dir, topics, threads=threads, progress=progress)
+    metadata = contents.add_partitions(log_dir, topics, threads=threads, progress=progress)
     found = transactions(
         log_dir,
         read_partitions=contents.transactional,
         now=now_ms,
         transaction_max_timeout_ms=transaction_max_timeout_ms,
     )
-    contents.add_outlook(log_dir, topics, contents.add_transactions(found, wanted))
+    contents.add_outlook(log_dir, topics, metadata, contents.add_transactions(found, wanted))
     for more in (plans.findings.rows, known.findings, found.findings):
         contents.add_findings(more, is_secondary=True)
     if decode:

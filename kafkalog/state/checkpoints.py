@@ -143,6 +143,11 @@ def read_properties(path: Pathish) -> dict[str, str] | None:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+def node_id_of(properties: Mapping[str, str]) -> str:
+    """The id of the broker in a `meta.properties`, as text; "" without one. Version 0 names it `broker.id`."""
+    return properties.get("node.id", properties.get("broker.id", ""))
+
+
 def read_topic_id(directory: Pathish) -> str | None:
     """Read the topic id from the `partition.metadata` of a partition directory; None if the file does not exist.
 

@@ -23,6 +23,7 @@ from kafkalog.state.checkpoints import (
     checkpoint_lines,
     java_fields,
     java_number,
+    node_id_of,
     parse_topic_id,
 )
 from kafkalog.state.cluster_image import ClusterMetadata
@@ -137,7 +138,7 @@ def _identity_problems(roots: Sequence[Path]) -> Iterator[StartProblem]:
         if problem:
             yield StartProblem(Reason.META_PROPERTIES, str(path), problem)
             continue
-        ids = {"cluster.id": properties.get("cluster.id", ""), "node id": _node_id(properties)}
+        ids = {"cluster.id": properties.get("cluster.id", ""), "node id": node_id_of(properties)}
         for name, value in ids.items():
             known, other = first.setdefault(name, (value, path))
             if value and known and value != known:
@@ -149,10 +150,6 @@ def _identity_problems(roots: Sequence[Path]) -> Iterator[StartProblem]:
             if other != path:
                 detail = f"directory.id {directory_id} is also that of {other}"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
-
-
-def _node_id(properties: Mapping[str, str]) -> str:
-    return properties.get("node.id", properties.get("broker.id", ""))
 
 
 def meta_properties_problem(properties: Mapping[str, str]) -> str:

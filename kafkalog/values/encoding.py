@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkalog.interchange.table_types import json_text
+from kafkalog.protocol.encoder import uvarint
 from kafkalog.values.formats.avro_types import AvroType, parse_schema
 from kafkalog.values.formats.protobuf.types import ProtoField, ProtoMessage, ProtoSchema
 from kafkalog.values.options import schema_text
@@ -283,15 +284,7 @@ def _bytes(value: Any, where: str) -> bytes:
 
 
 def _zigzag(number: int) -> bytes:
-    return _varint((number << 1 ^ number >> 63) & (2**64 - 1))
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
+    return uvarint((number << 1 ^ number >> 63) & (2**64 - 1))
 
 
 def _message(message: ProtoMessage, value: Any, where: str) -> bytes:
@@ -326,16 +319,16 @@ def _field(one: ProtoField, value: Any, where: str) -> bytes:
     if one.message is not None:
         data = _message(one.message, value, where)
         if one.is_group:
-            return _varint(one.number << 3 | 3) + data + _varint(one.number << 3 | 4)
-        return _varint(one.number << 3 | 2) + _varint(len(data)) + data
+            return uvarint(one.number << 3 | 3) + data + uvarint(one.number << 3 | 4)
+        return uvarint(one.number << 3 | 2) + uvarint(len(data)) + data
     if one.scalar in ("string", "bytes"):
         data = _text(value, where) if one.scalar == "string" else _bytes(value, where)
-        return _varint(one.number << 3 | 2) + _varint(len(data)) + data
+        return uvarint(one.number << 3 | 2) + uvarint(len(data)) + data
     if one.scalar in _FIXED:
         form = _FIXED[one.scalar]
         number = _real(value, where, one.scalar) if form[1] in "fd" else _whole(value, one.scalar, where)
-        return _varint(one.number << 3 | (5 if struct.calcsize(form) == 4 else 1)) + struct.pack(form, number)
-    return _varint(one.number << 3) + _varint(_wire_number(one, value, where))
+        return uvarint(one.number << 3 | (5 if struct.calcsize(form) == 4 else 1)) + struct.pack(form, number)
+    return uvarint(one.number << 3) + uvarint(_wire_number(one, value, where))
 
 
 def _wire_number(one: ProtoField, value: Any, where: str) -> int:

@@ -25,7 +25,7 @@ from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
 from kafkalog.repair.recovering.report import Preflight, RecoveryReport
 from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
-from kafkalog.state.checkpoints import java_number, read_properties, read_topic_id
+from kafkalog.state.checkpoints import java_number, node_id_of, read_properties, read_topic_id
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.file_locks import is_locked
@@ -361,7 +361,7 @@ def _cluster(
     for root in roots:
         with contextlib.suppress(KafkalogError):
             properties = read_properties(root / kf.META_PROPERTIES) or {}
-            found = java_number(properties.get("node.id", properties.get("broker.id", "")), 31)
+            found = java_number(node_id_of(properties), 31)
             if node_id is None and not any(one.path == str(root / kf.META_PROPERTIES) for one in problems):
                 node_id = found
         with contextlib.suppress(KafkalogError):
