@@ -252,7 +252,10 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
         if name in _OF_OLD_BROKERS or name.startswith(_OF_TIERS):
             plan.drop(name)
     if carried.get("remote.storage.enable") == "true":
-        detail = f"{plan.name} is tiered: only its local part is in the sources, and the settings of tiers are left out"
+        detail = (
+            f"{plan.name} is tiered: the sources have only its local part, and the settings of tiers are left out. Boot"
+            " the output of kafkalog tiered restore to have all of it"
+        )
         evidence.note(Finding(Reason.SEGMENT_MISSING, detail, damage=False))
     cluster = {} if evidence.metadata is None else evidence.metadata.settings.get((BROKER, ""), {})
     if "cleanup.policy" not in plan.settings and "log.cleanup.policy" not in cluster:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.cli.commands import SUMMARIES
+from kafkalog.cli.commands import LOCAL, SUMMARIES
 from kafkalog.cli.exits import EXIT_CODES_HELP, UsageError
 from kafkalog.cli.parser import Parser
 from kafkalog.cli.text import parse_bytes
@@ -105,6 +105,19 @@ def add_command(
         action="store_true",
         help="also print normal findings such as a torn tail, and all damage",
     )
+    if parser.prog.partition(" ")[2] not in LOCAL:  # "reindex", not "spark reindex"
+        _add_remote_options(parser, reads_tiered=not writes)
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write all findings to a JSON file, with lost offsets and records, their certainty, and the sum per"
+        " partition",
+    )
+    return parser
+
+
+def _add_remote_options(parser: Parser, *, reads_tiered: bool) -> None:
+    """Add the options about object stores and remote storage, for commands that take URLs."""
     parser.add_argument(
         "--storage-option",
         metavar="K=V",
@@ -115,7 +128,7 @@ def add_command(
         help="an option of the object store, such as region or endpoint; repeatable. Set credentials in the"
         " environment",
     )
-    if not writes:
+    if reads_tiered:
         parser.add_argument(
             "--tiered",
             metavar="URL",
@@ -130,13 +143,6 @@ def add_command(
             type=assignment("key1=private.pem"),
             help="a private key of encrypted remote storage; repeatable",
         )
-    parser.add_argument(
-        "--report",
-        metavar="FILE",
-        help="write all findings to a JSON file, with lost offsets and records, their certainty, and the sum per"
-        " partition",
-    )
-    return parser
 
 
 class Distinct(argparse.Action):

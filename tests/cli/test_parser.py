@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.cli.app import main
-from kafkalog.cli.commands import SUMMARIES
+from kafkalog.cli.commands import LOCAL, SUMMARIES
 
 
 def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
@@ -34,3 +34,10 @@ def test_the_short_help_of_a_command_is_short(command: str, capsys: pytest.Captu
     assert len(short) < 40
     assert len(short) < len(full) or command in ("spark", "tiered")
     assert "--help" in short[-1] or command in ("spark", "tiered")
+
+
+@pytest.mark.parametrize("command", [name for name in SUMMARIES if name not in ("spark", "tiered")])
+def test_only_commands_that_take_urls_have_options_for_them(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "\n".join(_help(capsys, command, "--help"))
+    assert ("--storage-option" in text) == (command not in LOCAL)
+    assert "--tiered" not in text or command not in LOCAL
