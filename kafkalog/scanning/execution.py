@@ -478,8 +478,9 @@ class Pass:
         if path not in self._gone_back:
             self._gone_back.add(path)
             detail = f"record offsets go back from {before} to {first}: offsets that were read before come again"
-            where = {"path": str(path), "position": position, "base_offset": first}
-            self.report(Finding(Reason.OFFSET_ORDER, detail, **where, damage=False))
+            self.report(
+                Finding(Reason.OFFSET_ORDER, detail, str(path), position=position, base_offset=first, damage=False)
+            )
 
     def _apply_residual(self, task: Task, columns: RecordColumns | None) -> RecordColumns | None:
         """The records for which the residual expression is true; None if there are none."""
