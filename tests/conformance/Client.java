@@ -94,6 +94,7 @@ public class Client {
             case "resume" -> resume(command, reply);
             case "send" -> send(command, reply);
             case "delete_records" -> deleteRecords(command);
+            case "delete_topic" -> deleteTopic(command);
             case "consume" -> consume(command, reply);
             case "offsets" -> offsets(command, reply);
             case "stable" -> stable(reply);
@@ -465,6 +466,12 @@ public class Client {
             if (!id.isEmpty()) {
                 producer.commitTransaction();
             }
+        }
+    }
+
+    static void deleteTopic(JsonNode command) throws Exception {
+        try (Admin admin = admin()) {
+            admin.deleteTopics(List.of(command.get("topic").asText())).all().get();
         }
     }
 

@@ -31,6 +31,12 @@ _IVY_MODULE = """<ivy-module version="2.0"><info organisation="kafkalog" module=
 {dependencies}</dependencies></ivy-module>
 """
 _IVY_DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" conf="*->default"/>\n'
+# its remote storage for tests, which is a directory
+_STORAGE_MODULE = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="kafkalog" module="storage"/><dependencies>
+<dependency org="org.apache.kafka" name="kafka-storage" rev="{KAFKA_VERSION}" conf="*->default" transitive="false">
+<artifact name="kafka-storage" type="jar" ext="jar" m:classifier="test"/></dependency></dependencies></ivy-module>
+"""
 _PARTS = {KAFKA_VERSION: ("kafka_2.13", "kafka-tools"), OLD_KAFKA_VERSION: ("kafka_2.13",)}
 # the newest that Maven Central has, with the newest release of the part that it leaves to another artifact
 CONNECTOR_VERSION = "4.2.0"
@@ -65,6 +71,11 @@ def class_path(java: str, version: str = KAFKA_VERSION) -> str:
     return fetch(java, f"kafka-{version}", module)
 
 
+def tiered_storage(java: str) -> str:
+    """Kafka's own LocalTieredStorage, for the class path of a broker."""
+    return fetch(java, f"kafka-storage-test-{KAFKA_VERSION}", _STORAGE_MODULE)
+
+
 def spark_connector(java: str) -> str:
     """Spark's own Kafka source with the client that it needs, beside what PySpark has."""
     return fetch(java, f"spark-sql-kafka-{CONNECTOR_VERSION}", _CONNECTOR_MODULE)
@@ -78,8 +89,9 @@ def fetch_all() -> None:
         for version in _PARTS:
             with quietly:
                 class_path(program, version)
-        with quietly:
-            spark_connector(program)
+        for fetched in (spark_connector, tiered_storage):
+            with quietly:
+                fetched(program)
 
 
 def fetch(java: str, name: str, ivy_module: str) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from builder import batch_v2, record_v2
-from conformance.jars import class_path, java
+from conformance.jars import class_path, java, tiered_storage
 from conformance.kafka import QUICK_JVM, Broker, Client, wait_until
+from conformance.test_boot import listeners, served
 from message_bytes import encoded, uvarint
 
 import kafkalog
@@ -19,26 +21,28 @@ from kafkalog.protocol.definitions import messages
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-_STORAGE = Path(__file__).with_name("FolderStorage.java")
-_TOPICS = ("kept", "deleted")
+_TOPICS = {"kept": 1, "txn": 2, "deleted": 1}
+_READ = ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "key", "value", "headers")
+_LEVELS = ("read_uncommitted", "read_committed")
 _UNBORN = "AAAAAAAAAAAAAAAAAAAAZw"
+Rows = list[dict[str, Any]]
 
 
 class Told(NamedTuple):
     log_dir: Path
-    """After the broker moved segments of both topics, and the one topic was deleted."""
+    """After the broker moved segments of all topics, and the one topic was deleted."""
     before: kafkalog.RemoteLog
     """Read before that topic was deleted."""
     latest_tiered: int
-    """Of the other topic, as the broker said."""
+    """Of the topic `kept`, as the broker said."""
     folder: Path
     """Where the broker moved segments to."""
     dumped: dict[Path, str]
     """What Kafka's tool prints of `.log` files."""
     topics: set[str]
     """Which there are, as the broker said."""
-    consumed: list[dict[str, Any]]
-    """The records of the other topic, as a consumer got them."""
+    consumed: dict[str, Rows]
+    """The records of the tiered topics, by isolation level, as a consumer got them."""
 
 
 @pytest.fixture(scope="module")
@@ -47,56 +51,57 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     folder = tmp_path_factory.mktemp("remote")
     storage = folder / "storage"
     storage.mkdir()
-    kafka = class_path(program)
-    compiler = [program, "--module", "jdk.compiler/com.sun.tools.javac.Main"]
-    subprocess.run([*compiler, "-d", str(folder), "-cp", kafka, str(_STORAGE)], check=True)
-    jars = os.pathsep.join([str(folder), kafka])
+    jars = os.pathsep.join([class_path(program), tiered_storage(program)])
     broker = Broker(
         program,
         jars,
         folder,
         **{
             "remote.log.storage.system.enable": "true",
-            "remote.log.storage.manager.class.name": "FolderStorage",
-            "remote.log.storage.manager.class.path": str(folder),
+            "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
             "remote.log.storage.manager.impl.prefix": "rsm.config.",
-            "rsm.config.folder": str(storage),
+            "rsm.config.dir": str(storage),
             "remote.log.metadata.manager.listener.name": "PLAINTEXT",
             "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
             "rlmm.config.remote.log.metadata.topic.num.partitions": 2,
             "remote.log.manager.task.interval.ms": 200,
             "log.initial.task.delay.ms": 300,
             "log.retention.check.interval.ms": 300,
+            "log.segment.delete.delay.ms": 100,
         },
     )
 
-    def tool(name: str, *arguments: str, at: str = "--bootstrap-server") -> str:
+    def tool(name: str, *arguments: str) -> str:
         command = [program, *QUICK_JVM, "-cp", jars, f"org.apache.kafka.tools.{name}", *arguments]
-        return subprocess.run([*command, at, broker.address], check=True, capture_output=True, text=True).stdout
+        server = ("--bootstrap-server", broker.address)
+        return subprocess.run([*command, *server], check=True, capture_output=True, text=True).stdout
 
     def states(topic: str) -> list[str]:
         return [one.state for one in kafkalog.remote_log(broker.log_dir, topics=topic)]
 
+    client = Client(program, jars, folder)
     try:
         broker.start()
-        for topic in _TOPICS:
-            settings = ("remote.storage.enable=true", "segment.bytes=1048576", "local.retention.bytes=1048576")
-            tool("TopicCommand", "--create", "--topic", topic, *(f"--config={one}" for one in settings))
-            numbers = ("--num-records", "4000", "--record-size", "1000", "--throughput", "-1")
-            tool("ProducerPerformance", "--topic", topic, *numbers, at="--bootstrap-server")
+        client.server = broker.address
+        settings = {"remote.storage.enable": "true", "internal.segment.bytes": 20_000, "local.retention.bytes": 20_000}
+        configs = {**settings, "retention.ms": -1}  # the records are old
+        client.ask("create", topics=[{"name": one, "partitions": n, "configs": configs} for one, n in _TOPICS.items()])
+        content: dict[str, Any] = {"kind": "headers", "first": 0, "seed": 1}
+        for topic, codecs in (("kept", ["none", "gzip", "snappy", "lz4", "zstd"]), ("deleted", ["none"])):
+            options = {"partitions": 1, "records": 600, "per_batch": 10, "codecs": codecs, "idempotent": True}
+            client.ask("produce", topic=topic, **content, **options)
+        client.ask("transactions", topic="txn", partitions=2, rounds=60, fence=False, open=False, **content)
         wait_until(
-            lambda: all(states(topic).count("COPY_SEGMENT_FINISHED") >= 3 for topic in _TOPICS), "segments are copied"
+            lambda: all(states(topic).count("COPY_SEGMENT_FINISHED") >= 3 * n for topic, n in _TOPICS.items()),
+            "segments are copied",
         )
         before = kafkalog.remote_log(broker.log_dir)
-        tool("TopicCommand", "--delete", "--topic", "deleted")
+        client.ask("delete_topic", topic="deleted")
         wait_until(lambda: not states("deleted"), "remote segments are deleted")
-        first = broker.log_dir / "kept-0" / f"{0:020d}.log"
-        wait_until(lambda: not first.exists(), "copied segments are deleted")
+        firsts = [broker.log_dir / f"{topic}-0" / f"{0:020d}.log" for topic in ("kept", "txn")]
+        wait_until(lambda: not any(first.exists() for first in firsts), "copied segments are deleted")
         tiered = tool("GetOffsetShell", "--topic", "kept", "--time", "latest-tiered")
-        client = Client(program, jars, folder)
-        client.server = broker.address
-        consumed = client.consume(folder / "consumed", ["kept"]).records["kept"]
-        client.close()
+        consumed = {level: _consumed(client, folder, level) for level in _LEVELS}
         broker.stop()
         _begin_a_transaction(broker.log_dir / "__cluster_metadata-0")
         broker.start()
@@ -110,8 +115,26 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
                 dumped[path] = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         yield Told(broker.log_dir, before, int(tiered.split(":")[2]), storage, dumped, topics, consumed)
     finally:
+        client.close()
         if broker.is_running:
             broker.kill()
+
+
+def _consumed(client: Client, folder: Path, level: str) -> Rows:
+    found = client.consume(folder / "consumed", ["kept", "txn"], isolation=level).records
+    return [record for topic in ("kept", "txn") for record in found[topic]]
+
+
+def _read(log_dir: kafkalog.LogDir, level: str, **options: Any) -> Rows:
+    """The same of files, as a consumer gets it."""
+    scan = kafkalog.scan(log_dir, topics=["kept", "txn"], columns=_READ, isolation_level=level, **options)
+    table = scan.to_table()
+    assert not scan.n_damage
+    stamps = table.column("timestamp").cast(pa.int64())
+    rows: Rows = table.set_column(_READ.index("timestamp"), "timestamp", stamps).to_pylist()
+    for row in rows:
+        row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
 def _begin_a_transaction(path: Path) -> None:
@@ -137,38 +160,48 @@ def test_segments_are_those_in_the_storage(told: Told) -> None:
     found = kafkalog.remote_log(told.log_dir)
     assert not found.findings
     assert not found.deleting
-    assert {one.topic for one in found} == {"kept"}
+    assert {one.topic for one in found} == {"kept", "txn"}
     assert {one.topic for one in told.before} == set(_TOPICS)
-    assert max(one.end_offset for one in found) == told.latest_tiered
-    ends = [one.end_offset + 1 for one in found]
-    assert [one.start_offset for one in found] == [0, *ends[:-1]]
+    kept = [one for one in found if one.topic == "kept"]
+    assert max(one.end_offset for one in kept) == told.latest_tiered
+    ends = [one.end_offset + 1 for one in kept]
+    assert [one.start_offset for one in kept] == [0, *ends[:-1]]
     assert sorted(path.stat().st_size for path in told.folder.rglob("*.log")) == sorted(
         one.size_in_bytes for one in found
     )
 
 
-def test_remote_and_local_segments_are_what_a_consumer_gets(told: Told, tmp_path: Path) -> None:
-    pytest.importorskip("fsspec")
-    wanted = [(record["offset"], record["timestamp"], record["value"]) for record in told.consumed]
-    assert len(wanted) == 4000
-    joined = kafkalog.open(told.log_dir, tiered=told.folder)["kept", 0]
-    assert any(segment.path.is_tiered for segment in joined.segments)
-    assert not all(segment.path.is_tiered for segment in joined.segments)
-    assert _records(joined) == wanted
+def test_remote_and_local_segments_are_what_consumers_get(told: Told) -> None:
+    joined = kafkalog.open(told.log_dir, tiered=told.folder.as_uri())
+    for key in ("kept-0", "txn-0", "txn-1"):
+        assert {segment.path.is_tiered for segment in joined[key].segments} == {True, False}
+    n_records = [len(told.consumed[level]) for level in _LEVELS]
+    assert n_records[0] > n_records[1] > 600
+    for level in _LEVELS:
+        assert _read(joined, level) == told.consumed[level]
     report = kafkalog.verify_tiered(told.folder, told.log_dir)
     assert report.ok
-    assert not [fault for fault in report.faults if fault.topic == "kept"]
+    assert not [fault for fault in report.faults if fault.topic in ("kept", "txn")]
     alone = kafkalog.open(kafkalog.tiered_location(None, told.folder))["kept", 0]
-    assert _records(alone) == wanted[: told.latest_tiered + 1]
-    kafkalog.restore_tiered(told.folder, tmp_path / "new", told.log_dir, topics="kept")
+    offsets = [row["offset"] for row in told.consumed["read_uncommitted"] if row["topic"] == "kept"]
+    assert alone.to_numpy(columns=["offset"]).offset.tolist() == offsets[: told.latest_tiered + 1]
+
+
+def test_a_stock_broker_serves_the_restored_log_dir(told: Told, tmp_path: Path) -> None:
+    findings = kafkalog.restore_tiered(told.folder, tmp_path / "new", told.log_dir, topics=["kept", "txn"])
+    assert not [finding for finding in findings if finding.damage]
     restored = kafkalog.open(tmp_path / "new")
-    assert _records(restored["kept", 0]) == wanted
     assert kafkalog.verify(restored).ok
-
-
-def _records(partition: Any) -> list[tuple[int, int, bytes]]:
-    columns = partition.to_numpy(columns=["offset", "timestamp", "value"])
-    return [*zip(columns.offset.tolist(), columns.timestamp.tolist(), columns.value, strict=True)]
+    report = kafkalog.boot(tmp_path / "new", tmp_path / "out", listeners=listeners())
+    program = java()
+    client = Client(program, class_path(program), tmp_path)
+    try:
+        with served(client, report):
+            for level in _LEVELS:
+                assert _read(restored, level) == told.consumed[level]
+                assert _consumed(client, tmp_path, level) == told.consumed[level]
+    finally:
+        client.close()
 
 
 def test_records_are_those_that_kafkas_tool_prints(told: Told) -> None:

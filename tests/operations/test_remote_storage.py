@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 from conftest import GOLDEN
+from Crypto.PublicKey import RSA
 from tiered_sets import DELETED, DELETING, STARTED, TieredSet
 
 import kafkalog
 from kafkalog.cli import main
-
-pytest.importorskip("fsspec")
-RSA = pytest.importorskip("Crypto.PublicKey.RSA")
 
 LOG_DIR = GOLDEN / "log_dir"
 PARTITION, OTHER = "p-txn-0", "p-headers-0"

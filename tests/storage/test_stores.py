@@ -14,21 +14,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
+import obstore
 import pyarrow as pa
 import pytest
 from conftest import GOLDEN
+from obstore.store import MemoryStore
 
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import FileChangedError, NotKafkaError, ReadError, UnsafePathError, UnsupportedError, WriteError
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
-
-pytest.importorskip("fsspec")
-obstore = pytest.importorskip("obstore")
-
-from obstore.store import MemoryStore  # noqa: E402
 
 LOG_DIR = GOLDEN / "log_dir"
 SECRET = "hush-4711"
@@ -84,8 +82,6 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
 @pytest.fixture(scope="module")
 def in_memory() -> Iterator[str]:
     """The URL of the golden log dir in fsspec's memory."""
-    import fsspec
-
     memory = fsspec.filesystem("memory")
     memory.put(str(LOG_DIR), "/stores-test", recursive=True)
     yield "memory://stores-test"
@@ -334,9 +330,10 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_s3(tmp_path: Path) -> None:
-    server = pytest.importorskip("moto.server")
-    boto3 = pytest.importorskip("boto3")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     try:
         host, port = running.get_host_and_port()

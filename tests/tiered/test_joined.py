@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from conftest import GOLDEN
+from Crypto.PublicKey import RSA
 from tiered_sets import FINISHED, TieredSet
 
 import kafkalog
 from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning, NotKafkaError, ReadError, Reason
-
-pytest.importorskip("fsspec")
-RSA = pytest.importorskip("Crypto.PublicKey.RSA")
 
 LOG_DIR = GOLDEN / "log_dir"
 MOVED = {"p-txn-0": 2, "p-multi-0": 1, "p-delrec-0": 1, "p-headers-0": 1}
