@@ -2,7 +2,7 @@
 
 Run by the Python of an environment that has the wheel and nothing of the tree, from a directory outside of it. "plain"
 is for an environment without pyspark: every module but those for Spark, and the documents' commands. "spark" is for one
-with it: the other modules, the data source, and the documents' commands and Python for Spark.
+with it: the other modules, the data source, and the documents' Python for Spark.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ def main() -> None:
         assert import_installed(DISCOVERY).DefaultSource.__name__ == "KafkaLogSource"
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(shutil.copytree(TREE / "tests" / "golden" / "log_dir", Path(scratch, "log_dir")))
-            run_spark_commands(copy)
             run_spark_python(copy, Path(scratch))
 
 
@@ -97,21 +96,6 @@ def run_console_blocks() -> None:
         n_run += 1
     print(f"{n_run} commands run")
     assert n_run >= 10
-
-
-def run_spark_commands(log_dir: Path) -> None:
-    """The documents' `kafkalog spark` commands, on one machine."""
-    n_run = 0
-    for line in "".join(blocks("sh")).splitlines():
-        if not line.startswith("kafkalog spark "):
-            continue
-        line = re.sub(r"spark://\S+", "local[2]", line).replace("/backup/kafka", str(log_dir))
-        _, *arguments = shlex.split(line, comments=True)
-        done = subprocess.run([PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, check=True)
-        assert done.stdout.count("\n") > 2, f"{line}\n{done.stdout}"
-        n_run += 1
-    print(f"{n_run} commands run on Spark")
-    assert n_run >= 2
 
 
 def run_spark_python(log_dir: Path, scratch: Path) -> None:

@@ -1,8 +1,7 @@
 """The command line `kafkalog`: parses arguments, runs one command, and returns an exit code (`kafkalog.cli.exits`).
 
 Data goes to stdout; progress, notes, damage and errors go to stderr. Each command has a module, in `reading`,
-`system_topics`, `writing`, `repairing` or `spark`. The commands import NumPy and Arrow when they run, so that help
-is quick.
+`system_topics`, `writing` or `repairing`. The commands import NumPy and Arrow when they run, so that help is quick.
 
     `app`             parses the arguments and runs the command
     `commands`        the commands, in the order of the help, and their modules

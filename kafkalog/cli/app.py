@@ -60,7 +60,6 @@ examples:
   kafkalog reindex orders-0 --in-place           rebuild indexes, as a broker's recovery does
   kafkalog convert orders-0 -o copy --drop 'key == user-42'   rewrite a log without some records
   kafkalog load orders.parquet -o log --topic t  write records as partitions that a broker serves
-  kafkalog spark verify /backup/kafka            run a command as a Spark job
 
 'kafkalog COMMAND -h' shows the purpose and the usual options, 'kafkalog COMMAND --help' shows everything.
 

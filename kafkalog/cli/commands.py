@@ -37,7 +37,6 @@ _COMMANDS: Final = {
     "writing.reindex": "rebuild indexes from .log files",
     "writing.convert": "rewrite a log: to format v2, another codec or size, with records dropped or redacted",
     "writing.load": "write Parquet, Arrow, CSV or JSON lines as partitions that a broker serves",
-    "spark.spark": "run scan, batches, verify, reindex and export as Spark jobs",
 }
 """The module of each command, and one sentence about it, for the help."""
 

@@ -147,7 +147,6 @@ OUTPUTS: Final = {
     "reindex": "rebuilt_file",
     "convert": "converted",
     "load": "loaded",
-    "spark": "any_object",
     "report": "report",
     "space": "space",
     "findings-file": "findings_file",

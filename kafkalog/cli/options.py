@@ -105,7 +105,7 @@ def add_command(
         action="store_true",
         help="also print normal findings such as a torn tail, and all damage",
     )
-    if parser.prog.partition(" ")[2] not in LOCAL:  # "reindex", not "spark reindex"
+    if parser.prog.partition(" ")[2] not in LOCAL:
         _add_remote_options(parser, reads_tiered=not writes)
     parser.add_argument(
         "--report",

@@ -79,14 +79,12 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     add_internal(what)
 
 
-def add_scan_reading(parser: argparse.ArgumentParser, *, threads: bool = True) -> None:
+def add_scan_reading(parser: argparse.ArgumentParser) -> None:
     """Add the options about how records are read."""
     reading = parser.add_argument_group("reading")
     add_on_corruption(reading, default="raise")
     reading.add_argument("--no-check-crcs", action="store_true", help="do not check checksums")
-    parser.set_defaults(threads=None)
-    if threads:
-        reading.add_argument("--threads", metavar="N", type=int, help="decoding threads (default: one per CPU)")
+    reading.add_argument("--threads", metavar="N", type=int, help="decoding threads (default: one per CPU)")
     add_limits(reading)
 
 

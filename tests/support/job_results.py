@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from kafkalog.errors import Finding, Reason
 
 SMALL = 2**16
 
@@ -22,6 +25,10 @@ def ordered(table: pa.Table) -> list[dict[str, Any]]:
 
 def arrow(frame: Any) -> pa.Table:
     return frame.toArrow()
+
+
+def findings_of(rows: Iterable[Mapping[str, Any]] | None) -> list[Finding]:
+    return [Finding(**{**row, "reason": Reason(row["reason"])}) for row in rows or ()]
 
 
 def tree(root: Path) -> dict[str, bytes]:

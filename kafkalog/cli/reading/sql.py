@@ -72,16 +72,14 @@ def run(args: argparse.Namespace, console: Console) -> None:
             if args.output is not None:
                 _write(batches, args.output, console)
             else:
-                print_rows(batches, console, as_json=args.json, as_csv=args.csv)
+                _print_rows(batches, console, as_json=args.json, as_csv=args.csv)
     except ImportError as error:
         raise UsageError(str(error)) from error
     for text in dict.fromkeys(str(one.message) for one in caught):
         console.note(text)
 
 
-def print_rows(
-    batches: Iterable[pa.RecordBatch], console: Console, *, as_json: bool = False, as_csv: bool = False
-) -> None:
+def _print_rows(batches: Iterable[pa.RecordBatch], console: Console, *, as_json: bool, as_csv: bool) -> None:
     """Print rows of any types: with tabs between columns, as JSON, or as CSV."""
     from kafkalog.interchange.text_output import encode_json, readable_values
 

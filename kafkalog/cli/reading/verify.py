@@ -101,7 +101,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     n_bytes = sum(one.size_in_bytes for one in selected if not isinstance(one, KafkalogError))
     console.start_progress(n_bytes, "headers" if args.indexes_only else "verify")
     result = Verification()
-    totals = Totals()
+    totals = _Totals()
     names = ("topics", "partitions", "indexes_only", "deep", "index_interval_bytes", "threads", "limits")
     options = chosen(args, *names)
     for partition in iter_verify(log_dir, **options, progress=console.progress.advance, into=result):
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
     # a job of cron mails whatever is printed
     if args.quiet and not args.json and not totals.n_damage:
         return
-    not_checked = what_was_not_checked(args)
+    not_checked = _what_was_not_checked(args)
     lines = _root_lines(result, totals, not_checked, is_quiet=args.quiet)
     console.rows([_total(result, log_dir, totals)], lines, as_json=args.json)
 
@@ -154,14 +154,14 @@ def _value_lines(one: VerifiedValues) -> Iterator[str]:
             yield from (f"    {counted(n, one.column)}: {reason}" for reason, n in one.reasons.items())
 
 
-def what_was_not_checked(args: argparse.Namespace) -> str:
+def _what_was_not_checked(args: argparse.Namespace) -> str:
     """Return a text about what was not checked, to qualify "all OK"."""
     if args.indexes_only:
         return "checksums and records not checked"
     return "" if args.deep else "records not decoded (--deep)"
 
 
-class Totals:
+class _Totals:
     """The numbers in the last line."""
 
     def __init__(self) -> None:
@@ -202,12 +202,12 @@ def _text_lines(partition: VerifiedPartition, *, verbose: bool) -> Iterator[str]
     name = _name_of(partition)
     for segment in partition.segments:
         n_damage = sum(finding.damage for finding in segment.findings) + segment.n_more_findings
-        yield f"{name}  {os.path.basename(segment.path)}  {state_of(n_damage)}"
-        yield from finding_lines(segment.findings, verbose=verbose)
+        yield f"{name}  {os.path.basename(segment.path)}  {_state_of(n_damage)}"
+        yield from _finding_lines(segment.findings, verbose=verbose)
     if partition.findings or not partition.segments:
         n_damage = sum(finding.damage for finding in partition.findings)
-        yield f"{name}  {'other files' if partition.segments else 'no segments'}  {state_of(n_damage)}"
-        yield from finding_lines(partition.findings, verbose=verbose)
+        yield f"{name}  {'other files' if partition.segments else 'no segments'}  {_state_of(n_damage)}"
+        yield from _finding_lines(partition.findings, verbose=verbose)
     yield from _gap_lines(name, partition)
 
 
@@ -219,7 +219,7 @@ def _gap_lines(name: str, partition: VerifiedPartition) -> Iterator[str]:
         yield f"{name}  {between}: the log cleaner has been here"
 
 
-def state_of(n_damage: int) -> str:
+def _state_of(n_damage: int) -> str:
     """The word for a file, with the number of its findings."""
     return f"{counted(n_damage, 'finding')} of damage" if n_damage else "OK"
 
@@ -227,7 +227,7 @@ def state_of(n_damage: int) -> str:
 _MOST_LINES: Final = 20
 
 
-def finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
+def _finding_lines(findings: list[Finding], *, verbose: bool) -> Iterator[str]:
     """Yield a line for each finding, damage first; a long list is shortened."""
     ordered = sorted(findings, key=lambda finding: not finding.damage)
     shown = ordered if verbose else ordered[:_MOST_LINES]
@@ -268,14 +268,14 @@ def _objects(partition: VerifiedPartition) -> Iterator[dict[str, Any]]:
     }
 
 
-def _total(result: Verification, log_dir: LogDir, totals: Totals) -> dict[str, Any]:
+def _total(result: Verification, log_dir: LogDir, totals: _Totals) -> dict[str, Any]:
     rows = [finding.as_dict() for finding in result.findings]
     paths = [str(path) for path in log_dir.paths]
     path = paths[0] if len(paths) == 1 else paths
     return {"kind": "total", "path": path, "ok": not totals.n_damage, "damaged": totals.damaged, "findings": rows}
 
 
-def _root_lines(result: Verification, totals: Totals, not_checked: str, *, is_quiet: bool) -> Iterator[str]:
+def _root_lines(result: Verification, totals: _Totals, not_checked: str, *, is_quiet: bool) -> Iterator[str]:
     if result.findings:
         yield "log dir"
         for finding in result.findings:

@@ -63,14 +63,6 @@ prints a line for each new, changed or removed file.""",
 
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "reindex", _HELP, run, writes=True)
-    add_options(parser)
-    add_threads(parser, "segments to read at a time (default: 1)", default=1)
-    parser.add_argument("--json", action="store_true", help="an object per file, also for unchanged ones")
-    add_limits(parser)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `kafkalog spark reindex` shares."""
     where = parser.add_argument_group("output (one is required)").add_mutually_exclusive_group(required=True)
     where.add_argument(
         "-o", "--output", metavar="DIR", help="write to this new directory, with a directory per partition"
@@ -112,14 +104,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="remove producers that were idle for a day at this time from snapshots: ms, or ISO 8601 with Z or an"
         " offset (default: keep all)",
     )
-
-
-def options_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the keyword arguments of `kafkalog.reindex` for the options of `add_options`."""
-    if args.backup and not args.in_place:
-        raise UsageError("--backup needs --in-place")
-    names = ("kinds", "output", "in_place", "backup", "damaged", "index_interval_bytes", "dry_run", "now")
-    return chosen(args, *names, "topics", "partitions", "limits")
+    add_threads(how, "segments to read at a time (default: 1)", default=1)
+    parser.add_argument("--json", action="store_true", help="an object per file, also for unchanged ones")
+    add_limits(parser)
 
 
 def _kinds(text: str) -> list[str]:
@@ -136,22 +123,25 @@ def _interval(text: str) -> int | None:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Rebuild, and print what became of each file."""
-    options = options_of(args)
+    if args.backup and not args.in_place:
+        raise UsageError("--backup needs --in-place")
     from kafkalog.log.open import open as open_path
     from kafkalog.operations.rebuilding.reindex import reindex
 
     opened = open_path(path_of(args), limits=args.limits)
     console.start_progress(selected_bytes(opened, args), "indexes")
 
-    on_file: UntilBroken[RebuiltFile] = UntilBroken(lambda file: show_file(file, args, console))
-    report = reindex(opened, **options, threads=args.threads, progress=console.progress.advance, on_file=on_file)
+    on_file: UntilBroken[RebuiltFile] = UntilBroken(lambda file: _show_file(file, args, console))
+    names = ("kinds", "output", "in_place", "backup", "damaged", "index_interval_bytes", "dry_run", "now")
+    options = chosen(args, *names, "topics", "partitions", "threads", "limits")
+    report = reindex(opened, **options, progress=console.progress.advance, on_file=on_file)
     console.progress.close()
     on_file.finish()
     console.all_findings(report.findings)
-    show(report, args, console)
+    _show(report, args, console)
 
 
-def show_file(file: RebuiltFile, args: argparse.Namespace, console: Console) -> None:
+def _show_file(file: RebuiltFile, args: argparse.Namespace, console: Console) -> None:
     """Print a file; in place only if it changes."""
     if args.json:
         console.json(file.as_dict())
@@ -159,7 +149,7 @@ def show_file(file: RebuiltFile, args: argparse.Namespace, console: Console) -> 
         console.line(f"{file.change:<8} {file.kind:<8} {file.n_entries:>9,} entries  {file.path}")
 
 
-def show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
+def _show(report: RebuildReport, args: argparse.Namespace, console: Console) -> None:
     """Print what the report has besides its files and findings."""
     if not report.intervals and not report.findings.rows:
         console.note("no partition matches")

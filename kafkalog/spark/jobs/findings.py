@@ -1,17 +1,15 @@
-"""Findings as rows of a DataFrame, and those of lazy DataFrames, which come to the driver when an action runs."""
+"""Findings as rows of a DataFrame. A task that makes no such rows warns of them: Spark has no other channel."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.accumulators import AccumulatorParam
-from pyspark.sql import SparkSession
 
-from kafkalog.errors import CorruptionWarning, Finding, Reason
+from kafkalog.errors import CorruptionWarning, Finding
 from kafkalog.scanning.planning import Plan
 
 _ARROW: Final = {"int": pa.int64(), "bool": pa.bool_()}
@@ -44,43 +42,8 @@ def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [finding.as_dict() for finding in findings]
 
 
-def findings_of(rows: Iterable[Mapping[str, Any]] | None) -> list[Finding]:
-    """Return rows of `FINDING` as findings."""
-    return [Finding(**{**row, "reason": Reason(row["reason"])}) for row in rows or ()]
-
-
 def warn_of(planned: Plan) -> None:
     """Warn of damage that was found while planning."""
     for finding in planned.findings:
         if finding.damage:
             warnings.warn(str(finding), CorruptionWarning, stacklevel=3)
-
-
-class TaskFindings:
-    """Findings of tasks, brought to the driver with Spark's accumulators, which Spark Connect does not have.
-
-    Spark may run a task, or a whole query, more than once: each finding counts once.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._sum = spark.sparkContext.accumulator({}, _Union())
-
-    def add(self, finding: Finding) -> None:
-        """Add a finding; called in a task or on the driver."""
-        self._sum.add({finding: None})
-
-    @property
-    def rows(self) -> list[Finding]:
-        """The findings of the tasks that have ended, by path and position."""
-        return sorted(self._sum.value, key=lambda one: (one.path or "", one.position or 0))
-
-
-class _Union(AccumulatorParam[dict[Finding, None]]):
-    """Adds dicts; a key that is there already changes nothing."""
-
-    def zero(self, value: dict[Finding, None]) -> dict[Finding, None]:
-        return {}
-
-    def addInPlace(self, value1: dict[Finding, None], value2: dict[Finding, None]) -> dict[Finding, None]:
-        # a new one each time: Spark may keep the old value for a task that it runs again
-        return {**value1, **value2}

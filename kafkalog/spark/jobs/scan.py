@@ -6,20 +6,20 @@ that the data source has in common with a consumer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption
+from kafkalog.errors import DEFAULT_LIMITS, Limits, OnCorruption
 from kafkalog.read_methods import TaskOptions
 from kafkalog.scanning.batch_scan import BatchScan, batch_schema
-from kafkalog.scanning.planning import TASK_BYTES, Plan, ReadTask, plan
+from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
-from kafkalog.spark.jobs.findings import TaskFindings, warn_of
+from kafkalog.spark.jobs.findings import warn_of
 from kafkalog.spark.runner import absolute, piece_of, run
 
 
@@ -31,7 +31,6 @@ def scan(
     task_bytes: int = TASK_BYTES,
     min_tasks: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
-    found: TaskFindings | None = None,
     **options: Unpack[TaskOptions],
 ) -> DataFrame:
     """Return records as a DataFrame with the columns of Spark's Kafka source.
@@ -55,8 +54,6 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
     min_tasks : int, optional
         Make tasks smaller, to get about this many.
     limits : Limits
-    found : kafkalog.spark.jobs.findings.TaskFindings, optional
-        Gets the findings of the plan, and those of tasks when an action runs.
 
     Returns
     -------
@@ -67,7 +64,7 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
     ------
     KafkalogError
         There is nothing to read. Damage is found by actions: with `on_corruption="raise"` they fail, with file and
-        position in the message.
+        position in the message. Otherwise the executors warn of it, in their logs.
 
     Examples
     --------
@@ -82,11 +79,10 @@ include_control, include_deleted, internal, on_corruption, check_crcs, use_time_
         absolute(path), task_bytes=task_bytes, min_tasks=min_tasks, limits=limits, **planning, **plan_limits(reading)
     )
     warn_of(planned)
-    report = _reporter(planned, found)
     schema = types.arrow_schema(chosen)
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
-        for batch in read_task(task, report=report, limits=limits, **reading):
+        for batch in read_task(task, limits=limits, **reading):
             yield from types.split(types.to_spark(batch, schema))
 
     return run(spark, [piece_of(task) for task in planned.tasks], work, schema)
@@ -104,7 +100,6 @@ def batches(
     on_corruption: OnCorruption = "raise",
     task_bytes: int = 8 * TASK_BYTES,
     limits: Limits = DEFAULT_LIMITS,
-    found: TaskFindings | None = None,
 ) -> DataFrame:
     """Return the batch table as a DataFrame: a row for each record batch, from its header; no record is decoded.
 
@@ -119,8 +114,6 @@ def batches(
         See `kafkalog.batches`. Batches below the log start offset that are still in the files are included.
     task_bytes : int
         About how many bytes of `.log` files a task walks.
-    found : kafkalog.spark.jobs.findings.TaskFindings, optional
-        See `scan`.
 
     Returns
     -------
@@ -144,7 +137,6 @@ def batches(
         limits=limits,
     )
     warn_of(planned)
-    report = _reporter(planned, found)
     schema = pa.schema([pa.field(one.name, types.WIDER.get(one.type, one.type)) for one in batch_schema(columns)])
 
     def work(task: ReadTask) -> Iterator[pa.RecordBatch]:
@@ -159,16 +151,5 @@ def batches(
             for batch in one.to_batches():
                 arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
                 yield from types.split(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            for finding in one.findings:
-                report(finding)
 
     return run(spark, [piece_of(task) for task in planned.tasks], work, schema)
-
-
-def _reporter(planned: Plan, found: TaskFindings | None) -> Callable[[Finding], object]:
-    """Return what tasks call with a finding; the findings of the plan are added at once."""
-    if found is None:
-        return lambda finding: None
-    for finding in planned.findings:
-        found.add(finding)
-    return found.add

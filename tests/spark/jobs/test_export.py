@@ -17,12 +17,11 @@ import kafkalog
 import kafkalog.spark as jobs
 from kafkalog.errors import OutputExistsError, ReadError, UnsafePathError
 from kafkalog.spark.jobs import export as exporting
-from kafkalog.spark.jobs.findings import findings_of
 from kafkalog.spark.runner import task_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from job_results import arrow, ordered, tree
+from job_results import arrow, findings_of, ordered, tree
 
 pytestmark = pytest.mark.spark
 

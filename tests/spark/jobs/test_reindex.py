@@ -13,12 +13,11 @@ import pytest
 import kafkalog
 import kafkalog.spark as jobs
 from kafkalog.errors import UnsafePathError
-from kafkalog.spark.jobs.findings import findings_of
 from kafkalog.storage.broker_lock import hold_locks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from job_results import KINDS, NOW, arrow, tree
+from job_results import KINDS, NOW, arrow, findings_of, tree
 
 pytestmark = pytest.mark.spark
 

@@ -9,11 +9,10 @@ import pytest
 
 import kafkalog
 import kafkalog.spark as jobs
-from kafkalog.spark.jobs.findings import findings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from job_results import arrow, flip
+from job_results import arrow, findings_of, flip
 
 pytestmark = pytest.mark.spark
 
