@@ -74,6 +74,9 @@ class RecordFile:
             self._look()
         self.format, self._packed = ("", None) if self._is_stream else _format_of(self.name, format)
         if self._is_stream:
+            if not hasattr(path, "read"):
+                kind = type(path).__name__
+                raise TypeError(f"inputs are paths or binary files, not {kind}; write_table takes data in memory")
             if format not in ("arrows", "csv", "jsonl"):
                 raise ValueError(f"a stream is of format arrows, csv or jsonl, not {format}")
             self.format = format

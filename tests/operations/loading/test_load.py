@@ -418,3 +418,9 @@ def test_a_file_of_nothing_but_what_is_left_out_makes_an_empty_log_dir(tmp_path:
 def test_topics_and_one_topic_for_all_exclude_one_another(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give one"):
         write_table(mixed(), tmp_path / "log", topic="x", only_topics=["orders"])
+
+
+def test_data_in_memory_names_write_table(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="write_table"):
+        kafkalog.load(pa.table({"value": [b"1"]}), tmp_path / "log", topic="orders")  # type: ignore[arg-type]
+    assert not (tmp_path / "log").exists()
