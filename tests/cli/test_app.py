@@ -22,9 +22,8 @@ from files import flip
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.cli.console import Console, Progress
-from kafkalog.cli.exits import Exit, exit_of_finding, worst
-from kafkalog.cli.reading.record_text import control_text
+from kafkalog.cli.console import Console
+from kafkalog.cli.exits import Exit, worst
 from kafkalog.cli.text import quote_bytes
 
 COMMANDS = ("ls", "cat", "batches")
@@ -83,15 +82,6 @@ def test_help_and_version_are_quick_and_import_no_arrays() -> None:
         done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=200)
         assert word in done.stdout
         assert not {"numpy", "pyarrow", "tqdm"} & set(done.stderr.split())
-
-
-@pytest.mark.parametrize("command", [*COMMANDS, "export", "lookup"])
-def test_each_command_explains_paths_examples_and_exit_codes(run_lines: Any, command: str) -> None:
-    code, out, _ = run_lines(command, "--help")
-    text = "\n".join(out)
-    assert code == 0
-    for part in ("PATH is a log dir", "examples:", f"  kafkalog {command} ", "exit codes:"):
-        assert part in text
 
 
 @pytest.mark.parametrize(
@@ -320,17 +310,6 @@ def test_cat_json_is_the_default_scan(run_lines: Any, log_dir: Path) -> None:
     assert [from_json(line) for line in out] == expected_rows(log_dir)
 
 
-def test_cat_json_has_every_column_asked_for_in_order(run_lines: Any, log_dir: Path) -> None:
-    columns = ["segment", "value", "is_control", "compression", "producer_id", "offset", "sequence"]
-    _, out, _ = run_lines("cat", log_dir / "p-txn-0", "--json", "--columns", ",".join(columns), "--include-control")
-    rows = [json.loads(line) for line in out]
-    expected = kafkalog.read_table(log_dir / "p-txn-0", columns=columns, include_control=True).to_pylist()
-    for row, want in zip(rows, expected, strict=True):
-        assert list(row) == columns
-        want["value"] = None if want["value"] is None else base64.b64encode(want["value"]).decode()
-        assert row == want
-
-
 def test_cat_json_encodings(run_lines: Any, log_dir: Path) -> None:
     rows = expected_rows(log_dir, topics=["p-txn", "p-headers"])
     _, out, _ = run_lines("cat", log_dir, "-t", "p-txn,p-headers", "--json", "--encoding", "hex")
@@ -396,13 +375,6 @@ def test_cat_names_transaction_markers(run_lines: Any, log_dir: Path) -> None:
     assert out == ["@14  control=COMMIT coordinator_epoch=0"]
 
 
-def test_control_records_in_words() -> None:
-    assert control_text(b"\0\0\0\0", b"\0\0\0\0\0\5") == "control=ABORT coordinator_epoch=5"
-    assert control_text(b"\0\0\0\2", b"x") == 'control=LEADER_CHANGE value="x"'
-    assert control_text(b"\0\0\0\x63", None) == 'control=UNKNOWN key="\\x00\\x00\\x00c" value=null'
-    assert control_text(None, b"") == 'control=UNKNOWN key=null value=""'
-
-
 def test_cat_ranges(run_lines: Any, log_dir: Path) -> None:
     def offsets(*argv: object) -> list[int]:
         code, out, err = run_lines("cat", log_dir / "p-multi-0", "--columns", "offset", "--json", *argv)
@@ -422,30 +394,6 @@ def test_cat_ranges(run_lines: Any, log_dir: Path) -> None:
     assert offsets("--threads", 1) == offsets()
 
 
-def test_cat_filters_as_the_library_does(run_lines: Any, log_dir: Path) -> None:
-    filters = [("key", "starts_with", b"k"), ("offset", ">=", 5), ("timestamp", "<", 1_700_000_280_000)]
-    options = ["--filter", "key starts_with 0x6b", "--filter", "offset>=5", "--filter", "timestamp < 2023-11-14T22:18Z"]
-    code, lines, err = run_lines("cat", log_dir, "-t", "p-multi", *options, "--json", "--columns", "topic,offset")
-    assert (code, err) == (0, "")
-    expected = kafkalog.read_table(log_dir, topics="p-multi", columns=["topic", "offset"], filters=filters)
-    assert [*map(json.loads, lines)] == expected.to_pylist() != []
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("key", "COLUMN OP VALUE, such as 'key == abc'"),
-        ("nope == 3", "no column 'nope' to filter by; there are topic"),
-        ("timestamp >= 2023-11-14T22:18", "add Z"),
-    ],
-)
-def test_cat_says_how_a_filter_is_written(run_lines: Any, log_dir: Path, text: str, message: str) -> None:
-    code, lines, err = run_lines("cat", log_dir, "--filter", text)
-    assert (code, lines) == (2, [])
-    assert message in err
-    assert err.count("\n") == 1
-
-
 def test_cat_explains_what_it_would_read(run_lines: Any, log_dir: Path) -> None:
     options = ["cat", log_dir, "-t", "p-multi", "--start-offset", "110", "--filter", "key == k1", "--explain"]
     code, lines, err = run_lines(*options)
@@ -461,18 +409,6 @@ def test_cat_explains_what_it_would_read(run_lines: Any, log_dir: Path) -> None:
     assert 0 < found["n_bytes_read"] < found["n_bytes"]
 
 
-def test_cat_shows_deleted_records_when_asked(run_lines: Any, log_dir: Path) -> None:
-    first = [run_lines("cat", log_dir / "p-delrec-0", "-n", 1, *more)[1][0] for more in ([], ["--include-deleted"])]
-    assert [line.split("  ")[0] for line in first] == ["p-delrec-0@334", "p-delrec-0@202"]
-
-
-def test_cat_reads_a_topic_as_a_table_when_asked(run_lines: Any, log_dir: Path) -> None:
-    latest = kafkalog.read_table(log_dir, topics="p-compact", columns=["offset"], latest="key")
-    code, out, _ = run_lines("cat", log_dir, "-t", "p-compact", "--latest", "key", "--json", "--columns", "offset")
-    assert (code, [json.loads(line)["offset"] for line in out]) == (Exit.GOOD, latest.column(0).to_pylist())
-    assert 0 < len(out) < 100
-
-
 def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run_lines: Any, log_dir: Path) -> None:
     committed = kafkalog.read_table(log_dir / "p-txn-0", columns=["offset"], isolation_level="read_committed")
     argv = ("cat", log_dir / "p-txn-0", "--isolation-level", "read_committed", "--json", "--columns", "offset")
@@ -482,23 +418,6 @@ def test_cat_leaves_out_aborted_and_open_transactions_when_asked(run_lines: Any,
     assert len(out) < len(run_lines("cat", log_dir / "p-txn-0")[1])
     assert "open_transaction: the transaction of producer 3 from offset 426 on is open: read_committed ends here" in err
     assert run_lines(*argv, "--quiet") == (Exit.GOOD, out, "")
-
-
-def test_cat_says_which_transaction_a_damaged_marker_leaves_open_to_doubt(run_lines: Any, log_dir_copy: Path) -> None:
-    partition = log_dir_copy / "p-txn-0"
-    segment = kafkalog.Segment(partition / "00000000000000000014.log")
-    batches = segment.batches
-    marker = int(batches.position[batches.last_offset == 31][0])
-    flip(segment.path, marker + 70)
-    argv = ("cat", partition, "--isolation-level", "read_committed")
-    code, _, err = run_lines(*argv)
-    assert code == Exit.DAMAGE
-    assert f"@{marker} base_offset=31: crc_mismatch" in err
-    assert "whether producer 1 committed its transaction from offset 16 on is not known" in err
-    code, out, err = run_lines(*argv, "--on-corruption", "skip", "--json")
-    assert code == Exit.DAMAGE
-    assert err.count("transaction_outcome") == 2
-    assert out
 
 
 @pytest.fixture
@@ -604,14 +523,6 @@ def test_links_that_lead_in_a_circle_leave_the_other_partitions(
         assert re.search(r"p-(txn|v0v1v2-mixed)", text)
 
 
-def test_producers_says_what_it_could_not_read(run_lines: Any, log_dir_copy: Path) -> None:
-    (log_dir_copy / "p-txn-0" / f"{9999:020d}.log").symlink_to("/nonexistent")
-    code, out, _ = run_lines("producers", log_dir_copy, "-t", "p-txn")
-    assert code == 3
-    assert out[0].startswith("p-txn-0: 4 producers")
-    assert out[-1] == "total: 1 open transaction, 1 of them overdue; 1 partition could not be read completely"
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_exit_code_3_without_permission(run_lines: Any, log_dir_copy: Path) -> None:
     (log_dir_copy / "p-multi-1").chmod(0)
@@ -655,14 +566,6 @@ def test_the_worst_exit_code_wins() -> None:
         assert worst(order[number:]) == code
         assert worst(reversed(order[number:])) == code
     assert worst([]) == 0
-
-
-def test_findings_have_exit_codes() -> None:
-    def code(reason: str, damage: bool = True) -> int:
-        return exit_of_finding(kafkalog.Finding(kafkalog.Reason(reason), damage=damage))
-
-    assert [code("crc_mismatch"), code("batch_too_large"), code("file_changed"), code("unknown_codec")] == [1, 5, 3, 4]
-    assert code("partial_tail", damage=False) == 0
 
 
 def test_a_flood_of_damage_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -802,27 +705,6 @@ def test_long_values_are_cut_at_a_character() -> None:
     assert quote_bytes(b"x" * 10, limit=10) == f'"{"x" * 10}"'
     assert quote_bytes("ééé".encode(), limit=3) == '"é"... (6 bytes)'
     assert quote_bytes(b"\x80" * 2000, limit=2) == r'"\x80\x80"... (2,000 bytes)'
-
-
-def test_progress_is_shown_after_a_second_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = [1000.0]
-    monkeypatch.setattr("kafkalog.cli.console.time.time", lambda: now[0])
-    progress = Progress(100, "headers", enabled=True)
-    progress.reach(10)
-    assert not progress.is_shown
-    now[0] += 2
-    progress.reach(50)
-    assert progress.is_shown
-    with progress.hidden():
-        pass
-    progress.close()
-    assert "headers" in capsys.readouterr().err
-    hidden = Progress(100, "headers", enabled=False)
-    now[0] += 2
-    hidden.reach(50)
-    assert not hidden.is_shown
 
 
 @pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 8 failed"), OSError(12, "x")])

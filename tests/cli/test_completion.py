@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -52,11 +51,3 @@ def test_bash_completes(
         check=True,
     )
     assert run.stdout.split() == expected
-
-
-def test_without_shtab_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["--completion", "bash"]) == 2
-    assert capsys.readouterr().err == "kafkalog: error: --completion needs shtab: pip install shtab\n"

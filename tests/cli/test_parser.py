@@ -24,10 +24,6 @@ def test_the_short_help_of_all_has_a_line_for_each_command_and_three_examples(
     assert max(map(len, lines)) <= 120
 
 
-def test_the_long_help_has_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "exit codes:" in _help(capsys, "--help")
-
-
 @pytest.mark.parametrize("command", SUMMARIES)
 def test_the_short_help_of_a_command_is_short(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     short, full = _help(capsys, command, "-h"), _help(capsys, command, "--help")

@@ -147,18 +147,6 @@ def test_every_change_that_would_mislead_a_lookup_is_found(
         assert check(log, changed.offset_bytes(BASE), changed.time_bytes(BASE), rows=rows)
 
 
-def test_the_twin_says_that_most_changes_of_a_position_mislead() -> None:
-    _, batches = make_log([(0, 1, 50, 10 + i) for i in range(12)], BASE)
-    indexes = write_indexes(batches, 100)
-    assert len(indexes.offset) > 3
-    n = 0
-    for row, (offset, position) in enumerate(indexes.offset):
-        for change in (-1, 1, batches[0].size):
-            entries = [*indexes.offset[:row], (offset, position + change), *indexes.offset[row + 1 :]]
-            n += misleads(indexes._replace(offset=entries), batches, BASE)
-    assert n == 3 * len(indexes.offset)
-
-
 @given(st.binary(max_size=200), st.binary(max_size=200), drafts)
 def test_any_bytes_are_judged_without_a_crash(
     offset: bytes, time: bytes, log_drafts: list[tuple[int, int, int, int]]
@@ -182,14 +170,6 @@ def large() -> tuple[bytes, list[Batch]]:
 
 def entries_of(data: bytes, size: int) -> list[bytes]:
     return [data[first : first + size] for first in range(0, len(data), size)]
-
-
-def test_the_healthy_one_has_no_finding(large: tuple[bytes, list[Batch]]) -> None:
-    log, batches = large
-    assert len(log) > 2**20
-    for interval in (0, 512, 4096, 65536):
-        indexes = write_indexes(batches, interval)
-        assert check(log, indexes.offset_bytes(BASE), indexes.time_bytes(BASE)) == [], interval
 
 
 @pytest.mark.parametrize(
@@ -278,16 +258,6 @@ def test_a_timestamp_of_0_at_the_base_offset_is_an_entry_of_zeros_and_no_padding
     assert reasons(check(log, b"", indexes.time_bytes(BASE) + bytes(24))) == {"index_padding"}
     other, _ = make_log([(0, 1, 10, 5)], BASE)
     assert reasons(check(other, b"", indexes.time_bytes(BASE))) == {"index_padding", "index_timestamp"}
-
-
-def test_a_finding_says_how_many_entries_are_wrong_and_what_a_broker_does(large: tuple[bytes, list[Batch]]) -> None:
-    log, batches = large
-    indexes = write_indexes(batches, 4096)
-    wrong = [(offset, position + 1) for offset, position in indexes.offset]
-    (finding,) = check(log, indexes._replace(offset=wrong).offset_bytes(BASE), indexes.time_bytes(BASE))
-    assert finding.detail.startswith(f"entry 0 (offset {wrong[0][0]} at position {wrong[0][1]})")
-    assert f"and {len(wrong) - 1} more" in finding.detail
-    assert "broker" in finding.detail
 
 
 # -------------------------------------------------------------------------------------------------- transaction indexes

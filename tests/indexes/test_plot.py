@@ -45,21 +45,6 @@ def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run_lines:
     assert file.read_bytes() == picture  # the same log, the same picture
 
 
-def test_a_picture_says_what_it_shows(log_dir: Path) -> None:
-    needs_matplotlib()
-    import matplotlib as mpl
-
-    from kafkalog.indexes.plot import draw
-
-    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=[4096])
-    with mpl.rc_context({"svg.fonttype": "none"}):
-        text = draw(statistics, "p$txn$ \u65e5").decode()
-    for words in ("Offset index of p$txn$", "Gaps between entries", "median", "KiB"):
-        assert words in text
-    with pytest.raises(ValueError, match="pictures are"):
-        draw(statistics, "x", format="bmp")
-
-
 def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run_lines: Any) -> None:
     needs_matplotlib()
     code, _, err = run_lines("index-stats", log_dir_copy, "--plot", log_dir_copy / "x.svg")

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import kafkalog
-from kafkalog.errors import KafkalogError, NotKafkaError, ReadError
-from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, open_segment, partitions_of
+from kafkalog.errors import KafkalogError, ReadError
+from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, partitions_of
 from kafkalog.scanning import execution
-from kafkalog.scanning.ordered_pool import OrderedPool
 
 NAME = "00000000000000000000.log"
 
@@ -58,20 +57,6 @@ def test_what_is_no_path_is_refused(path: Any, error: type[Exception], message: 
         open(path)
 
 
-def test_who_wants_one_kind_is_told_of_another(log_dir: Path) -> None:
-    partition, segment = log_dir / "p-multi-0", log_dir / "p-multi-0" / NAME
-    assert open_partition(partition).log_end_offset == kafkalog.Partition(partition).log_end_offset
-    assert open_segment(segment).base_offset == 0
-    assert open_log_dir(partition).topics == open_log_dir(segment.parent).topics == ["p-multi"]
-    for function, path, said in (
-        (open_partition, log_dir, "this is a log dir, not a topic-partition directory; open_log_dir opens it"),
-        (open_partition, segment, "this is a .log file, not a topic-partition directory; open_segment opens it"),
-        (open_segment, partition, "this is a topic-partition directory, not a .log file; open_partition opens it"),
-    ):
-        with pytest.raises(NotKafkaError, match=said):
-            function(path)
-
-
 @pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"isolation_level": "read_committed"}])
 @pytest.mark.parametrize("binary_type", [pa.binary(), pa.binary_view()])
 def test_bytes_in_memory_are_read_as_their_file_is(
@@ -85,23 +70,6 @@ def test_bytes_in_memory_are_read_as_their_file_is(
         of_file = kafkalog.scan(path, **wanted).to_table()
         for data in (path.read_bytes(), np.fromfile(path, np.uint8), pa.py_buffer(path.read_bytes())):
             assert kafkalog.scan(open_buffer(data), **wanted).to_table() == of_file, path
-
-
-def test_bytes_in_memory_are_read_by_several_threads(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "_TOGETHER_BYTES", 0)
-    monkeypatch.setattr(execution, "_MIN_WINDOW_BYTES", 2000)
-    submitted: list[object] = []
-    submit = OrderedPool.submit
-
-    def noted(pool: OrderedPool, call: Any) -> Any:
-        submitted.append(call)
-        return submit(pool, call)
-
-    monkeypatch.setattr(OrderedPool, "submit", noted)
-    data = (log_dir / "p-multi-0" / NAME).read_bytes()
-    whole = [open_buffer(data).scan(threads=threads).to_table().num_rows for threads in (1, 3)]
-    assert whole == [120, 120]
-    assert len(submitted) > len(data) // 4000
 
 
 def test_bytes_in_memory_have_no_other_files(log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

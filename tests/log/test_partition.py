@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kafkalog
 from kafkalog import TopicPartition
-from kafkalog.indexes.statistics import SegmentMeter
-from kafkalog.log.segment import Segment
-from kafkalog.storage.source import ByteSource
 
 
 def test_many_indexes_hold_no_descriptors(log_dir: Path) -> None:
@@ -86,26 +82,3 @@ def test_a_log_start_offset_beyond_the_end_hides_no_record_without_a_word(
     assert [one.reason for one in kafkalog.salvage(tmp_path / "log", dry_run=True).findings.rows] == [
         "log_start_behind_end"
     ]
-
-
-def test_indexes_are_measured_as_they_were_before_the_batches_were_read(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A running broker adds entries to an index behind the batches that they point at."""
-    steps: list[tuple[str, str]] = []
-    made, opened = Segment.index_meter, Segment.open
-
-    def note_meter(self: Segment, *options: Any) -> SegmentMeter:
-        steps.append((self.path.name, "indexes"))
-        return made(self, *options)
-
-    def note_open(self: Segment) -> ByteSource:
-        steps.append((self.path.name, "batches"))
-        return opened(self)
-
-    partition = kafkalog.Partition(log_dir / "p-txn-0")
-    monkeypatch.setattr(Segment, "index_meter", note_meter)
-    monkeypatch.setattr(Segment, "open", note_open)
-    partition.index_statistics()
-    for segment in partition.segments:
-        assert [what for name, what in steps if name == segment.path.name] == ["indexes", "batches"]

@@ -14,7 +14,6 @@ from effort import thinned
 
 import kafkalog
 from kafkalog import KafkalogError
-from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
@@ -220,45 +219,6 @@ def test_lists_warn_of_what_went_away(root: Path, name: str, stage: str, monkeyp
         assert WARNING[name](root) == expected
     assert not gone.exists()
     assert len(warned) == 1
-
-
-@pytest.mark.parametrize("name", thinned([name for name in WARNING if name != "epochs"], 3))
-def test_lists_warn_of_what_was_made_again(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = without(root, WARNING[name])
-    (root / ".lock").touch()
-    arm(root, "opened", monkeypatch, remake)
-    with hold_locks([root]), pytest.warns(CorruptionWarning, match=f"{GONE}: partition_removed") as warned:
-        assert WARNING[name](root) == expected
-    assert len(warned) == 1
-
-
-COMMANDS: dict[str, list[str]] = {
-    "cat": ["cat"],
-    "tail": ["cat", "--tail", "2"],
-    "export": ["export", "-o", "OUT"],
-    "convert": ["convert", "-o", "OUT"],
-    "ls": ["ls"],
-    "verify": ["verify"],
-    "lookup": ["lookup", "--offset", "20"],
-    "index-stats": ["index-stats"],
-    "producers": ["producers"],
-    "transactions": ["transactions"],
-    "batches": ["batches"],
-    "epochs": ["epochs"],
-    "preflight": ["preflight", "--unclean"],
-}
-
-
-@pytest.mark.parametrize(("name", "stage"), [*((name, "opened") for name in COMMANDS), ("ls", "listed")])
-def test_commands_end_well(
-    root: Path, name: str, stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command, *options = (one.replace("OUT", str(root.parent / "out.csv")) for one in COMMANDS[name])
-    gone = arm(root, stage, monkeypatch)
-    assert main([command, str(root), *options]) == 0
-    shown = "".join(capsys.readouterr())
-    assert not gone.exists()
-    assert shown.count("partition_removed") == 1
 
 
 @pytest.mark.parametrize("name", [name for name in (*NOTING, *WARNING) if name not in ("transactions", "ls", "plan")])

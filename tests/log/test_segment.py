@@ -148,34 +148,6 @@ def test_queries_keep_their_shape_and_none_is_none(log_dir: Path) -> None:
     assert segment.find_offsets([[1, 2], [3, 10**12]])[1, 1].tolist() == (-1, -1, -1, -1)
 
 
-def test_the_textbook_lookup_between_two_index_entries(tmp_path: Path) -> None:
-    """Offset 7 of an index with entries 3 and 8: the floor entry 3 names a position, and the scan goes on there."""
-    import builder
-
-    directory = tmp_path / "t-0"
-    directory.mkdir()
-    data, positions = b"", []
-    for base in range(0, 12, 2):
-        positions.append(len(data))
-        records = [builder.record_v2(offset_delta=i, key=b"tech", value=b"for good") for i in range(2)]
-        data += builder.batch_v2(records, base_offset=base)
-    (directory / "00000000000000000000.log").write_bytes(data)
-    rows = np.array([(3, positions[1]), (8, positions[4])], kf.OFFSET_INDEX_DTYPE)
-    (directory / "00000000000000000000.index").write_bytes(rows.tobytes())
-    later = builder.batch_v2([builder.record_v2(key=b"k", value=b"v")], base_offset=12)
-    (directory / "00000000000000000012.log").write_bytes(later)
-    partition = kafkalog.open(directory)
-    assert isinstance(partition, kafkalog.Partition)
-    first, second = partition.segments
-    assert first.offset_index is not None
-    assert first.offset_index.lookup([7]).tolist() == [positions[1]]
-    found = first.find_offsets([7, 2, 0, 11, 12])
-    assert found["position"].tolist() == [positions[3], positions[1], 0, positions[5], -1]
-    assert found["base_offset"].tolist() == [6, 2, 0, 10, -1]
-    assert second.find_offsets([12])["position"].tolist() == [0]
-    assert kafkalog.read_table(directory, start_offset=12).column("value").to_pylist() == [b"v"]
-
-
 def test_an_index_entry_into_a_record_that_holds_a_batch_is_not_mistaken_for_a_later_batch(tmp_path: Path) -> None:
     """A record whose value is a whole valid batch, and an index that points at it: later offsets are found."""
     import builder

@@ -86,13 +86,6 @@ def test_a_wrong_length_in_a_sealed_segment_is_reported_and_skip_goes_on_at_the_
     assert sum(finding.n_records or 0 for finding in scan.findings) == batches.records_count[bad]
 
 
-def test_a_log_file_without_an_offset_for_a_name_is_a_finding(log_dir_copy: Path) -> None:
-    (log_dir_copy / "p-multi-0" / "server.log").write_text("hello")
-    scan = kafkalog.scan(log_dir_copy, topics="p-multi")
-    assert scan.count_rows() == 303
-    assert [finding.reason for finding in scan.findings] == ["unknown_file"]
-
-
 def test_a_range_does_not_end_where_only_a_damaged_header_says_so(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}.log"
     batches = [builder.batch_v2([builder.record_v2(0, 0, None, b"x")], base_offset=n) for n in range(8)]

@@ -9,27 +9,8 @@ from pathlib import Path
 import builder
 import numpy as np
 import pytest
-from damaged_partitions import damaged_partition
 
 import kafkalog
-
-
-def test_an_unknown_magic_or_codec_is_an_error_never_the_end(log_dir_copy: Path) -> None:
-    path, batches = damaged_partition(log_dir_copy)
-    last = len(batches) - 1
-    for offset, value, error, reason in (
-        (16, 3, kafkalog.CorruptionError, "bad_magic"),
-        (16, 255, kafkalog.CorruptionError, "bad_magic"),
-    ):
-        data = bytearray(path.read_bytes())
-        before = data[int(batches.position[last]) + offset]
-        data[int(batches.position[last]) + offset] = value
-        path.write_bytes(data)
-        with pytest.raises(error) as caught:
-            kafkalog.scan(path.parent).count_rows()
-        assert caught.value.reason == reason
-        data[int(batches.position[last]) + offset] = before
-        path.write_bytes(data)
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20, 60, 100])
@@ -83,21 +64,6 @@ def test_garbage_behind_the_last_batch_and_a_length_over_intact_batches_are_dama
             kafkalog.scan(directory).count_rows()
         assert caught.value.reason == "size_exceeds_file"
         assert caught.value.position == position
-
-
-def test_skip_gives_a_batch_once_that_lies_there_several_times_and_says_so(tmp_path: Path) -> None:
-
-    directory = tmp_path / "t-0"
-    directory.mkdir()
-    batch = builder.batch_v2([builder.record_v2(value=b"v")], base_offset=0)
-    (directory / "00000000000000000000.log").write_bytes(batch * 3)
-    with pytest.raises(kafkalog.CorruptionError) as caught:
-        kafkalog.read_table(directory)
-    assert (caught.value.reason, caught.value.position, caught.value.base_offset) == ("offset_order", len(batch), 0)
-    scan = kafkalog.scan(directory, columns=["offset"], on_corruption="skip")
-    with pytest.warns(kafkalog.CorruptionWarning, match="offset_order"):
-        assert scan.to_table().column(0).to_pylist() == [0]
-    assert [finding.position for finding in scan.findings] == [len(batch), 2 * len(batch)]
 
 
 @pytest.mark.parametrize("threads", [1, 4])

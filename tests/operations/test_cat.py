@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 import kafkalog
 from kafkalog.operations.cat import Record, cat
@@ -29,9 +26,3 @@ def test_the_last_of_each_partition(log_dir: Path) -> None:
     found = [(record.partition, record.offset) for record in cat(log_dir, topics="p-multi", tail=2)]
     everything = [(record.partition, record.offset) for record in cat(log_dir, topics="p-multi")]
     assert found == [one for n in range(3) for one in [each for each in everything if each[0] == n][-2:]]
-
-
-@pytest.mark.parametrize("options", [{"columns": ["key"]}, {"extract": {"x": ("i4", len)}}, {"binary_type": "binary"}])
-def test_options_of_columns_are_refused_at_once(log_dir: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=f"has no option '{next(iter(options))}'; scan has it"):
-        cat(log_dir, **options)

@@ -27,16 +27,6 @@ def test_damage_in_one_partition_leaves_the_others_to_be_looked_up(run: Any, log
     ]
 
 
-def test_looking_up_writes_nothing(run: Any, log_dir_copy: Path) -> None:
-    def state() -> list[tuple[str, int, int]]:
-        found = [(str(path), path.stat()) for path in sorted(log_dir_copy.rglob("*"))]
-        return [(path, status.st_size, status.st_mtime_ns) for path, status in found]
-
-    before = state()
-    run("lookup", log_dir_copy, "--timestamp", "max-timestamp", "--timestamp", 0, "--offset", 100)
-    assert state() == before
-
-
 def test_times_before_the_latest_timestamp_are_those_of_a_scan(run: Any, log_dir: Path) -> None:
     latest = max(
         kafkalog.read_table(log_dir, topics="p-multi", columns=["timestamp"]).column(0).cast("int64").to_pylist()

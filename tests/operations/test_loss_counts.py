@@ -13,7 +13,6 @@ import pytest
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.cli.commands import SUMMARIES
 
 N_BATCHES, N_RECORDS = 20, 10
 LOG = f"{0:020d}.log"
@@ -202,13 +201,6 @@ def test_a_checksum_is_reported_where_it_is_checked(partition: Path, size: int, 
     assert (total["path"], total["n_records"], total["certainty"]) == (str(partition), 10, "exact")
 
 
-def test_every_command_takes_a_report(capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = [["tiered", job] for job in ("verify", "restore")]
-    for command in [*([name] for name in SUMMARIES if name != "tiered"), *jobs]:
-        assert main([*command, "--help"]) == 0
-        assert "--report" in capsys.readouterr().out, command
-
-
 def test_all_is_in_a_report_where_nothing_is_damaged(partition: Path, tmp_path: Path) -> None:
     assert main(["ls", str(partition.parent), "--report", str(tmp_path / "report.json")]) == 0
     found = json.loads((tmp_path / "report.json").read_text())
@@ -227,14 +219,6 @@ def test_an_error_is_in_the_report_too(partition: Path, size: int, tmp_path: Pat
     assert main(["cat", str(partition), "--report", str(report)]) == 1
     found = json.loads(report.read_text())
     assert [one["reason"] for one in found["findings"]] == ["crc_mismatch"]
-
-
-def test_an_unknown_number_is_said_in_words() -> None:
-    loss = kafkalog.errors.Loss()
-    loss.add(kafkalog.Finding(kafkalog.Reason.BAD_MAGIC, base_offset=7))
-    assert str(loss) == "an unknown number of records, offsets 7..8"
-    loss.add(kafkalog.Finding(kafkalog.Reason.CRC_MISMATCH, base_offset=8, last_offset=2007, n_records=2000))
-    assert str(loss) == "2,000 records, and an unknown number in 1 more finding, offsets 7..2008"
 
 
 def test_offsets_of_bytes_that_are_no_batch_are_not_counted_as_lost(partition: Path, size: int) -> None:

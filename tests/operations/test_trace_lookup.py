@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import random
@@ -248,60 +247,6 @@ def test_lookup_shows_each_step(run: Any, log_dir: Path) -> None:
         "  record        p-zstd-java-0@400  2023-11-14T22:20:00.645Z",
         "  answer        400",
     ]
-
-
-def test_lookup_says_how_far_batches_reach_that_it_has_looked_at(run: Any, tmp_path: Path) -> None:
-    directory = tmp_path / "p-0"
-    directory.mkdir()
-    records = [builder.record_v2(0, 0, b"k", b"v" * 5000)]
-    batches = [
-        builder.batch_v2(records, base_offset=i, base_timestamp=1000 + i, max_timestamp=1000 + i) for i in range(2000)
-    ]
-    (directory / LOG).write_bytes(b"".join(batches))
-    _, early, _ = run("lookup", directory, "--timestamp", "1003")
-    reach = next(line for line in early.splitlines() if "segment" in line).partition(" at least ")[2]
-    assert 1003 <= int(reach.split()[0]) < 2999
-    _, late, _ = run("lookup", directory, "--timestamp", "2999")
-    assert "whose batches reach 2999 (" in late
-
-
-def test_lookup_names_transaction_markers(run: Any, log_dir: Path) -> None:
-    _, out, _ = run("lookup", log_dir / "p-txn-0", "--timestamp", "max-timestamp")
-    assert "control=COMMIT" in out or "control=ABORT" in out
-
-
-def test_lookup_counts_every_segment_and_says_that_a_log_is_empty(run: Any, tmp_path: Path) -> None:
-    empty, ended = tmp_path / "e-0", tmp_path / "f-0"
-    for directory in (empty, ended):
-        directory.mkdir()
-        for base in (0, 3, 5, 8):
-            (directory / f"{base:020d}.log").write_bytes(b"")
-    (ended / LOG).write_bytes(stamped(0, 900))
-    nothing = "  answer        none: the log is empty\n"
-    for question in (["--offset", "6"], ["--timestamp", "max-timestamp"], ["--timestamp", "2100-01-01T00:00Z"]):
-        code, out, _ = run("lookup", empty, *question)
-        assert code == 0
-        assert "  segment       none of 4" in out
-        assert out.endswith(nothing)
-        assert "-1" not in out
-    assert run("lookup", empty, "--timestamp", "5")[1].endswith(nothing)
-    out = run("lookup", ended, "--offset", "6")[1]
-    assert out.endswith("  segment       none of 4\n  answer        none: no record from there on\n")
-    out = run("lookup", ended, "--timestamp", "2100-01-01T00:00Z")[1]
-    assert "none of 4: their batches reach 900 (1970-01-01T00:00:00.900Z)\n" in out
-    assert "the log is empty" not in out
-
-
-def test_lookup_cuts_long_values_and_says_their_size(run: Any, tmp_path: Path) -> None:
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(builder.batch_v2([builder.record_v2(0, 0, b"k" * 200, bytes(2000))], base_timestamp=1))
-    code, out, _ = run("lookup", path, "--offset", 0)
-    record = next(line for line in out.splitlines() if line.startswith("  record"))
-    assert code == 0
-    assert f'key="{"k" * 160}"... (200 bytes) value="' in record
-    assert record.endswith('\\x00"... (2,000 bytes)')
-    whole = json.loads(run("lookup", "--json", path, "--offset", 0)[1])["record"]
-    assert len(whole["value"]) == len(base64.b64encode(bytes(2000)))
 
 
 def test_lookup_prints_json_for_programs(run: Any, log_dir: Path) -> None:

@@ -13,24 +13,8 @@ from faults import is_killed_at
 from files import content, offsets_of
 
 import kafkalog
-from kafkalog.repair.placement import Placement
 
 STEP = 5
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((None, False, None, False, None), "exactly one of"),
-        (("out", True, "old", False, None), "exactly one of"),
-        ((None, True, None, False, None), "needs backup="),
-        (("out", False, "old", False, None), "go with in_place"),
-        ((None, False, None, True, "stage"), "go with in_place"),
-    ],
-)
-def test_options_that_do_not_go_together(options: tuple[str | bool | None, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Placement(*options)  # type: ignore[arg-type]
 
 
 def log_dir(root: Path) -> Path:

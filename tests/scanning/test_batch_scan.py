@@ -272,10 +272,3 @@ def test_as_many_producers_as_batches_are_counted_in_bounded_memory(
     for rows in kafkalog.batches(partition).iter_rows():
         summary.add(rows)
     assert (len(summary), summary.n_unlisted) == (100, 200)
-
-
-def test_what_is_open_already_is_scanned_with_its_own_limits(log_dir: Path) -> None:
-    opened = kafkalog.open(log_dir)
-    assert kafkalog.batches(opened).to_table() == kafkalog.batches(log_dir).to_table()
-    with pytest.raises(ValueError, match="of what is open already"):
-        kafkalog.batches(opened, limits=kafkalog.Limits())

@@ -64,12 +64,6 @@ def test_threads_change_nothing_where_a_segment_is_damaged(
         assert outcome(threads, memory_map=data.draw(st.booleans())) == expected
 
 
-def test_head_reads_no_more_than_it_needs(log_dir: Path) -> None:
-    assert kafkalog.scan(log_dir).head(3).num_rows == 3
-    assert kafkalog.scan(log_dir).head(0).num_rows == 0
-    assert kafkalog.scan(log_dir).head(10**6).num_rows == kafkalog.scan(log_dir).count_rows()
-
-
 def test_a_segment_of_one_window_is_read_without_its_index_and_without_threads(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,15 +243,6 @@ def test_a_partition_that_cannot_be_read_is_a_finding_where_damage_is_passed_ove
     assert read(tasks).num_rows == stopped < expected
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"isolation_level": "committed"}, "isolation_level"), ({"on_corruption": "no"}, "on_corr")],
-)
-def test_an_option_that_is_none_is_refused(log: Path, options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        plan(log, **options)
-
-
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
 def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_path: Path) -> None:
     log = make(tmp_path, {0: [batch(4 * i) for i in range(100)]})

@@ -21,7 +21,7 @@ from effort import thinned
 import kafkalog
 from kafkalog import functions
 from kafkalog.errors import FunctionWarning, Reason
-from kafkalog.functions import get_header, has_header, read_i32_le, starts_with
+from kafkalog.functions import get_header, has_header, read_i32_le
 from kafkalog.scanning.user_functions import ARGUMENTS, EXTRACT_DTYPES, Extract, Where
 
 N = 40
@@ -441,16 +441,6 @@ for options in ({{"where": lambda offset: True}}, {{"extract": {{"x": ("f8", lam
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=_environment())
     assert run.stdout == "where= and extract= need numba: pip install numba\n" * 2, run.stderr
-
-
-def test_a_parsed_column_comes_without_its_value(topic: Path) -> None:
-    def quarter(value: Any) -> float:
-        return read_i32_le(value, 0) / 4
-
-    table = kafkalog.read_table(topic, columns=["offset"], extract={"price": ("f8", quarter)})
-    assert table.column_names == ["offset", "price"]
-    assert table["price"].to_pylist() == [i / 4 for i in range(N)]
-    assert starts_with(np.frombuffer(b"abc", np.uint8), b"ab")
 
 
 def _environment() -> dict[str, str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import builder
 import golden_sets
-import numpy as np
 import pytest
 import reference
 import strategies
@@ -123,18 +122,6 @@ def test_aborted_transactions_are_those_of_the_brokers_own_indexes(name: str) ->
             assert found == entries
         n_entries += len(entries)
     assert n_entries > 5
-
-
-@pytest.mark.parametrize(("name", "topic"), TOPICS_WITH_ABORTED)
-def test_ranges_that_begin_and_end_inside_transactions_equal_filtering_the_whole(name: str, topic: str) -> None:
-    partition = kafkalog.Partition(golden_sets.unpacked(name) / f"{topic}-0")
-    truth = [record["offset"] for record in golden_sets.truth(name, topic, "read_committed")]
-    end = partition.log_end_offset
-    rng = np.random.default_rng(5)
-    for start, stop in rng.integers(0, end + 2, (60 if THOROUGH else 20, 2)).tolist():
-        assert offsets(partition, start_offset=start, threads=1) == [o for o in truth if o >= start]
-        assert offsets(partition, end_offset=stop, threads=1) == [o for o in truth if o < stop]
-        assert offsets(partition, start_offset=start, end_offset=stop) == [o for o in truth if start <= o < stop]
 
 
 # ------------------------------------------------------------------------------------------------ against the twin
@@ -292,39 +279,6 @@ def test_windows_may_be_left_out_between_those_that_are_judged() -> None:
             assert kept == [0] * (0 in chosen)
 
 
-def test_a_producer_id_is_used_again_by_later_transactions() -> None:
-    content = data(0, 5) + abort(1, 5) + data(2, 5) + commit(3, 5) + data(4, 5, producer_epoch=1) + abort(5, 5)
-    with partition_of([(0, content)]) as partition:
-        assert offsets(partition) == [2]
-        assert partition.aborted_transactions()["first_offset"].tolist() == [0, 4]
-
-
-def test_markers_that_compaction_emptied_are_no_markers() -> None:
-    emptied = builder.batch_v2(
-        control=True, transactional=True, base_offset=3, producer_id=5, producer_epoch=0, last_offset_delta=0
-    )
-    content = data(0, 5) + emptied + abort(7, 5) + data(9, -1)
-    with partition_of([(0, content)]) as partition:
-        assert offsets(partition) == [9]
-        assert partition.aborted_transactions()[["first_offset", "last_offset"]].tolist() == [(0, 7)]
-
-
-def test_compressed_markers_are_markers() -> None:
-    def compressed(kind: int, offset: int, codec: int) -> bytes:
-        record = builder.record_v2(0, 0, kind.to_bytes(4, "big"), bytes(6))
-        return builder.batch_v2(
-            [record], base_offset=offset, codec=codec, control=True, producer_id=5, producer_epoch=0
-        )
-
-    content = b"".join(
-        data(3 * codec, 5) + compressed(codec % 2, 3 * codec + 1, codec) + data(3 * codec + 2, -1)
-        for codec in range(1, 5)
-    )
-    with partition_of([(3, content)]) as partition:
-        assert partition.segments[0].batches.control_type.tolist().count(-2) == 4
-        assert offsets(partition) == [3, 5, 8, 9, 11, 14]
-
-
 def test_control_records_are_there_on_request_below_the_last_stable_offset() -> None:
     content = data(0, 5) + abort(1, 5) + data(2, 6) + commit(3, 6) + data(4, 7) + abort(5, 8)
     with partition_of([(0, content)]) as partition:
@@ -374,11 +328,6 @@ def test_more_open_transactions_than_the_limit_are_refused() -> None:
             offsets(limited)
         assert caught.value.path == str(partition.segments[0].path)
         assert offsets(kafkalog.Partition(partition.path, limits=Limits(max_open_transactions=50))) == []
-
-
-def test_a_level_that_is_none_is_refused(log_dir: Path) -> None:
-    with pytest.raises(ValueError, match="'read_uncommitted' or 'read_committed', not 'serializable'"):
-        kafkalog.scan(log_dir, isolation_level="serializable")  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------------------------------------------------- damage
@@ -697,11 +646,3 @@ def test_entries_of_transactions_that_were_compacted_away_are_not_held_against_o
     (path / f"{0:020d}.txnindex").write_bytes(index_of((9, 2, 5), (8, 3, 6)))
     assert notes_of(path) == ([0, 7], [])
     assert not [one for one in kafkalog.verify(path).all_findings() if one.damage]
-
-
-def test_an_index_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "t-0"
-    path.mkdir()
-    (path / kf.segment_file_name(0)).write_bytes(data(0, 9) + data(2, 9) + commit(3, 9))
-    (path / f"{0:020d}.txnindex").write_bytes(b"\xff" * 40)
-    assert notes_of(path)[0] == [0, 2]

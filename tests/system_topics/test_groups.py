@@ -56,12 +56,6 @@ def test_members_and_assignments_as_of_a_time() -> None:
     assert set(assigned) == {"p-multi"}
 
 
-def test_some_groups(groups: kafkalog.Groups) -> None:
-    assert [group.name for group in kafkalog.groups(unpacked("k44"), groups=["p-g-c*", "p-g-otx"])] == [
-        group.name for group in groups if group.name in ("p-g-classic", "p-g-classic2", "p-g-otx")
-    ]
-
-
 def test_old_brokers_groups() -> None:
     groups = kafkalog.groups(unpacked("k28"))
     assert groups

@@ -37,50 +37,10 @@ def binary(values: Sequence[bytes | None]) -> BinaryColumn:
     return BinaryColumn(offsets, np.frombuffer(b"".join(texts), np.uint8), None if validity.all() else validity)
 
 
-def plain(offset: int, key: bytes | None, value: bytes | None) -> tuple[Any, ...]:
-    return offset, key, value, -1, False, False
-
-
 def values(*parts: TopicRecords) -> dict[bytes, bytes | None]:
     last = LastRecords()
     last.feed(parts)
     return {key: record.value for key, record in last.records() if not record.is_pending}
-
-
-def test_the_last_value_of_each_key_stays() -> None:
-    first = part(plain(0, b"a", b"1"), plain(1, b"b", b"1"), plain(2, b"a", b"2"))
-    second = part(plain(3, b"b", None), plain(4, None, b"x"))
-    assert values(first, second, part()) == {b"a": b"2", b"b": None}
-
-
-def test_a_transaction_counts_once_it_is_committed() -> None:
-    opened = part((0, b"a", b"1", 7, True, False), plain(1, b"b", b"1"))
-    assert values(opened) == {b"b": b"1"}
-    assert values(opened, part((2, COMMIT, b"", 7, True, True))) == {b"b": b"1", b"a": b"1"}
-    assert values(opened, part((2, ABORT, b"", 7, True, True))) == {b"b": b"1"}
-    assert values(opened, part((2, COMMIT, b"", 8, True, True))) == {b"b": b"1"}, "another producer's marker"
-
-
-def test_a_commit_does_not_undo_what_was_written_after_its_record() -> None:
-    opened = part((0, b"a", b"1", 7, True, False), plain(1, b"a", b"2"))
-    assert values(opened, part((2, COMMIT, b"", 7, True, True))) == {b"a": b"2"}
-
-
-def test_offsets_and_times_are_those_of_the_last_record() -> None:
-    last = LastRecords()
-    last.feed([part(plain(5, b"a", b"1"), plain(9, b"a", b"2"))])
-    record = dict(last.records())[b"a"]
-    assert (record.partition, record.offset, record.timestamp) == (0, 9, 1009)
-
-
-def test_what_a_transaction_commits_is_taken_in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "_AT_ONCE", 10)
-    sizes = (4, 4, 4, 30, 0, 9)
-    columns = part(*(plain(row, b"%d" % row, bytes(size)) for row, size in enumerate(sizes))).columns
-    assert [*replay._shares(columns)] == [(0, 2), (2, 3), (3, 4), (4, 5), (5, 6)]
-    opened = part(*((row, b"%d" % row, bytes(size), 7, True, False) for row, size in enumerate(sizes)))
-    found = values(opened, part((9, COMMIT, b"", 7, True, True)))
-    assert found == {b"%d" % row: bytes(size) for row, size in enumerate(sizes)}
 
 
 def test_random_transactions_against_one_record_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,14 +75,6 @@ def test_random_transactions_against_one_record_after_the_other(monkeypatch: pyt
         open_ones = {(one[0], one[1], one[2]) for lasts in pending.values() for one in lasts}
         assert {(one.offset, key, one.value) for key, one in records if one.is_pending} <= open_ones
         assert {key for key, one in records if one.is_pending} == {key for _, key, _ in open_ones}
-
-
-def test_many_keys_of_all_sizes() -> None:
-    rng = random.Random(181)
-    rows = [plain(offset, rng.randbytes(rng.randint(0, 40))[: rng.choice((1, 2, 40))], b"") for offset in range(20_000)]
-    last = LastRecords()
-    last.feed([part(*rows[:9_000]), part(*rows[9_000:])])
-    assert {key: one.offset for key, one in last.records()} == {row[1]: row[0] for row in rows}
 
 
 def test_keys_of_one_hash_are_told_apart_by_their_bytes() -> None:

@@ -34,12 +34,6 @@ def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run_lines: Any)
     assert all("what_if" not in json.loads(line) for line in out)
 
 
-def test_what_if_is_shown(log_dir: Path, run_lines: Any) -> None:
-    _, out, _ = run_lines("index-stats", log_dir / "p-txn-0", "--what-if", "1024")
-    as_it_is, what_if = (line.split() for line in out[-2:])
-    assert as_it_is[4:] == what_if[2:]  # the topic's own setting: the same figures
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -74,9 +68,3 @@ def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run_lines: 
     assert code == 1
     assert "--on-corruption skip" in err
     assert run_lines("index-stats", log_dir_copy / "nothing-here")[0] == 3
-
-
-def test_nothing_is_written_beside_the_log(log_dir_copy: Path, run_lines: Any) -> None:
-    before = {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")}
-    assert run_lines("index-stats", log_dir_copy, "--what-if", "512")[0] == 0
-    assert {path: path.stat().st_mtime_ns for path in log_dir_copy.rglob("*")} == before

@@ -59,31 +59,6 @@ def test_damage_is_said_and_counted(log_dir: Path, tmp_path: Path, capsys: Captu
     assert (code, "0 segments" in err) == (0, True)
 
 
-def test_a_name_that_stops_a_broker_is_damage(log_dir: Path, capsys: Capture) -> None:
-    (log_dir / "p-txn-0" / "server.log").write_text("mine")
-    code, _, err = run(capsys, log_dir, "--dry-run")
-    assert code == 1
-    assert err.count("server.log") == 1
-    assert f"{log_dir}/p-txn-0 is not recovered\n" in err
-
-
-def test_why_one_partition_is_not_copied_is_said_with_one_path(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
-    (log_dir / "p-txn-0" / "partition.metadata").write_text("version: 0\ntopic_id: x\n")
-    code, _, err = run(capsys, log_dir / "p-txn-0", "-o", tmp_path / "copy")
-    assert code == 1
-    (line,) = err.splitlines()
-    assert line.startswith(
-        f"kafkalog: damage: {log_dir}/p-txn-0/partition.metadata: checkpoint_syntax: 'x' is no topic"
-    )
-    assert line.count("p-txn-0") == line.count("partition.metadata") == 1
-
-
-def test_an_output_that_exists_is_said_with_what_to_do(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "there").mkdir()
-    code, _, err = run(capsys, log_dir, "-o", tmp_path / "there")
-    assert (code, err.count("the output exists; remove it, or name another output")) == (6, 1)
-
-
 def test_wrong_usage(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "there").mkdir()
     for arguments, code in (

@@ -84,26 +84,6 @@ def test_segments_are_cut_by_settings(tmp_path: Path, capsys: Capture) -> None:
     assert (tmp_path / "t-0" / "00000000000000000000.index").stat().st_size > 8 * 20
 
 
-def test_a_setting_that_a_broker_refuses_is_noted(tmp_path: Path, capsys: Capture) -> None:
-    source = golden_sets.partitions("k44")["p-none-java-0"]
-    arguments = [source, tmp_path / "t-0", "--config", "segment.bytes=4000", "--dry-run"]
-    code, _, err = run(capsys, *arguments)
-    assert code == 0
-    assert "kafkalog: note: segment.bytes=4000: a broker of Kafka 4.x takes no less than 1048576" in err
-    assert "ConfigWarning" not in err
-    assert "segment.bytes" not in run(capsys, *arguments, "-q")[2]
-
-
-def test_null_keys_in_a_compacted_topic_are_noted(tmp_path: Path, capsys: Capture) -> None:
-    source = golden_sets.partitions("k44")["p-compact-0"]
-    code, _, err = run(capsys, source, tmp_path / "p-compact-0", "--redact", "key=null", "--dry-run")
-    assert code == 0
-    assert "kafkalog: note: p-compact is compacted and its keys become null" in err
-    assert "ConfigWarning" not in err
-    assert main(["convert", "--help"]) == 0
-    assert "compacted topic" in " ".join(capsys.readouterr().out.split())
-
-
 def test_damage_ends_with_1_and_leaves_nothing_or_the_rest(tmp_path: Path, capsys: Capture) -> None:
     source = Path(shutil.copytree(golden_sets.partitions("k44")["p-zstd-java-0"], tmp_path / "t-0"))
     file = source / kf.segment_file_name(0)
@@ -157,11 +137,6 @@ def test_a_destination_that_is_there_or_inside_is_refused(tmp_path: Path, capsys
     assert sorted(log_dir_copy.rglob("*")) == before
 
 
-def test_an_output_is_required(capsys: Capture, log_dir: Path) -> None:
-    assert main(["convert", str(log_dir)]) == 2
-    assert "-o/--output" in capsys.readouterr().err
-
-
 def test_a_hash_without_a_secret_is_warned_of(tmp_path: Path, capsys: Capture) -> None:
     source = golden_sets.partitions("k44")["p-multi-0"]
     (tmp_path / "secret").write_text("pepper\n")
@@ -188,19 +163,3 @@ def test_internal_topics_are_converted_if_they_are_wanted(tmp_path: Path, capsys
             ["__consumer_offsets-0", "orders-0"],
         )
         assert "left out" not in err
-
-
-def test_the_line_of_a_partition_says_what_was_lost(tmp_path: Path, capsys: Capture) -> None:
-    source = tmp_path / "p-multi-0"
-    shutil.copytree(golden_sets.partitions("k44")["p-multi-0"], source)
-    segment = kafkalog.Partition(source).segments[0]
-    batches = segment.batches
-    n_lost, n_before = int(batches.records_count[1]), kafkalog.scan(source).count_rows()
-    data = bytearray(segment.path.read_bytes())
-    data[int(batches.position[1]) + 70] ^= 1
-    segment.path.write_bytes(data)
-    code, out, _ = run(capsys, source, tmp_path / "copy", "--on-corruption", "skip", "--dry-run")
-    assert code == 1
-    assert (
-        f"records {n_before} -> {n_before - n_lost} (lost: {n_lost} records, offsets {batches.base_offset[1]}.." in out
-    )

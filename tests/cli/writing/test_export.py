@@ -58,13 +58,6 @@ def test_streams_go_to_stdout(run: Any, log_dir: Path) -> None:
     assert run("export", log_dir, "-o", "-", "--format", "csv", "--null", "-", *some)[1] == b"offset,key\n0,-\n1,-\n"
 
 
-def test_a_directory(run: Any, log_dir: Path, tmp_path: Path) -> None:
-    code, out, err = run("export", log_dir, "-o", tmp_path / "lake", "--partition-by", "topic,date", "-v")
-    assert (code, out) == (0, b"")
-    assert err.startswith("kafkalog: note: 3,257 records in 9 files, ")
-    assert (tmp_path / "lake" / "topic=p-txn" / "date=2023-11-14" / "part-0.parquet").is_file()
-
-
 def test_what_is_there_is_6_without_overwrite(run: Any, log_dir: Path, tmp_path: Path) -> None:
     to = tmp_path / "x.csv"
     to.write_text("mine")
@@ -79,15 +72,6 @@ def test_what_is_there_is_6_without_overwrite(run: Any, log_dir: Path, tmp_path:
     assert code == 6
     assert "nothing that an export made" in err
     assert "--overwrite" not in err
-
-
-def test_output_into_a_log_dir_is_6(run: Any, log_dir_copy: Path) -> None:
-    before = sorted(log_dir_copy.rglob("*"))
-    for to in (log_dir_copy / "x.csv", log_dir_copy / "p-multi-0" / "x.csv"):
-        code, _, err = run("export", log_dir_copy / "p-multi-0", "-o", to)
-        assert code == 6
-        assert "unsafe_path" in err
-    assert sorted(log_dir_copy.rglob("*")) == before
 
 
 def damage(log: Path) -> None:
@@ -119,15 +103,6 @@ def test_what_is_no_text_is_2_and_names_the_record(run: Any, log_dir: Path, tmp_
     code, _, err = run("export", log_dir, "-t", "p-headers", "-o", tmp_path / "x.csv", "--encoding", "utf8")
     assert code == 2
     assert "is not UTF-8" in err
-    assert os.listdir(tmp_path) == []
-
-
-def test_too_many_directories_are_5_and_name_the_limit(run: Any, log_dir: Path, tmp_path: Path) -> None:
-    code, _, err = run(
-        "export", log_dir, "-o", tmp_path / "x", "--partition-by", "topic", "--limits", "max_directories=3"
-    )
-    assert code == 5
-    assert "--limits max_directories=N" in err
     assert os.listdir(tmp_path) == []
 
 
@@ -265,20 +240,3 @@ def test_formulas_in_csv_are_escaped_where_that_is_asked_for(run: Any, hostile: 
     kafkalog.write_table(base64, tmp_path / "more")
     kafkalog.export(tmp_path / "more", tmp_path / "base64.csv", columns=["value", "key"], escape_formulas=True)
     assert (tmp_path / "base64.csv").read_text() == "value,key\n'++++,\n"
-
-
-def test_an_export_says_what_it_wrote(run: Any, log_dir: Path, tmp_path: Path) -> None:
-    code, out, err = run("export", log_dir / "p-multi-0", "-o", tmp_path / "x.jsonl")
-    assert (code, out) == (0, b"")
-    assert err.startswith("kafkalog: note: 122 records in 1 file, ")
-    assert err.endswith(f" KiB, written to {tmp_path / 'x.jsonl'}\n")
-    assert run("export", log_dir / "p-multi-0", "-q", "-o", tmp_path / "y.jsonl") == (0, b"", "")
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_a_compressed_copy_of_a_segment_is_called_that(run: Any, tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"{0:020d}.log{suffix}"
-    path.write_bytes(b"packed")
-    code, _, err = run("ls", path)
-    assert code == 3
-    assert f"it is compressed: unpack it first, to {0:020d}.log" in err

@@ -173,15 +173,6 @@ def test_install_needs_a_brokers_log_dir(run: Any, parquet: Path, tmp_path: Path
     assert sorted(os.listdir(tmp_path)) == ["broker", "x.parquet"]
 
 
-def test_records_older_than_the_topic_keeps_them_are_noted(run: Any, parquet: Path, tmp_path: Path) -> None:
-    load = ["load", parquet, "-o", tmp_path / "log", "--topic", "t", "--dry-run"]
-    code, _, err = run(*load)
-    assert code == 0
-    assert "note: the records of t-0, which end at 1970-01-01T00:00:04.000Z, are older than retention.ms" in err
-    assert "retention" not in run(*load, "--config", "retention.ms=-1")[2]
-    assert run(*load, "-q")[2] == ""
-
-
 def test_the_broker_keeps_its_topic_ids_elsewhere(run: Any, parquet: Path, tmp_path: Path) -> None:
     source = golden_sets.unpacked("k44")
     (tmp_path / "metadata").mkdir()
@@ -213,17 +204,3 @@ def test_a_record_above_the_topics_limit_is_noted(run: Any, tmp_path: Path) -> N
     assert code == 0
     assert out.startswith("t-0  1 record  ")
     assert "kafkalog: note: t-0: the batch at offset 0 has 2000074 bytes, and max.message.bytes is 1048588" in error
-
-
-def test_internal_topics_are_left_out_of_an_export_with_them_unless_they_are_wanted(run: Any, tmp_path: Path) -> None:
-    for name in ("orders", "__consumer_offsets"):
-        kafkalog.write_table({"value": [b"1"]}, tmp_path / "log", topic=name)
-    assert run("export", tmp_path / "log", "-o", tmp_path / "x.parquet", "--internal", "-q")[0] == 0
-    code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "a")
-    assert (code, os.listdir(tmp_path / "a")) == (0, ["orders-0"])
-    assert "internal topics are left out: __consumer_offsets (1 record)" in err
-    code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "b", "--internal")
-    assert (code, sorted(os.listdir(tmp_path / "b"))) == (0, ["__consumer_offsets-0", "orders-0"])
-    assert "left out" not in err
-    code, _, err = run("load", tmp_path / "x.parquet", "-o", tmp_path / "c", "--only-topics", "__consumer_offsets")
-    assert (code, os.listdir(tmp_path / "c")) == (0, ["__consumer_offsets-0"])

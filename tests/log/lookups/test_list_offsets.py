@@ -250,43 +250,6 @@ def test_questions_keep_their_shape(log_dir: Path) -> None:
     assert partition.find_timestamps(2**62).tolist() == (-1, -1, -1)
 
 
-def test_the_first_segment_that_is_late_enough_is_asked_and_no_other(tmp_path: Path) -> None:
-    """What a broker does where matching records are deleted (KAFKA has no retry in the next segment)."""
-    directory = tmp_path / "t-0"
-    one_segment(directory, stamped(0, 90, 10), stamped(2, 20, 30))
-    one_segment(directory, stamped(4, 95, 99), base=4)
-    whole = kafkalog.Partition(directory)
-    assert whole.offset_for_timestamp([25, 50, 90, 95]).tolist() == [0, 0, 0, 4]
-    trimmed = kafkalog.Partition(directory, log_start_offset=2)
-    assert trimmed.offset_for_timestamp([25, 50, 90, 95]).tolist() == [3, -1, -1, 4]
-    assert trimmed.find_timestamps(["earliest", "max-timestamp", "latest"])["offset"].tolist() == [2, 5, 6]
-
-
-def test_a_segment_without_timestamps_counts_by_its_modification_time(tmp_path: Path) -> None:
-    directory = tmp_path / "t-0"
-    path = one_segment(directory)
-    one_segment(directory, stamped(0, 1000, 2000), base=7)
-    (directory / f"{7:020d}.log").write_bytes(stamped(7, 1000, 2000))
-    os.utime(path, ns=(0, 1_500 * 10**6))
-    assert kafkalog.Partition(directory).offset_for_timestamp([900, 1500, 1501, 2001]).tolist() == [-1, -1, 8, -1]
-
-
-def test_the_largest_timestamp_may_be_a_deleted_record_or_that_of_a_batch_left_empty(tmp_path: Path) -> None:
-    directory = tmp_path / "t-0"
-    one_segment(directory, stamped(0, 5, 90, 90), stamped(3, 20))
-    deleted = kafkalog.Partition(directory, log_start_offset=3)
-    assert deleted.find_timestamps("max-timestamp").tolist() == (90, 1, 0)
-    one_segment(directory, builder.batch_v2(base_offset=0, max_timestamp=99, last_offset_delta=0), stamped(3, 20))
-    assert kafkalog.Partition(directory).offset_for_timestamp("max-timestamp") == -1
-
-
-def test_a_log_start_offset_behind_the_end_leaves_nothing(tmp_path: Path) -> None:
-    directory = tmp_path / "t-0"
-    one_segment(directory, stamped(0, 5, 90))
-    gone = kafkalog.Partition(directory, log_start_offset=10)
-    assert gone.offset_for_timestamp(["earliest", "latest", "max-timestamp", 0]).tolist() == [10, 10, -1, -1]
-
-
 def test_an_empty_directory_answers(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     partition = kafkalog.Partition(tmp_path / "t-0")

@@ -92,22 +92,6 @@ def batch(base_offset: int, stamps: list[int], largest: int | None = None, **opt
     return batch_v2(records, base_offset=base_offset, max_timestamp=largest, **options)
 
 
-def test_a_batch_is_asked_only_up_to_the_largest_timestamp_of_its_header() -> None:
-    """As a broker does; and so the answer for 50 does not depend on whether 20 was asked in the same call."""
-    data = batch(0, [10, 50, 20], largest=20) + batch(3, [60])
-    assert searched(data, [20]).found["offset"].tolist() == [1]
-    assert searched(data, [50]).found["offset"].tolist() == [3]
-    assert searched(data, [20, 50]).found["offset"].tolist() == [1, 3]
-
-
-def test_a_header_that_promises_too_much_leads_on_to_the_next_batch() -> None:
-    broken_promises = b"".join(batch(i, [i % 5], largest=1000) for i in range(700))
-    search = searched(broken_promises + batch(700, [500]) + batch(701, [900]), [3, 400, 800, 950])
-    assert search.found["offset"].tolist() == [3, 700, 701, -1]
-    assert search.n_done == 3
-    assert not search.is_done
-
-
 def test_batches_that_no_answer_needs_are_not_decoded() -> None:
     good, bad = batch(0, [10]), batch(1, [20], crc=7)
     search = searched(good + bad + batch(2, [30]), [5, 10, 21, 30])
@@ -116,12 +100,3 @@ def test_batches_that_no_answer_needs_are_not_decoded() -> None:
     assert search.position.tolist() == [0, 0, len(good + bad), len(good + bad)]
     with pytest.raises(CorruptionError, match="crc_mismatch"):
         searched(good + bad, [15])
-
-
-def test_answers_found_before_damage_need_not_meet_it() -> None:
-    data = batch(0, [10]) + batch(1, [20], crc=7)
-    assert searched(data, [10]).is_done
-    search = TimestampSearch(np.array([10, 20], np.int64))
-    with pytest.raises(CorruptionError, match="crc_mismatch"):
-        search.feed(next(walk(BufferSource(data))))
-    assert search.found["offset"].tolist() == [0, -1]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from pathlib import Path
 
 import builder
 import pytest
-import writing
 
 import kafkalog
 
@@ -144,29 +142,6 @@ def test_legacy_messages_have_offsets_that_no_checksum_covers_either(tmp_path: P
     messages[20] = moved(messages[20], 1020)
     path = make(tmp_path / "t-0", messages)
     assert skip(path)[0] == [offset for offset in range(50) if offset != 20]
-
-
-def test_convert_drops_the_odd_batch_alone_and_keeps_the_end_of_the_log(tmp_path: Path) -> None:
-    directory = tmp_path / "t-0"
-    with kafkalog.PartitionWriter(directory, config=kafkalog.LogConfig(), max_records_per_batch=10) as writer:
-        writer.append(writing.columns_of(writing.draw(200)))
-    log = directory / LOG
-    batches = kafkalog.Segment(log).batches
-    truth = kafkalog.read_table(directory)
-    for row in (4, len(batches) - 1):
-        at = int(batches.position[row])
-        data = bytearray(log.read_bytes())
-        data[at : at + 8] = (int(batches.base_offset[row]) + 1000).to_bytes(8, "big")
-        damaged = tmp_path / f"damaged{row}" / "t-0"
-        shutil.copytree(directory, damaged)
-        (damaged / LOG).write_bytes(data)
-        with pytest.warns(kafkalog.CorruptionWarning, match="contradict"):
-            report = kafkalog.convert(damaged, tmp_path / f"out{row}", on_corruption="skip")
-        result = kafkalog.read_table(tmp_path / f"out{row}" / "t-0")
-        lost = range(int(batches.base_offset[row]), int(batches.last_offset[row]) + 1)
-        assert result.column("offset").to_pylist() == [n for n in range(200) if n not in lost]
-        assert result.equals(truth.filter([n not in lost for n in range(200)]))
-        assert report.partitions[0].end_offset == (200 if row == 4 else int(batches.base_offset[row]))
 
 
 def test_a_lookup_that_jumps_to_the_last_batch_blames_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import warnings
 from collections.abc import Callable
@@ -19,10 +18,8 @@ from conversions import (
     partition_of,
     raw_batches,
     rows,
-    stands,
     write_partition,
 )
-from effort import thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -206,55 +203,6 @@ def three_segments(directory: Path, how: str, number: int, row: int) -> list[tup
         segments.append((100 * segment, bytes(data)))
     write_partition(directory, segments)
     return places
-
-
-@pytest.mark.parametrize(
-    ("how", "options"),
-    thinned(
-        itertools.product(
-            ["size", "magic", "torn", "unreadable"],
-            [{}, {"config": kafkalog.LogConfig()}, {"drop": [("offset", "==", 10)]}],
-        ),
-        2,
-    ),
-)
-def test_damage_that_cannot_be_walked_ends_the_log_where_a_bad_checksum_does(
-    how: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = Segment.open
-    bad: list[Path] = []
-
-    def refuse(self: Segment) -> Any:
-        if self.path in bad:
-            raise kafkalog.ReadError("file_unreadable", "Input/output error", path=self.path)
-        return opened(self)
-
-    monkeypatch.setattr(Segment, "open", refuse)
-    for number in range(2 if how == "torn" else 3):
-        for row in (0, 2):
-            if (how == "torn" and row == 0) or (how == "unreadable" and row):
-                continue  # of a file without a whole batch behind, and of all of a file
-            found = []
-            for one in (how, "crc"):
-                folder = tmp_path / f"{number}-{row}-{one}"
-                folder.mkdir()
-                places = three_segments(folder / "t-0", one, number, row)
-                source = Partition(folder / "t-0")
-                bad[:] = [source.segments[number].path] if one == "unreadable" else []
-                with pytest.warns(kafkalog.CorruptionWarning, match="the log ends here, [1-9][0-9]* bytes"):
-                    report = kafkalog.convert(source, folder / "u-0", on_corruption="stop", **options)
-                bad.clear()
-                assert {each.reason for each in report.findings.rows if each.damage} <= DAMAGE[one][1]
-                (done,) = report.partitions
-                ends = (done.start_offset, done.end_offset, done.n_records_before, done.n_records_after)
-                assert Partition(folder / "u-0").log_end_offset == done.end_offset
-                found.append((ends, logs(folder / "u-0"), stands(folder / "u-0"), report.findings.n_damage))
-            assert found[0] == found[1]
-            left = places[: 3 * number + row]
-            assert done.end_offset == (left[-1][0] + 2 if left else 0)
-            assert [each[0] for each in rows(folder / "u-0")][-1:] == [left[-1][0] + 1 for _ in left[:1]]
-            if "config" not in options:
-                assert len(logs(folder / "u-0")) == 1 + (left[-1][1] if left else 0)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

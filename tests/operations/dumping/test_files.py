@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import Limits, NotKafkaError
 from kafkalog.operations.dumping import files
-from kafkalog.operations.dumping.options import DumpOptions
 
 
 @pytest.mark.parametrize(
@@ -24,14 +22,6 @@ def test_an_absolute_path_keeps_links_and_dots(tmp_path: Path, monkeypatch: pyte
     assert files.absolute("/x//y.log") == "/x/y.log"
 
 
-def test_the_type_of_a_file_is_its_suffix() -> None:
-    new, old = DumpOptions(), DumpOptions(dialect="2.8")
-    assert files.suffix_of("a.b/0.timeindex", new) == ".timeindex"
-    assert files.suffix_of("a.b/leader-epoch", new) == ""
-    assert [files.suffix_of("0.checkpoint", options) for options in (new, old)] == [".checkpoint", ""]
-    assert files.beside("a.b/0.timeindex", ".log") == "a.b/0.log"
-
-
 def test_a_segment_is_the_last_where_none_of_a_larger_offset_is_beside_it(tmp_path: Path) -> None:
     first, second = (tmp_path / f"{offset:020d}.log" for offset in (0, 7))
     first.write_bytes(b"")
@@ -39,13 +29,3 @@ def test_a_segment_is_the_last_where_none_of_a_larger_offset_is_beside_it(tmp_pa
     second.write_bytes(b"")
     assert [files.is_last_segment(str(path)) for path in (first, second)] == [False, True]
     assert files.is_last_segment(str(tmp_path / "bootstrap.checkpoint"))
-
-
-def test_a_name_without_an_offset_and_a_file_that_is_too_large_are_refused(tmp_path: Path) -> None:
-    assert files.start_offset(f"{42:020d}.log") == 42
-    with pytest.raises(NotKafkaError):
-        files.start_offset("orders.log")
-    path = tmp_path / "0.log"
-    path.write_bytes(bytes(100))
-    with pytest.raises(ValueError, match="max_segment_bytes is 99"):
-        files.open_log(str(path), DumpOptions(limits=Limits(max_segment_bytes=99)))

@@ -6,20 +6,17 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import builder
 import golden_sets
 import pytest
 import strategies
-from dumping_support import ONE, OPTIONS, dumped, write_log
+from dumping_support import ONE, dumped, write_log
 from effort import examples
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import CorruptionError, KafkalogError, Limits
-from kafkalog.operations.dumping import log_walk
+from kafkalog.errors import CorruptionError
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -52,52 +49,12 @@ def text_report(path: str) -> Iterator[str]:
     return dump.mismatches()
 
 
-@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(segment=strategies.segments(min_batches=1), options=st.sampled_from(OPTIONS), data=st.data())
-def test_objects_do_not_depend_on_windows(
-    segment: strategies.Segment, options: dict[str, Any], data: st.DataObject, tmp_path: Path
-) -> None:
-    broken = data.draw(st.one_of(st.none(), strategies.damaged(segment)))
-    path = write_log(tmp_path, segment.data if broken is None else broken.data)
-    together = objects(path, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_walk, "WINDOW", data.draw(st.sampled_from([0, 1, 100, 300, 1000])))
-        assert objects(path, **options) == together
-
-
-def objects(path: str, **options: Any) -> tuple[list[str], str, list[str], list[Any]]:
-    """What there is to say of a file: rows, the error they end with, lists, findings."""
-    dump = kafkalog.dump(path, limits=Limits(max_decompressed_bytes=2**22), **options)
-    found, error = [], ""
-    try:
-        for row in dump.rows():
-            found.append(repr(row))
-    except KafkalogError as caught:
-        error = str(caught)
-    return found, error, list(dump.mismatches()), list(dump.findings)
-
-
 def test_many_small_batches_are_walked_together(tmp_path: Path) -> None:
     gap = [builder.batch_v2([ONE], base_offset=n) for n in range(5000)]
     del gap[2000]
     dump = kafkalog.dump(write_log(tmp_path, b"".join(gap)), print_data_log=True)
     assert [row["kind"] for row in dump.rows()] == ["file", *["batch", "record"] * 4999, "mismatch"]
     assert 1 <= sum(1 for _ in dump.chunks()) < 10
-
-
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(segment=strategies.segments(min_batches=1), data=st.data())
-def test_objects_of_a_damaged_log_are_those_of_its_lines(
-    segment: strategies.Segment, data: st.DataObject, tmp_path: Path
-) -> None:
-    path = write_log(tmp_path, data.draw(strategies.damaged(segment)).data)
-    dump = kafkalog.dump(path, print_data_log=True, keep_going=True)
-    lines = b"".join(dump.chunks()).decode("latin-1").split("\n")
-    text_lists, text_findings = list(dump.mismatches()), list(dump.findings)
-    kinds = Counter(row["kind"] for row in dump.rows())
-    assert (list(dump.mismatches()), list(dump.findings)) == (text_lists, text_findings)
-    batches = [line for line in lines if line.startswith(("baseOffset", "offset")) and "isvalid" in line]
-    assert kinds["batch"] == len(batches)
 
 
 @pytest.mark.parametrize(
@@ -158,10 +115,3 @@ def test_records_of_an_internal_topic_are_dicts(tmp_path: Path) -> None:
     assert "not_decoded" not in first
     assert (second["key"], second["value"]) == (unknown, b"v")
     assert second["not_decoded"] == "record type 99 is not known in __consumer_offsets"
-
-
-def test_a_record_without_the_key_that_a_decoder_needs_is_an_error(tmp_path: Path) -> None:
-    path = write_log(tmp_path, builder.batch_v2([builder.record_v2(0, 0, None, b"")]))
-    with pytest.raises(CorruptionError, match="has no key") as caught:
-        list(kafkalog.dump(path, topic_decoder="offsets").rows())
-    assert (caught.value.path, caught.value.position) == (path, 0)

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.dataset as ds
 import pytest
 from lakes import grow
 
 import kafkalog
 from kafkalog.cli.app import main
 from kafkalog.operations.exporting import directory as exporting
-from kafkalog.storage import staging
 
 KEYS = ["topic", "partition"]
 
@@ -38,18 +36,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
-
-
-def test_each_run_adds_what_is_new(root: Path, lake: Path) -> None:
-    assert run(root, lake).n_records == 20
-    assert run(root, lake).n_records == 0
-    grow(root, 5)
-    grow(root, 3, partition=1)
-    assert run(root, lake).n_records == 8
-    assert offsets(lake) == [*range(25)]
-    assert offsets(lake, 1) == [*range(3)]
-    assert ds.dataset(lake, partitioning="hive").count_rows() == 28
-    assert not [path for path in lake.parent.iterdir() if path.name.endswith(staging.STAGED_SUFFIX)]
 
 
 def test_the_command_and_a_directory_without_keys(root: Path, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,19 +76,6 @@ def test_two_exports_at_a_time_are_refused(root: Path, lake: Path) -> None:
         run(root, lake)
     one.close()
     assert run(root, lake).n_records == 20
-
-
-def test_a_failure_leaves_the_directory_as_it_was(root: Path, lake: Path) -> None:
-    run(root, lake)
-    before = sorted(lake.rglob("*"))
-    grow(root, 20)
-    log = max((root / "orders-0").glob("*.log"))
-    log.write_bytes(log.read_bytes()[:-3] + b"xyz")
-    with pytest.raises(kafkalog.CorruptionError):
-        run(root, lake)
-    assert sorted(lake.rglob("*")) == before
-    with pytest.warns(kafkalog.CorruptionWarning):
-        assert run(root, lake, on_corruption="skip").n_records == 0
 
 
 @pytest.mark.parametrize("call", ["rename_new", "fsync_directory", "remove_tree"])

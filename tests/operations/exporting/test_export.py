@@ -397,11 +397,6 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_scan_has_its_options_already(log_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="options already: topics"):
-        kafkalog.export(kafkalog.scan(log_dir), tmp_path / "x.parquet", topics="p-txn")
-
-
 # memory
 
 

@@ -7,27 +7,13 @@ from pathlib import Path
 
 import builder
 import pytest
-from reading import EVERYTHING
 
 import kafkalog
-from kafkalog.errors import Finding, Reason
-from kafkalog.operations.verifying.record_headers import COLUMNS, incoherent, miscounted
+from kafkalog.errors import Reason
+from kafkalog.operations.verifying.record_headers import miscounted
 from kafkalog.records.batch_table import lost_batch
-from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
-
-
-def found(*batches: bytes) -> list[Finding]:
-    findings = []
-    for window in walk(BufferSource(b"".join(batches))):
-        first = 0
-        while first < len(window.batches):
-            decoded = decode(window, COLUMNS, first=first, selection=EVERYTHING)
-            first += decoded.n_batches
-            if decoded.columns is not None:
-                findings += incoherent(decoded.columns, window.batches, "x.log")
-    return findings
 
 
 def batch(base: int, deltas: list[int], stamps: list[int], **fields: int) -> bytes:
@@ -37,38 +23,6 @@ def batch(base: int, deltas: list[int], stamps: list[int], **fields: int) -> byt
 
 
 GOOD = batch(0, [0, 1, 2], [0, 9, 4])
-
-
-@pytest.mark.parametrize(
-    ("deltas", "stamps", "reason", "detail"),
-    [
-        (
-            [0, 1, 3],
-            [0, 0, 0],
-            "header_inconsistent",
-            "offset 13, and the batch says that it holds 10..13",
-        ),
-        ([-1, 1, 2], [0, 0, 0], "header_inconsistent", "a record has offset 9"),
-        ([0, 1, 1], [0, 0, 0], "offset_order", "a record of offset 11 comes after one of 11"),
-        ([0, 2, 1], [0, 0, 0], "offset_order", "a record of offset 11 comes after one of 12"),
-        ([0, 1, 2], [0, 10, 11], "header_inconsistent", "timestamp 1970-01-01T00:00:01.010Z"),
-        ([0, 2, 1], [0, 10, 11], "header_inconsistent", "timestamp 1970-01-01T00:00:01.010Z"),  # the first of several
-    ],
-)
-def test_the_first_record_that_disagrees_is_named(
-    deltas: list[int], stamps: list[int], reason: str, detail: str
-) -> None:
-    (finding,) = found(GOOD, batch(10, deltas, stamps), batch(20, [0, 1, 2], [0, 0, 0]))
-    assert finding.reason == reason
-    assert detail in finding.detail
-    assert (finding.position, finding.base_offset, finding.last_offset) == (len(GOOD), 10, 12)
-
-
-def test_each_batch_has_its_own_finding_and_older_ones_have_none() -> None:
-    old = builder.message(30, b"k", b"v", magic=1, timestamp=5)
-    batches = [GOOD, batch(10, [0, 1, 3], [0, 0, 0]), batch(20, [0, 1, 1], [0, 0, 0]), old]
-    assert [finding.base_offset for finding in found(*batches)] == [10, 20]
-    assert found(GOOD, old) == []
 
 
 @pytest.mark.parametrize(

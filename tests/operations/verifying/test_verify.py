@@ -59,20 +59,6 @@ def test_a_segment_and_a_partition_that_are_open_already_are_verified_too() -> N
         assert len(result.partitions) == 1
 
 
-def test_topics_and_partitions_select() -> None:
-    result = kafkalog.verify(golden_sets.LOG_DIR, topics="p-multi", partitions=[0, 2])
-    assert [str(one.topic_partition) for one in result.partitions] == ["p-multi-0", "p-multi-2"]
-    assert repr(result) == "Verification(2 partitions, 3 segments, OK)"
-
-
-@pytest.mark.parametrize(
-    "options", [{"deep": True, "indexes_only": True}, {"threads": 0}, {"index_interval_bytes": -1}]
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"choose|at least"):
-        kafkalog.verify(golden_sets.LOG_DIR, **options)
-
-
 # --------------------------------------------------------------------------------------------------------------- damage
 
 
@@ -233,21 +219,6 @@ def test_directories_that_a_broker_set_apart_are_checked_too(
     assert lines[-1].endswith("bytes; records not decoded (--deep); all OK")
     next(apart.glob("*.log")).write_bytes(b"\xff" * 100)
     assert main(["verify", str(log_dir_copy)]) == 1
-
-
-def test_damage_is_listed_below_its_segment_and_the_exit_code_is_1(
-    log_dir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    move_entry(log_dir / "p-txn-0")
-    (log_dir / "p-multi-0" / "leader-epoch-checkpoint").write_text("junk")
-    (log_dir / "recovery-point-offset-checkpoint").write_text("junk")
-    assert main(["verify", str(log_dir)]) == 1
-    out = capsys.readouterr().out
-    assert f"p-txn-0  {14:020d}.log  1 finding of damage\n  ! {14:020d}.index: index_position: entry 5 (" in out
-    assert "p-multi-0  other files  1 finding of damage\n  ! leader-epoch-checkpoint: checkpoint_syntax" in out
-    assert "log dir\n  ! " in out
-    assert out.splitlines()[-1].endswith("; 3 findings of damage in 2 partitions")
-    assert main(["verify", "--indexes-only", "-t", "p-multi", str(log_dir / "p-multi-0")]) == 0
 
 
 def test_json_has_an_object_for_each_segment_and_partition_and_a_total(

@@ -39,17 +39,6 @@ def test_names_and_ids_that_stop_or_displace(partition: Path) -> None:
     assert result.as_dict()["partitions"][0]["verdict"] == "loses"
 
 
-def test_it_agrees_with_recover(partition: Path) -> None:
-    """The plan of one is the deed of the other."""
-    data = bytearray(logs(partition)[-1].read_bytes())
-    data[len(data) // 2] ^= 1
-    logs(partition)[-1].write_bytes(data)
-    row = asked(partition)
-    (done,) = kafkalog.recover(partition, dry_run=True).partitions
-    assert [(one.action, one.n_bytes) for one in row.segments] == [(one.action, one.n_bytes) for one in done.segments]
-    assert row.log_end_offset == done.log_end_offset
-
-
 @pytest.mark.parametrize("tail", [bytes(100), b"\x00" * 8 + b"\xff" * 50])
 def test_a_bad_tail_fails_after_a_clean_shutdown_and_is_cut_after_another(partition: Path, tail: bytes) -> None:
     last = logs(partition)[-1]

@@ -573,28 +573,6 @@ def test_numbers_beyond_64_bits_compare_as_numbers(log_dir: Path) -> None:
         kafkalog.scan(log_dir, start_offset=huge)
 
 
-def test_has_and_has_not_part_the_records(log_dir: Path) -> None:
-    root = log_dir / "p-headers-0"
-    rows = kafkalog.read_table(root, columns=["offset", "headers"]).to_pylist()
-    name = next(row["headers"][0]["key"] for row in rows if row["headers"])
-    having = [row["offset"] for row in rows if any(one["key"] == name for one in row["headers"])]
-    for operation, expected in (
-        ("has", having),
-        ("has not", [row["offset"] for row in rows if row["offset"] not in having]),
-    ):
-        found = kafkalog.read_table(root, columns=["offset"], filters=[("headers", operation, name)])
-        assert found["offset"].to_pylist() == expected != []
-
-
-def test_messages_without_headers_have_none(tmp_path: Path) -> None:
-    log = b"".join(builder.message(i, b"k", b"v", timestamp=10) for i in range(3))
-    (tmp_path / f"{0:020}.log").write_bytes(log)
-    path = tmp_path / f"{0:020}.log"
-    for operation, offsets in (("has", []), ("has not", [0, 1, 2])):
-        found = kafkalog.read_table(path, columns=["offset"], filters=[("headers", operation, "a")])
-        assert found["offset"].to_pylist() == offsets
-
-
 # --- what headers of batches rule out ---------------------------------------------------------------------------------
 
 
@@ -656,27 +634,6 @@ def test_headers_rule_out_a_batch_where_every_group_does() -> None:
     assert both.tolist() == (masks[0] & masks[1]).tolist()
     assert 0 < both.sum() < either.sum() < len(rows)
     assert Filter(((low,), (Term.of("key", "==", b"k"),))).batch_mask(table) is None
-
-
-def test_numbers_that_a_column_cannot_hold_are_in_no_list() -> None:
-    table = BatchTable.empty(3)
-    table.partition_leader_epoch[:] = [3, -1, 7]
-    for beyond in (2**31, 2**40, -(2**31) - 1, -(2**40)):
-        inside = Term.of("leader_epoch", "in", (beyond, 3)).batch_mask(table)
-        outside = Term.of("leader_epoch", "not in", (beyond, 3)).batch_mask(table)
-        assert inside is not None
-        assert outside is not None
-        assert (inside | outside).all()
-        assert not (inside & outside).any()
-        assert inside[0]
-        assert not inside[2]
-    edges = Term.of("leader_epoch", "in", (2**31 - 1, -(2**31))).batch_mask(table)
-    assert edges is not None
-    assert not edges.any()
-    table.partition_leader_epoch[:] = [2**31 - 1, -(2**31), 0]
-    again = Term.of("leader_epoch", "in", (2**31 - 1, -(2**31))).batch_mask(table)
-    assert again is not None
-    assert again.tolist() == [True, True, False]
 
 
 def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone() -> None:
