@@ -15,6 +15,8 @@ from kafkalog.state.log_config import LogConfig
 
 MAX_INDEX_INTERVAL_BYTES: Final = 2**31 - 1
 _SEGMENTS_ASKED: Final = 8
+_BYTES_ASKED: Final = 2**23
+_ENTRIES_ASKED: Final = 64
 _ROUND: Final = (kf.INDEX_INTERVAL_BYTES, *(2**power for power in range(30, -1, -1)), 0)
 
 
@@ -68,7 +70,7 @@ def _said(partition: Partition, configs: ClusterMetadata | None, of_topic: str, 
 def _agreed(segments: list[Segment]) -> int | None:
     """An interval that yields the existing entries; the roundest one, since a range of values does. None if none does.
 
-    At most `_SEGMENTS_ASKED` segments are read.
+    At most `_SEGMENTS_ASKED` segments are read, and of each about `_BYTES_ASKED`.
     """
     least, most, n_heard = 0, MAX_INDEX_INTERVAL_BYTES, 0
     for segment in segments:
@@ -100,10 +102,10 @@ def _roundest(least: int, most: int) -> int:
 
 
 def interval_bounds(segment: Segment) -> tuple[int, int] | None:
-    """The smallest and the largest interval that yield a segment's `.index`; None if none does or it has no entries.
+    """The smallest and the largest interval that yield the start of an `.index`; None if none does.
 
     An entry is added before a batch once more than the interval was written since the last entry. Each entry and each
-    batch without one therefore bounds the interval.
+    batch without one therefore bounds the interval. Reading stops after `_BYTES_ASKED` and `_ENTRIES_ASKED`.
     """
     index = segment.offset_hint
     if index is None or not len(index):
@@ -132,4 +134,9 @@ def interval_bounds(segment: Segment) -> tuple[int, int] | None:
             least = max(least, int(position[-1]) - last)
             taken, before = upto, int(position[-1])
             source.release(window.data, window.start)
-    return (least, most) if taken == len(index) and least <= most else None
+            if before >= _BYTES_ASKED and taken >= _ENTRIES_ASKED:
+                break
+        else:
+            if taken < len(index):
+                return None  # entries point after the last batch
+    return (least, most) if least <= most else None
