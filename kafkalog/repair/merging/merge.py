@@ -52,8 +52,8 @@ _NAMELESS: Final = kf.TopicPartition("merged", 0)
 
 def merge(
     replicas: Sequence[str | os.PathLike[str] | LogDir | Partition],
-    *,
     output: str | os.PathLike[str] | None = None,
+    *,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
     dry_run: bool = False,

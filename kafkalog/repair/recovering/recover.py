@@ -42,8 +42,8 @@ _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})
 
 def recover(
     path: str | os.PathLike[str],
-    *,
     output: str | os.PathLike[str] | None = None,
+    *,
     in_place: bool = False,
     backup: str | os.PathLike[str] | None = None,
     dry_run: bool = False,

@@ -35,8 +35,8 @@ _MAX_PROPERTIES_BYTES: Final = 2**20
 
 def salvage(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LogDir | Partition | Segment,
-    *,
     output: str | os.PathLike[str] | None = None,
+    *,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
     records: bool = False,
