@@ -60,17 +60,15 @@ def test_the_types_are_shipped() -> None:
     assert files("kafkalog").joinpath("py.typed").is_file()
     shipped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     assert "py.typed" in shipped["kafkalog"]
-    assert {"*.pyi", "*.pxd"} <= set(shipped["kafkalog._kernels"])
+    assert "*.pyi" in shipped["kafkalog"]
 
 
 def test_the_version_is_the_one_in_pyproject() -> None:
     assert kafkalog.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
-def test_every_kernel_is_built_and_has_a_stub() -> None:
+def test_every_kernel_is_built() -> None:
     assert KERNELS
-    stubs = sorted(path.stem for path in (ROOT / "kafkalog" / "_kernels").glob("*.pyi"))
-    assert stubs == [CYTHONS, *KERNELS]
     assert {f"kafkalog._kernels.{name}" for name in KERNELS} <= set(MODULES)
 
 

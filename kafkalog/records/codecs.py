@@ -458,7 +458,7 @@ def _check_zstd_end(data: Bytes) -> None:
 
 def header_checksum(descriptor: bytes) -> int:
     """The header checksum byte of an LZ4 frame descriptor."""
-    return checksum_xxh32(descriptor) >> 8 & 0xFF
+    return int(checksum_xxh32(descriptor)) >> 8 & 0xFF
 
 
 _U32 = struct.Struct("<I")

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog._kernels import columns as kernels
+import kafkalog._kernels.columns as kernels
 from kafkalog._kernels.fill import view_strings
 from kafkalog.html import PublicNames
 from kafkalog.storage.buffer_pool import GrowingArray

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.decode as kernels
 from kafkalog import format as kf
-from kafkalog._kernels import decode as kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
 from kafkalog.records.batch_table import BatchTable, Window

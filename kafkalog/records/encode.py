@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.encode as kernels
 from kafkalog import format as kf
-from kafkalog._kernels import encode as kernels
 from kafkalog._kernels.batch_spec import Heads, write_heads
 from kafkalog.errors import DEFAULT_LIMITS, Reason
 from kafkalog.records.batch_spec import (

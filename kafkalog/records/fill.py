@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.fill as kernels
 from kafkalog import format as kf
-from kafkalog._kernels import fill as kernels
 from kafkalog.errors import Limits
 from kafkalog.records.batch_table import (
     BatchTable,
@@ -98,7 +98,7 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
     call.largest = int((payloads.stop - payloads.start).max(initial=0))
 
     def work(filler: kernels.Filler) -> tuple[int, int]:
-        return kernels.fill_columns(
+        done: tuple[int, int] = kernels.fill_columns(
             payloads.data,
             payloads.start,
             payloads.stop,
@@ -111,6 +111,7 @@ def fill(payloads: Payloads, names: Sequence[str], *, form: Form, decompress: bo
             payloads.check_crcs,
             filler,
         )
+        return done
 
     return call.filled(call.make(work), payloads.data)
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.resync as search_kernels
 from kafkalog import format as kf
-from kafkalog._kernels import resync as search_kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
     DEFAULT_LIMITS,

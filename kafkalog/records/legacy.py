@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.legacy as kernels
 from kafkalog import format as kf
-from kafkalog._kernels import legacy as kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import CorruptionError, KafkalogError, Limits, Reason, UnsupportedError
 from kafkalog.records.batch_table import BatchTable, Window

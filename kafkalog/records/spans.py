@@ -19,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.decode as kernels
+import kafkalog._kernels.fill as fill_kernels
+import kafkalog._kernels.header_walk as batch_kernels
 from kafkalog import format as kf
-from kafkalog._kernels import decode as kernels
-from kafkalog._kernels import fill as fill_kernels
-from kafkalog._kernels import header_walk as batch_kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
     KafkalogError,

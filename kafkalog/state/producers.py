@@ -101,7 +101,7 @@ def encode_snapshot(entries: npt.NDArray[np.void]) -> bytes:
     Source: ProducerStateManager.writeSnapshot, Kafka 4.3.
     """
     body = entries.size.to_bytes(4, "big") + entries.astype(kf.PRODUCER_SNAPSHOT_DTYPE).tobytes()
-    crc = checksum_crc32c(np.frombuffer(body, np.uint8))
+    crc: int = checksum_crc32c(np.frombuffer(body, np.uint8))
     return (1).to_bytes(2, "big") + crc.to_bytes(4, "big") + body
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog._kernels import commits as kernels
+import kafkalog._kernels.commits as kernels
 from kafkalog.format import TopicPartition
 from kafkalog.records.columns import BinaryColumn
 from kafkalog.storage.source import Bytes

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.partitioner as kernels
 from kafkalog import format as kf
-from kafkalog._kernels import partitioner as kernels
 from kafkalog.records.columns import BinaryColumn, HeadersColumn, RecordColumns
 
 MAX_PARTITIONS: Final = 2**31 - 1

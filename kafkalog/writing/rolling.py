@@ -67,7 +67,7 @@ class SegmentRoll:
 
     def take(self, batches: BatchTable) -> int:
         """Count the next batches that go into the segment: fewer than given if it is rolled before one of them."""
-        return count_until_roll(
+        n_batches: int = count_until_roll(
             batches.size_in_bytes,
             batches.last_offset,
             batches.max_timestamp,
@@ -79,6 +79,7 @@ class SegmentRoll:
             self._config.segment_index_bytes // kf.TIME_INDEX_DTYPE.itemsize,
             self._carried,
         )
+        return n_batches
 
 
 def rolled_base_offset(batches: BatchTable, row: int, log_end_offset: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog._kernels import resync as kernels
+import kafkalog._kernels.resync as kernels
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.records.header_walk import LINKED as LINKED
 from kafkalog.records.header_walk import search_batches

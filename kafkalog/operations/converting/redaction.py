@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog._kernels import filters as kernels
+import kafkalog._kernels.filters as kernels
 from kafkalog.records.columns import BinaryColumn, Column, HeadersColumn, RecordColumns
 
 ACTIONS: Final = ("null", "hash")

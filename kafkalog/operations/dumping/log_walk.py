@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+import kafkalog._kernels.decode as kernels
 from kafkalog import format as kf
-from kafkalog._kernels import decode as kernels
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import (
     CorruptionError,

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+import kafkalog._kernels.header_walk as kernels
 from kafkalog import format as kf
-from kafkalog._kernels import header_walk as kernels
 from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Limits
 from kafkalog.records.batch_table import BatchTable, Window, all_valid, columns_of, valid_crcs

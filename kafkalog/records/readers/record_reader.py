@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog._kernels import header_walk as kernels
+import kafkalog._kernels.header_walk as kernels
 from kafkalog._kernels.record_windows import RecordWindow, RecordWindows
 from kafkalog.errors import KafkalogError
 from kafkalog.records.batch_table import Window
@@ -197,7 +197,7 @@ class RecordReader(BatchReader):
         of: int | Bytes | None = source.descriptor
         if of is None:  # only the bytes that the window will have
             of = source.window(start, size if source.is_in_memory else min(start + self._step, size))
-        return kernels.find_boundary(of, start, size, self._step)
+        return int(kernels.find_boundary(of, start, size, self._step))
 
     def _read(self, source: ByteSource, start: int, stop: int, previous_offset: int) -> RecordWindow | None:
         """Batches from `start` on; None if the first one has to be read by `walk`."""

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+import kafkalog._kernels.filters as kernels
 from kafkalog import format as kf
-from kafkalog._kernels import filters as kernels
 from kafkalog.records.batch_table import BatchTable, batch_column, sequences
 from kafkalog.records.columns import BINARY_COLUMNS
 from kafkalog.records.decode import headers_of

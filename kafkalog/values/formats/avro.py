@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from kafkalog._kernels import avro as kernel
+import kafkalog._kernels.avro as kernel
 from kafkalog.interchange.table_types import Path, json_text
 from kafkalog.values.formats.avro_types import AvroType, least_bytes, parse_schema
 from kafkalog.values.formats.program import Around, Columns, ProgramValues

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from kafkalog._kernels import json_text as kernel
+import kafkalog._kernels.json_text as kernel
 from kafkalog.interchange.table_types import ROUNDED, Digits, Lost, LostValues, Path, json_integer, json_real, json_text
 from kafkalog.values.formats.json_schema import UnfitError, conformed, nullable_type, overlaid
 from kafkalog.values.formats.program import Columns, ProgramValues

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from kafkalog._kernels import protobuf as kernel
+import kafkalog._kernels.protobuf as kernel
 from kafkalog.interchange.arrow_buffers import validity
 from kafkalog.interchange.arrow_output import bitmap
 from kafkalog.interchange.table_types import Path

@@ -1,3 +1,0 @@
-from typing import Final
-
-STATUS: Final[dict[str, int]]
