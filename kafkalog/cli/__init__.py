@@ -5,16 +5,13 @@ Data goes to stdout; progress, notes, damage and errors go to stderr. Each comma
 
     `app`             parses the arguments and runs the command
     `commands`        the commands, in the order of the help, and their modules
-    `parser`          short and long help, and errors that name what was meant
+    `parser`          short and long help, errors that name what was meant, and what a shell completes
     `options`         options of several commands, and the parsing of values
-    `scan_options`    those of commands that scan records
-    `topic_settings`  settings of a topic as options
-    `console`         stdout, stderr, the progress bar
-    `report`          `--report`: the findings as a file
+    `scan_options`    those of commands that scan records, and settings of a topic
+    `console`         stdout, stderr, the progress bar; `--report`: the findings as a file
     `json_schemas`    the JSON Schemas of what commands print with `--json`
     `exits`           exit codes
     `text`            bytes, sizes, times and tables as text
-    `completion`      what a shell completes
 """
 
 from __future__ import annotations

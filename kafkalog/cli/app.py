@@ -19,12 +19,11 @@ from typing import Any, Final
 
 from kafkalog import __version__
 from kafkalog.cli.commands import LOCAL, MODULES, SUMMARIES
-from kafkalog.cli.completion import Completion
 from kafkalog.cli.console import Console, discard, prepare_stdout
 from kafkalog.cli.exits import EXIT_CODES_HELP, Exit, OutputError, UsageError, exit_of_error
 from kafkalog.cli.json_schemas import OUTPUTS, PrintSchema
 from kafkalog.cli.options import make_limits
-from kafkalog.cli.parser import Parser
+from kafkalog.cli.parser import Completion, Parser
 from kafkalog.errors import ConfigWarning, CorruptionWarning, UnknownNameError
 
 _MOMENT: Final = 0.05  # seconds

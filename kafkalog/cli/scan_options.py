@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafkalog.cli.console import Console
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.log.segment import Segment
     from kafkalog.scanning.batch_scan import BatchRows
     from kafkalog.scanning.scan import Scan
+    from kafkalog.state.log_config import LogConfig
 
 
 _SCAN: Final = (
@@ -362,3 +363,25 @@ class ScanReporter:
         kept = sum(finding.damage for finding in self._scan.findings)
         self._console.unkept_findings(self._scan.n_damage - kept)
         self._console.losses(self._scan.losses)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise UsageError for a name that is not a topic's setting.
+
+    Names in a properties file are not checked: many of them are settings of a broker.
+    """
+    from kafkalog.state.log_config import is_setting, nearest_setting
+
+    for name in names:
+        if not is_setting(name):
+            near = nearest_setting(name)
+            hint = f"; did you mean {near}?" if near else ""
+            raise UsageError(f"{name} is not a topic setting{hint}")
+
+
+def settings_of(properties: Mapping[str, object]) -> LogConfig:
+    """Return settings; an invalid value is a usage error."""
+    from kafkalog.state.log_config import LogConfig
+
+    with usage_errors():
+        return LogConfig.from_properties(properties)

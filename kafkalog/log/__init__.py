@@ -6,7 +6,6 @@
     `ranges`            picklable byte ranges of segments that open as a partition
     `segment_files`     which files of a directory are segments
     `segment_reader`    the windows of all segments of a partition, in order
-    `range_ends`        where the batches of a range of offsets end
     `segment_stream`    the windows of one segment; damage is raised, or skipped
     `compaction`        whether missing offsets were compacted away
     `searching`         which batches of a damaged segment are intact, and the log's own

@@ -20,11 +20,10 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, OnCorruption, ReadE
 from kafkalog.indexes.statistics import IndexStatistics, PartitionMeter, one_ahead
 from kafkalog.log.compaction import Density, GapMeter, is_compacted
 from kafkalog.log.lookups.list_offsets import ListOffsets
-from kafkalog.log.range_ends import overlapping
 from kafkalog.log.searching.missing import gap_finding, missing_end, start_findings
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import SegmentListing
-from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader
+from kafkalog.log.segment_reader import Known, SegmentBatches, SegmentReader, overlapping
 from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import valid_crcs
 from kafkalog.records.readers.header_reader import HeaderReader

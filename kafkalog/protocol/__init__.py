@@ -6,7 +6,6 @@
     `json_form`    such a dict as Kafka's own tools print it
     `framing`      the type and version in front of the messages of each internal topic
     `printed`      key and value as Kafka's dump tool prints them
-    `members`      what a classic group's members subscribe to, and what they are assigned
 
 Nothing here knows what the messages mean, or where their bytes come from.
 """

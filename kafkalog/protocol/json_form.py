@@ -1,7 +1,8 @@
 """The JSON form of messages, as Kafka's own tools print it.
 
 Mirrors the `*JsonConverter` classes that Kafka's generator makes: fields that the version lacks, and tagged fields with
-their default, are left out; bytes are base64.
+their default, are left out; bytes are base64. What a classic group's members subscribe to, and are assigned, is bytes
+in a message of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from kafkalog.protocol.decoder import MessageError, decode_message
 from kafkalog.protocol.definitions import Field, messages
 
 
@@ -72,3 +74,53 @@ def _float(value: float) -> str:
     sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
     first, *rest = map(str, digits)
     return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{Decimal(repr(value)).adjusted()}"
+
+
+SUBSCRIPTION: Final = "ConsumerProtocolSubscription"
+ASSIGNMENT: Final = "ConsumerProtocolAssignment"
+
+
+def decode_member(name: str, data: bytes) -> dict[str, Any]:
+    """Decode a member's subscription or assignment.
+
+    Parameters
+    ----------
+    name : str
+        `SUBSCRIPTION` or `ASSIGNMENT`.
+    data : bytes
+        A version newer than the definitions is read as the newest known one, and the bytes after it are ignored, as
+        clients do.
+
+    Raises
+    ------
+    MessageError
+        The bytes are not of this protocol; groups of other protocol types have others.
+    """
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if len(data) < 2 or version < 0:
+        raise MessageError(f"{name} of {len(data)} bytes has no version")
+    # what follows the fields of a newer version is not looked at: clients read on from versions they know
+    newest = messages()[name].versions.last
+    return decode_message(name, min(version, newest), data[2:], whole=False)
+
+
+def with_members(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON form of a `GroupMetadataValue` with its members' bytes decoded, as Kafka's tools print it.
+
+    What cannot be decoded stays base64. Source: DumpLogSegments.OffsetsMessageParser, Kafka 4.3.
+    """
+    if record["protocolType"] != "consumer":
+        return record
+    decoded = {"subscription": SUBSCRIPTION, "assignment": ASSIGNMENT}
+    members = [{key: _shown(decoded.get(key), value) for key, value in member.items()} for member in record["members"]]
+    return {**record, "members": members}
+
+
+def _shown(name: str | None, value: Any) -> Any:
+    if name is None:
+        return value
+    data = base64.b64decode(value)
+    try:
+        return json_form(name, int.from_bytes(data[:2], "big", signed=True), decode_member(name, data))
+    except MessageError:
+        return value

@@ -19,8 +19,7 @@ from kafkalog.format import CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADAT
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.definitions import PREVIEW
 from kafkalog.protocol.framing import KEYED, InternalRecord, UnknownTypeError, decode_preview, decode_record
-from kafkalog.protocol.json_form import java_json, json_form
-from kafkalog.protocol.members import ASSIGNMENT, decode_member, with_members
+from kafkalog.protocol.json_form import ASSIGNMENT, decode_member, java_json, json_form, with_members
 
 DELETED: Final = "<DELETE>"
 """What is printed as the value of a tombstone."""

@@ -23,8 +23,7 @@ from kafkalog.operations.converting.convert import convert
 from kafkalog.operations.listing import summarise
 from kafkalog.parsing import optional_integer
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.reporting.heavy_hitters import CAPACITY, HeavyHitters, Key
-from kafkalog.reporting.space_meter import SPACE_TABLES, SpaceMeter
+from kafkalog.reporting.space_meter import CAPACITY, SPACE_TABLES, HeavyHitters, Key, SpaceMeter
 from kafkalog.reporting.tables import Table, tables_of
 from kafkalog.reporting.what_if import SAMPLE_BYTES, Change, Runs, WhatIf, run_bytes
 from kafkalog.scanning.batch_scan import BatchRows

@@ -41,8 +41,7 @@ from kafkalog.records.decode import Decoded, decode
 from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import WINDOW_BYTES
 from kafkalog.records.readers.batch_reader import ALL_OFFSETS, BatchReader
-from kafkalog.records.readers.header_reader import HeaderReader
-from kafkalog.records.readers.range_reader import RangeReader, records_in_range
+from kafkalog.records.readers.header_reader import HeaderReader, RangeReader, records_in_range
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.records.readers.record_windows import BatchFields, WindowOptions
 from kafkalog.records.record_run import RecordRun

@@ -5,6 +5,8 @@ what it cannot see fails the job, since a function would report it as damage.
 
 A task writes into a directory of its own, in the hidden directory of the job. The driver moves the files of the
 attempts that it has heard of; those of killed and repeated attempts are removed with the directory.
+
+Findings become rows of a DataFrame. A task that makes no such rows warns of them: Spark has no other channel.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import pickle
 import re
 import secrets
 import socket
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -26,12 +29,12 @@ import pyarrow as pa
 
 from kafkalog import errors
 from kafkalog import format as kf
-from kafkalog.errors import KafkalogError, ReadError, Reason, WriteError
+from kafkalog.errors import CorruptionWarning, Finding, KafkalogError, ReadError, Reason, WriteError
 from kafkalog.log.log_dir import LogDir, located
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.scanning.planning import ReadTask
+from kafkalog.scanning.planning import Plan, ReadTask
 from kafkalog.storage.atomic import STAGED_SUFFIX, remove_tree, writing
 from kafkalog.storage.location import is_url
 from kafkalog.storage.staging import StagedDirectory
@@ -343,3 +346,40 @@ def error_of(text: str) -> KafkalogError:
                 return found
     why = _FAILED.findall(text) or text.strip().splitlines()
     return ReadError(Reason.FILE_UNREADABLE, f"Spark failed: {why[-1]}")
+
+
+_ARROW: Final = {"int": pa.int64(), "bool": pa.bool_()}
+
+
+def row_type(kind: Any) -> pa.StructType:
+    """Return the Arrow type of a dataclass's fields: numbers, booleans and text."""
+    names = ((one.name, str(one.type).removesuffix(" | None")) for one in fields(kind))
+    return pa.struct([(name, _ARROW.get(annotation, pa.string())) for name, annotation in names])
+
+
+FINDING: Final = row_type(Finding)
+
+PLACE_FIELDS: Final = (
+    pa.field("path", pa.string()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+)
+"""What a row is about."""
+
+FOUND_FIELDS: Final = (pa.field("findings", pa.list_(FINDING)), pa.field("seconds", pa.float64()))
+"""What was found about it, and how long that took."""
+
+MAX_FINDINGS: Final = 100
+"""The most findings kept for each segment by default; they are sent to the driver."""
+
+
+def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as rows of `FINDING`."""
+    return [finding.as_dict() for finding in findings]
+
+
+def warn_of(planned: Plan) -> None:
+    """Warn of damage that was found while planning."""
+    for finding in planned.findings:
+        if finding.damage:
+            warnings.warn(str(finding), CorruptionWarning, stacklevel=3)

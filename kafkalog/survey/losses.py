@@ -2,6 +2,7 @@
 
 "Lost" means: records that existed, by the best evidence, and that are not in the result. An index, a producer snapshot
 or a checkpoint that reaches past the log proves a loss. A gap between segments is one unless it was compacted.
+`remains` returns what a segment contains from a position on, which is lost if a broker cuts it there.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
+
 from kafkalog import format as kf
-from kafkalog.errors import Certainty, Finding, Loss, Reason
+from kafkalog._kernels.wire import STATUS
+from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason
+from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import (
     end_finding,
@@ -22,7 +27,11 @@ from kafkalog.log.searching.missing import (
     snapshot_name,
     start_finding,
 )
-from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, is_tiered, last_indexed
+from kafkalog.log.searching.neighbours import lost_in
+from kafkalog.log.segment import Segment
+from kafkalog.records.batch_table import valid_crcs
+from kafkalog.records.spans import batch_error
+from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, is_tiered, last_indexed, tail_finding
 
 _SHOWN: Final = 4
 
@@ -291,3 +300,59 @@ def _missing_segment(
 def _leftover(partition: Partition, name: str) -> Finding:
     detail = "an index without a .log: a broker deletes it when it starts"
     return Finding(Reason.UNKNOWN_FILE, detail, path=str(partition.path / name), damage=False)
+
+
+def remains(segment: Segment, start: int, state: LogDirState) -> tuple[SegmentContents, list[Finding]]:
+    """Read what a segment contains, damage or not.
+
+    Parameters
+    ----------
+    start : int
+        Where a broker cuts the segment.
+
+    Returns
+    -------
+    SegmentContents
+        Of the whole segment.
+    list of Finding
+        The damage from `start` on, and one finding about the intact batches there: together, what the cut loses.
+    """
+    path, base = str(segment.path), segment.base_offset
+    contents = SegmentContents(path, base, base - 1, segment.size_in_bytes)
+    n_records, first, is_exact = 0, None, True
+    gaps = GapMeter(base)
+
+    def add(finding: Finding) -> None:
+        end = contents.last_offset + 1
+        contents.findings.append(tail_finding(finding, state, end) if segment.is_last else finding)
+
+    try:
+        with segment.open() as source:
+            for window in segment.iter_windows(source, on_corruption="skip", report=add):
+                batches, valid = window.batches, valid_crcs(window)
+                for row in np.flatnonzero(~valid).tolist():
+                    add(lost_in(segment, window, batch_error(STATUS["CRC_MISMATCH"], batches, row, path)))
+                intact = batches[np.flatnonzero(valid)]
+                gaps.feed(intact)
+                # compressed messages of v0 and v1 do not say how many they are: their offsets are counted
+                spans = np.diff(batches.last_offset, prepend=contents.last_offset)
+                is_known, is_cut = batches.records_count >= 0, valid & (batches.position >= start)
+                is_exact &= bool(is_known[is_cut].all())
+                n_records += int(np.where(is_known, batches.records_count, spans)[is_cut].sum())
+                if first is None and is_cut.any():
+                    row = int(np.argmax(is_cut))
+                    first = int(batches.base_offset[row] if is_known[row] else (batches.last_offset - spans)[row] + 1)
+                if len(intact):
+                    contents.last_offset = int(intact.last_offset[-1])
+                source.release(window.data, window.start)
+    except KafkalogError as error:
+        add(error.to_finding())
+    contents.has_gaps = gaps.has_gaps
+    lost = [one for one in contents.findings if one.damage and (one.position or 0) >= start]
+    if first is not None:
+        detail = "intact batches after the place where a broker cuts the log"
+        reason = lost[0].reason if lost else Reason.OFFSET_ORDER
+        last = contents.last_offset
+        found = Finding(reason, detail, path, start, base_offset=first, last_offset=last, n_records=n_records)
+        lost.append(replace(found, certainty="exact" if is_exact else "at_most"))
+    return contents, lost

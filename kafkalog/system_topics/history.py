@@ -21,8 +21,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.framing import KEYED, decode_record
-from kafkalog.protocol.json_form import json_form
-from kafkalog.protocol.members import with_members
+from kafkalog.protocol.json_form import json_form, with_members
 from kafkalog.system_topics.reading import AsOf, read_records
 
 _SECRETS: Final = ("salt", "storedKey", "serverKey")

@@ -4,7 +4,6 @@
     `options`             checks the writer's options
     `batch_builder`       checks and numbers records, collects them into batches and encodes these
     `partition_files`     writes the segments of a partition and its producer snapshots
-    `rolling`             decides when a new segment begins
     `segment_writer`      writes one `.log` and its indexes
     `log_end`             reads the state that an append continues from
     `partition_staging`   stages a partition and moves its files into place in a safe order

@@ -18,8 +18,7 @@ from kafkalog.state.leader_epochs import new_epochs
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState, encode_snapshot, with_markers
 from kafkalog.storage.staging import StagedDirectory
-from kafkalog.writing.rolling import rolled_base_offset
-from kafkalog.writing.segment_writer import SegmentWriter
+from kafkalog.writing.segment_writer import SegmentWriter, rolled_base_offset
 
 
 class PartitionFiles:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli.app import main
-from kafkalog.cli.completion import SHELLS
+from kafkalog.cli.parser import SHELLS
 
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:

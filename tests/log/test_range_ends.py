@@ -11,7 +11,7 @@ import pytest
 from ways import seams
 
 import kafkalog
-from kafkalog.log.range_ends import overlapping
+from kafkalog.log.segment_reader import overlapping
 
 SIZES = (None, 100, 300, 4096)
 

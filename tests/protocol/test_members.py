@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from kafkalog.protocol.decoder import MessageError
-from kafkalog.protocol.members import ASSIGNMENT, SUBSCRIPTION, decode_member, with_members
+from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member, with_members
 
 ONE = b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7\xff\xff\xff\xff"  # partition 7 of t, no user data
 

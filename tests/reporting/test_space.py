@@ -14,7 +14,7 @@ from golden_sets import shared_log_dir, unpacked
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.reporting.heavy_hitters import HeavyHitters, shortened
+from kafkalog.reporting.space_meter import HeavyHitters, shortened
 from kafkalog.reporting.what_if import Change
 
 

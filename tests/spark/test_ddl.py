@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kafkalog.spark.ddl import parse_ddl
+from kafkalog.spark.decoded import parse_ddl
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,7 @@ import pytest
 
 import kafkalog
 from kafkalog.survey.evidence import LogDirState
-from kafkalog.survey.losses import losses_of
-from kafkalog.survey.remains import remains
+from kafkalog.survey.losses import losses_of, remains
 
 
 @pytest.mark.parametrize("name", ["p-multi-0", "p-v1-lz4-0", "p-v0v1v2-mixed-0", "p-txn-0"])

@@ -8,7 +8,7 @@ from writing import batch_table
 
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.log_config import LogConfig
-from kafkalog.writing.rolling import SegmentRoll, rolled_base_offset
+from kafkalog.writing.segment_writer import SegmentRoll, rolled_base_offset
 
 pytestmark = pytest.mark.kernels
 

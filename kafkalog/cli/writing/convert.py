@@ -21,9 +21,8 @@ from kafkalog.cli.options import (
     n_bytes,
     selected_bytes,
 )
-from kafkalog.cli.scan_options import add_on_corruption, hint_at_skip, path_of, usage_errors
+from kafkalog.cli.scan_options import add_on_corruption, check_names, hint_at_skip, path_of, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
-from kafkalog.cli.topic_settings import check_names, settings_of
 
 if TYPE_CHECKING:
     from kafkalog.operations.converting.report import ConversionReport

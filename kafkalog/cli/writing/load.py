@@ -22,9 +22,8 @@ from kafkalog.cli.options import (
     n_bytes,
     names,
 )
-from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.scan_options import check_names, settings_of, usage_errors
 from kafkalog.cli.text import counted, human_bytes
-from kafkalog.cli.topic_settings import check_names, settings_of
 
 if TYPE_CHECKING:
     from kafkalog.operations.loading.report import LoadResult

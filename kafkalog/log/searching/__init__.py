@@ -2,7 +2,6 @@
 
     `resync`           finds every intact batch of a file, in linear time
     `damaged_sizes`    intact batches over which the size field of a damaged batch leads by chance
-    `wrapper_offsets`  where the offsets of compressed v0 and v1 messages begin
     `choosing`         the largest set of batches that agree with each other
     `copies`           batches that are left only in a second copy of a piece of the log
     `resume`           where reading continues after damage

@@ -5,8 +5,7 @@
     `files`       the type of a file, by its name
     `batch_chain` batches at positions that an index gives, and from one to the next
     `log_walk`    `.log` and `.checkpoint` files to batches and records, as Kafka's tool walks them
-    `control`     control records, and Raft's as JSON
-    `decoders`    keys and values as text and numbers
+    `decoders`    keys and values as text and numbers; control records, and Raft's as JSON
     `dump_text`   batches and records as lines
     `rows`        batches and records as objects
     `sidecars`    `.index`, `.txnindex` and `.snapshot` files

@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError, NotKafkaError, Reason
 from kafkalog.interchange.arrow_output import binary_array, java_string
-from kafkalog.operations.dumping.control import describe
-from kafkalog.operations.dumping.decoders import number_size, too_short
+from kafkalog.operations.dumping.decoders import describe, number_size, too_short
 from kafkalog.operations.dumping.files import start_offset
 from kafkalog.operations.dumping.log_walk import LogWalk, Part, Records, add_sequence, batch_rows, record_sequences
 from kafkalog.operations.dumping.options import DumpOptions

@@ -16,8 +16,7 @@ import numpy as np
 from kafkalog import format as kf
 from kafkalog.errors import CorruptionError
 from kafkalog.interchange.arrow_output import java_string
-from kafkalog.operations.dumping import control
-from kafkalog.operations.dumping.decoders import decoded
+from kafkalog.operations.dumping.decoders import control_type, decoded, parse_control
 from kafkalog.operations.dumping.log_walk import LogWalk, Part, Records, add_sequence, batch_rows, record_sequences
 from kafkalog.operations.dumping.options import DumpOptions
 from kafkalog.operations.dumping.report import Report
@@ -163,10 +162,10 @@ def _record_rows(part: Part, records: Records, options: DumpOptions) -> Iterator
 
 def _control_fields(key: bytes | None, value: bytes | None) -> Row:
     """Parse a control record."""
-    kind = control.control_type(key)
+    kind = control_type(key)
     known = kind in kf.ControlRecordType.__members__.values()
     name = kf.ControlRecordType(kind).name if known else f"UNKNOWN({kind})"
-    return {"type": name, **control.parse(key, value)}
+    return {"type": name, **parse_control(key, value)}
 
 
 def _internal(topic: str, key: bytes | None, value: bytes | None) -> Row:

@@ -25,11 +25,11 @@ from kafkalog.errors import OutputExistsError, Reason, WriteError
 from kafkalog.operations.exporting.resuming import (
     Exported,
     ResumedTable,
+    TableRows,
     manifest_of,
     reading_table,
     writing_table,
 )
-from kafkalog.operations.exporting.table_rows import TableRows
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

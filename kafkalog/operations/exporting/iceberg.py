@@ -22,11 +22,11 @@ from kafkalog.operations.exporting.delta import PROPERTY
 from kafkalog.operations.exporting.resuming import (
     Exported,
     ResumedTable,
+    TableRows,
     manifest_of,
     reading_table,
     writing_table,
 )
-from kafkalog.operations.exporting.table_rows import TableRows
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

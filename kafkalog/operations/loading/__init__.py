@@ -1,9 +1,8 @@
 """Load: tables and files of records become partitions of a log dir, all or none.
 
     `load`       `write_table` and `load`
-    `source`     an input of record batches
     `rows`       rows of any columns to records, whose values are encoded
-    `merging`    files by date in the order of offsets
+    `merging`    an input of record batches; files by date in the order of offsets
     `report`     what a load wrote
     `target`     stages the partitions of a load and publishes them
     `retention`  warns of records that a broker would soon delete

@@ -35,11 +35,10 @@ from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
 from kafkalog.operations.loading.install import BrokerLogDir
-from kafkalog.operations.loading.merging import merged_by_offset
+from kafkalog.operations.loading.merging import Source, merged_by_offset
 from kafkalog.operations.loading.report import LoadedPartition, LoadResult
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.operations.loading.rows import Rows, in_rows
-from kafkalog.operations.loading.source import Source
 from kafkalog.operations.loading.target import load_target
 from kafkalog.parsing import TopicPatterns
 from kafkalog.records.codecs import Compression

@@ -1,15 +1,29 @@
-"""Reads files of a directory by date in the order of offsets, which need not be that of times."""
+"""The inputs of a load. Files of a directory by date are read in the order of offsets, which is not that of times."""
 
 from __future__ import annotations
 
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from kafkalog.operations.loading.source import Source
+
+class Source(NamedTuple):
+    """An input of record batches: a table or a file.
+
+    `batches` is called with a function that chooses the columns to read from a schema. `path` is for messages. `done`
+    returns how many bytes of all inputs are read.
+    """
+
+    batches: Callable[[Callable[[pa.Schema], Sequence[str]]], Iterable[pa.RecordBatch]]
+    path: str | None = None
+    done: Callable[[], int] = lambda: 0
+    schema: pa.Schema | None = None
+    """The schema, if it is known without reading a batch; it is checked even if there are no batches."""
+
 
 _KNOWN: tuple[str, ...] = ("topic", "partition")
 

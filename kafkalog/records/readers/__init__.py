@@ -2,7 +2,6 @@
 
     `batch_reader`   walks a segment with a reader and, where that stops, with `walk`; the reader that checks checksums
     `header_reader`  headers alone, from what the system has in memory of the file
-    `range_reader`   records of a range of times, headers of what lies outside
     `record_windows`  good batches to record batches or columns, a window a kernel call; runs of windows
     `record_reader`  the records of good batches, reads ahead, one window per call
 

@@ -35,9 +35,8 @@ from kafkalog.operations.rebuilding.choosing import check_paths, choose, saved_a
 from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
 from kafkalog.repair.merging.replica import Replica, Rows, read_replica
 from kafkalog.repair.merging.report import MergedPartition, MergedRange, MergedReplica, MergeReport
-from kafkalog.repair.salvaging.plan import read_intact, with_epochs
+from kafkalog.repair.salvaging.plan import read_intact, undecodable, with_epochs
 from kafkalog.repair.salvaging.salvage import write_report
-from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.state.checkpoints import checkpointed_offset
 from kafkalog.storage.bad_sectors import BadSectorSource
 from kafkalog.storage.location import refuse_url

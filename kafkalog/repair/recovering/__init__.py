@@ -3,8 +3,7 @@
     `recover`       the function, for a log dir or a partition
     `preflight`     the dry run, of clean starts too: with strays, retention and the files of the log dirs
     `partition`     one partition: which logs are cut, what is deleted, what is written
-    `replay_check`  batches at which a broker stops while it replays producers
-    `epochs`        the leader epochs that are found in its segments
+    `replay_check`  batches at which a broker stops, and the leader epochs that it finds
     `settings`      settings of the cluster and the broker, and what retention deletes by them
     `log_dir`       the checkpoints and the clean-shutdown marker of the log dir
     `report`        the results

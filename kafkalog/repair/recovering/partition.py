@@ -23,18 +23,16 @@ from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.operations.rebuilding.rebuilder import Work
 from kafkalog.operations.rebuilding.target import old_content
 from kafkalog.repair.placement import PartitionOutput
-from kafkalog.repair.recovering.epochs import epochs_after, fatal_epoch_problem, wrong_epoch_notes
-from kafkalog.repair.recovering.replay_check import ReplayCheck
+from kafkalog.repair.recovering.replay_check import ReplayCheck, epochs_after, fatal_epoch_problem, wrong_epoch_notes
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint
 from kafkalog.state.transactions import is_in_order
 from kafkalog.survey.evidence import LogDirState, SegmentContents, tail_finding
-from kafkalog.survey.losses import survey
-from kafkalog.survey.remains import remains
+from kafkalog.survey.losses import remains, survey
 from kafkalog.survey.startup import Kind, PartitionPlan, RebuiltFile, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_end import end_as_loaded, end_before_start
-from kafkalog.survey.startup_files import known_epochs, topic_id_problem
 from kafkalog.survey.startup_load import LoadPlan, transaction_index_problem
+from kafkalog.survey.startup_names import known_epochs, topic_id_problem
 
 
 @dataclass(slots=True)

@@ -32,11 +32,10 @@ from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import refuse_url
 from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
-from kafkalog.survey.remains import remains
+from kafkalog.survey.losses import remains
 from kafkalog.survey.startup import PartitionPlan
-from kafkalog.survey.startup_files import epochs_problem
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_names import partition_directories
+from kafkalog.survey.startup_names import epochs_problem, partition_directories
 from kafkalog.survey.startup_root import StartProblem, root_problems
 
 _ATTEMPTS: Final = 5

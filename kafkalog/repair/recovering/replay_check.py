@@ -1,7 +1,8 @@
-"""Looks for batches in which a broker stops while it replays the producers of a segment."""
+"""Looks for batches at which a broker stops while it replays a segment, and for the leader epochs that it finds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
+from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, wrong_epoch
 from kafkalog.records.batch_table import BatchTable
+from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.survey.startup_load import LoadPlan
+from kafkalog.survey.startup_names import known_epochs
 
 
 class ReplayCheck:
@@ -44,3 +49,35 @@ class ReplayCheck:
         position, base_offset = int(batches.position[row]), int(batches.base_offset[row])
         found = Finding(reason, detail, path=str(path), position=position, base_offset=base_offset)
         self.problem = self.problem or found
+
+
+def epochs_after(plan: LoadPlan, recovered: Sequence[RecoveredSegment], end: int) -> LeaderEpochs:
+    """The epochs of the file with those of the segments, in the order of their recovery, cut at both ends of the log.
+
+    Source: LogSegment.recover, LogLoader.load, Kafka 4.3.
+    """
+    epochs = known_epochs(plan.path)
+    for epoch, start in (entry for one in recovered for entry in one.epochs):
+        if epoch > epochs.latest:
+            epochs.assign(epoch, start)
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(plan.log_start)
+    return epochs
+
+
+def fatal_epoch_problem(plan: LoadPlan, recovered: Sequence[RecoveredSegment]) -> Finding | None:
+    """The first leader epoch of which a broker that recovers the segments fails; None if there is none."""
+    latest = known_epochs(plan.path).latest
+    for one in recovered:
+        fatal = fatal_epoch(one, latest)
+        if fatal is not None:
+            detail = f"{fatal}: a broker that recovers the segment fails at it"
+            return Finding(Reason.EPOCH_ORDER, detail, path=str(one.segment.path))
+        latest = max(latest, *(epoch for epoch, _ in one.epochs), -1)
+    return None
+
+
+def wrong_epoch_notes(path: Path, recovered: Iterable[RecoveredSegment]) -> list[Finding]:
+    """A note about an epoch that gets into the file at `path` although it is probably wrong; none if there is none."""
+    wrong = wrong_epoch(sorted(recovered, key=lambda one: one.segment.base_offset))
+    return [] if wrong is None else [Finding(Reason.EPOCH_ORDER, wrong, path=str(path), damage=False)]

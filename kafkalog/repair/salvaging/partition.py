@@ -29,12 +29,12 @@ from kafkalog.repair.salvaging.plan import (
     plan_segment,
     read_intact,
     reason_of,
+    undecodable,
     with_epochs,
     wrong_epochs,
 )
 from kafkalog.repair.salvaging.report import EvidenceFile, LostPiece, LostRange, SalvagedPartition, SalvagedSegment
 from kafkalog.repair.salvaging.single_records import SingleRecords
-from kafkalog.repair.salvaging.undecodable import undecodable
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs

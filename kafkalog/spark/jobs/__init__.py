@@ -4,7 +4,6 @@
     `verify`    `kafkalog.verify` as a job
     `reindex`   `kafkalog.reindex` as a job
     `export`    `kafkalog.export` as a job
-    `findings`  findings as rows of a DataFrame
 
 Spark moves only tasks and results: executors read and write the files themselves. So each needs kafkalog installed, and
 the same paths as the driver: one machine, or a shared file system.

@@ -26,8 +26,19 @@ from kafkalog.read_methods import RecordOptions, TaskOptions
 from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
-from kafkalog.spark.jobs.findings import FOUND_FIELDS, MAX_FINDINGS, finding_rows, warn_of
-from kafkalog.spark.runner import absolute, frame_of, job_directory, piece_of, publish, results, task_directory
+from kafkalog.spark.runner import (
+    FOUND_FIELDS,
+    MAX_FINDINGS,
+    absolute,
+    finding_rows,
+    frame_of,
+    job_directory,
+    piece_of,
+    publish,
+    results,
+    task_directory,
+    warn_of,
+)
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 

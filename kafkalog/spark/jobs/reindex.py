@@ -31,15 +31,18 @@ from kafkalog.operations.rebuilding.report import Damaged, RebuildReport, Skippe
 from kafkalog.operations.rebuilding.target import DryRun, InPlace, OutputDirectory, Target
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.findings import FOUND_FIELDS, PLACE_FIELDS, finding_rows, row_type
 from kafkalog.spark.runner import (
+    FOUND_FIELDS,
+    PLACE_FIELDS,
     Piece,
     absolute,
     files_of,
+    finding_rows,
     frame_of,
     job_directory,
     publish,
     results,
+    row_type,
     task_directory,
 )
 from kafkalog.state.cluster_image import ClusterMetadata

@@ -19,8 +19,7 @@ from kafkalog.scanning.planning import TASK_BYTES, ReadTask, plan
 from kafkalog.scanning.query import split_options
 from kafkalog.scanning.tasks import plan_limits, read_task
 from kafkalog.spark import types
-from kafkalog.spark.jobs.findings import warn_of
-from kafkalog.spark.runner import absolute, piece_of, run
+from kafkalog.spark.runner import absolute, piece_of, run, warn_of
 
 
 def scan(

@@ -19,8 +19,18 @@ from kafkalog.operations.verifying.report import VerifiedPartition, VerifiedSegm
 from kafkalog.operations.verifying.segment import SegmentCheck
 from kafkalog.operations.verifying.verify import partitions_to_verify, verified_partition
 from kafkalog.scanning.planning import TASK_BYTES
-from kafkalog.spark.jobs.findings import FOUND_FIELDS, MAX_FINDINGS, PLACE_FIELDS, finding_rows, row_type
-from kafkalog.spark.runner import Piece, absolute, files_of, frame_of, results
+from kafkalog.spark.runner import (
+    FOUND_FIELDS,
+    MAX_FINDINGS,
+    PLACE_FIELDS,
+    Piece,
+    absolute,
+    files_of,
+    finding_rows,
+    frame_of,
+    results,
+    row_type,
+)
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import Lost, OffsetGap
 

@@ -8,8 +8,8 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import DEFAULT_LIMITS
+from kafkalog.log.searching.choosing import read_wrappers
 from kafkalog.log.searching.resync import Found, find_batches
-from kafkalog.log.searching.wrapper_offsets import read_wrappers
 from kafkalog.storage.source import BufferSource
 
 

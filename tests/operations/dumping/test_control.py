@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from kafkalog.errors import CorruptionError, Reason
-from kafkalog.operations.dumping.control import describe
+from kafkalog.operations.dumping.decoders import describe
 
 
 def key(kind: int) -> bytes:

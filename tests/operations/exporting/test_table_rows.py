@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kafkalog.operations.exporting.table_rows import TableRows
+from kafkalog.operations.exporting.resuming import TableRows
 
 _MS = pa.timestamp("ms", "UTC")
 _US = pa.timestamp("us", "UTC")

@@ -17,8 +17,7 @@ from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.records.batch_table import Window
 from kafkalog.records.readers import record_reader
-from kafkalog.records.readers.header_reader import HeaderReader
-from kafkalog.records.readers.range_reader import RangeReader
+from kafkalog.records.readers.header_reader import HeaderReader, RangeReader
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.scanning import execution
 from kafkalog.storage.source import PreadSource
