@@ -21,7 +21,7 @@ from kafkalog.booting.coordinators import Commit, CoordinatorState, by_partition
 from kafkalog.booting.metadata_log import encode_snapshot, quorum_state, snapshot_name
 from kafkalog.booting.new_cluster import NewCluster, Node
 from kafkalog.booting.report import BootNode, BootPartition, BootReport, OpenTransaction
-from kafkalog.booting.sources import Copy, Sources, one_copy_each
+from kafkalog.booting.sources import Copy, Sources, furthest, one_copy_each
 from kafkalog.booting.staging import (
     COPY_MODES,
     CopyMode,
@@ -291,7 +291,7 @@ class _Boot:
         taken: dict[kf.TopicPartition, list[Copy]] = {}
         for one, _ in self._wanted:
             taken.setdefault(one.key, []).append(one)
-        leaders = [max(some, key=lambda one: one.progress) for some in taken.values()]
+        leaders = [furthest(some) for some in taken.values()]
         state = CoordinatorState.read(leaders, limits)
         if commits is not None:
             state.commits = list(commits)

@@ -182,6 +182,11 @@ class Sources:
         return best
 
 
+def furthest(copies: Sequence[Copy]) -> Copy:
+    """The copy with the latest leader epoch, then the longest."""
+    return copies[0] if len(copies) == 1 else max(copies, key=lambda one: one.progress)
+
+
 def one_copy_each(
     copies: dict[kf.TopicPartition, list[Copy]],
     *,
@@ -205,7 +210,7 @@ def one_copy_each(
     """
     chosen, differing = {}, []
     for key, some in copies.items():
-        first = max(some, key=lambda one: one.progress) if len(some) > 1 else some[0]
+        first = furthest(some)
         chosen[key] = first
         for one in some:
             if one is first:

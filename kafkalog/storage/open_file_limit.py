@@ -13,8 +13,8 @@ from typing import Final
 
 from kafkalog.errors import Reason, WriteError
 
-SPARE_FILES: Final = 32
-"""Allowance for files that are open only for a while: inputs, indexes, directories being fsynced."""
+SPARE_FILES: Final = 64
+"""Allowance for files that are open only for a while: inputs, indexes, files and directories being fsynced."""
 _UNKNOWN: Final = 64
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +24,7 @@ class Faulty:
 
     def __init__(self, when: int, fault: Callable[[str], None]) -> None:
         self.n_calls, self._when, self._fault = 0, when, fault
+        self._lock = threading.Lock()  # files are made durable by several threads
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(os, name)
@@ -30,8 +32,10 @@ class Faulty:
 
     def counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            self.n_calls += 1
-            if self.n_calls == self._when:
+            with self._lock:
+                self.n_calls += 1
+                is_now = self.n_calls == self._when
+            if is_now:
                 self._fault(name)
             return function(*args, **options)
 

@@ -129,11 +129,12 @@ def preflight(
     starts = [_LogDirStart(root, clean, cluster, options, result) for root in roots]
     result.is_clean = all(start.is_clean for start in starts)
     found = [
-        (start, directory, is_partition_directory(one))
+        (start, directory, is_one)
         for one in named
+        for is_one in [is_partition_directory(one)]
         for start in starts
-        if start.root == (one.absolute().parent if is_partition_directory(one) else one)
-        for directory in ([one] if is_partition_directory(one) else start.directories())
+        if start.root == (one.absolute().parent if is_one else one)
+        for directory in ([one] if is_one else start.directories())
     ]
     if not found and not result.problems and not any((root / kf.META_PROPERTIES).exists() for root in roots):
         raise no_kafka_files(roots[0])
