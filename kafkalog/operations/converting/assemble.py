@@ -8,33 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog import format as kf
-from kafkalog._kernels.crc import checksum_crc32c
+from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window
-
-_HEADER: Final = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("partition_leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("records_count", ">i4"),
-    ]
-)
-_CRC_END: Final = 21  # the checksum covers the bytes after itself, not the base offset or the leader epoch
+from kafkalog.records.columns import RecordColumns
+from kafkalog.records.encode import encode_batches
 
 
 class Part(NamedTuple):
@@ -52,50 +34,21 @@ def empty_batches(batches: BatchTable) -> Window:
 
     Source: DefaultRecordBatch.writeEmptyHeader, Kafka 4.3.
     """
-    n = len(batches)
-    last = batches.last_offset
-    base = np.where(batches.base_offset >= 0, batches.base_offset, last)
-    is_v2 = batches.magic >= 2
-    bits = kf.TIMESTAMP_TYPE_BIT | kf.TRANSACTIONAL_BIT | kf.CONTROL_BIT
-    headers = np.zeros(n, _HEADER)
-    headers["base_offset"] = base
-    headers["length"] = _HEADER.itemsize - kf.LOG_OVERHEAD
-    headers["partition_leader_epoch"] = batches.partition_leader_epoch
-    headers["magic"] = 2
-    headers["attributes"] = batches.attributes & np.where(is_v2, bits, 0)
-    headers["last_offset_delta"] = last - base
-    # an empty batch keeps its largest timestamp only, as the cleaner's does
-    headers["base_timestamp"] = kf.NO_TIMESTAMP
-    headers["max_timestamp"] = batches.max_timestamp
-    headers["producer_id"] = np.where(is_v2, batches.producer_id, -1)
-    headers["producer_epoch"] = np.where(is_v2, batches.producer_epoch, -1)
-    headers["base_sequence"] = np.where(is_v2, batches.base_sequence, -1)
-    data = headers.view(np.uint8).reshape(n, _HEADER.itemsize)
-    headers["crc"] = [checksum_crc32c(row[_CRC_END:]) for row in data]
-    table = replace(
-        BatchTable.empty(n),
-        **{name: headers[name].astype(getattr(batches, name).dtype) for name in _SAME},
-        position=np.arange(n) * _HEADER.itemsize,
-        size_in_bytes=np.full(n, _HEADER.itemsize, np.int32),
+    is_v2, last = batches.magic >= 2, batches.last_offset
+    spec = BatchSpec(
+        timestamp_type=np.where(is_v2, batches.timestamp_type, 0),
+        # an empty batch keeps its largest timestamp only, as the cleaner's does
+        max_timestamp=batches.max_timestamp,
+        leader_epoch=batches.partition_leader_epoch,
+        producer_id=np.where(is_v2, batches.producer_id, -1),
+        producer_epoch=np.where(is_v2, batches.producer_epoch, -1),
+        base_sequence=np.where(is_v2, batches.base_sequence, -1),
+        is_transactional=is_v2 & batches.is_transactional,
+        is_control=is_v2 & batches.is_control,
+        base_offset=np.where(batches.base_offset >= 0, batches.base_offset, last),
         last_offset=last,
-        control_type=np.where(headers["attributes"] & kf.CONTROL_BIT, kf.NO_CONTROL_RECORD, -1).astype(np.int16),
     )
-    return Window(data.reshape(-1), 0, table)
-
-
-_SAME: Final = (
-    "base_offset",
-    "partition_leader_epoch",
-    "magic",
-    "crc",
-    "attributes",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "records_count",
-)
+    return encode_batches(RecordColumns.empty(["offset"]), np.zeros(len(batches) + 1, np.int64), spec)
 
 
 def assemble(parts: Sequence[Part]) -> Window | None:
