@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, Reason, SidecarError
 from kafkalog.html import HtmlReport
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.verify import iter_verify, verify
@@ -18,16 +18,21 @@ from kafkalog.storage.location import AnyPath, Location
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.system_topics.remote_log import RemoteSegment
 from kafkalog.text import counted
+from kafkalog.tiered.chain import Link
 from kafkalog.tiered.joined import Joined, JoinedStore, tiered_location
-from kafkalog.tiered.layouts import Copy
+from kafkalog.tiered.layouts import Copy, epochs_between
 
 FaultKind = (
     Literal["hole", "torn", "size", "checksum", "index", "unreadable", "orphan", "unfinished", "deleting"]
     | Literal["replaced", "below_start", "leftover", "unknown_file"]
 )
 _COPY_BYTES: Final = 2**23
+_NONE: Final = 2**63
+_SIDE: Final = ("index_", "snapshot_")
+"""How the reasons about files next to a `.log` begin."""
 _OF_HOLES: Final = (Reason.INDEX_TRANSACTION, Reason.TRANSACTION_OUTCOME, Reason.OPEN_TRANSACTION, Reason.EPOCH_ORDER)
-"""What follows from missing segments: transactions that begin or end in them."""
+"""What follows from missing records in the segments after them: transactions that begin or end there."""
+_WASTES: Final = ("orphan", "unfinished", "deleting", "replaced", "below_start", "leftover")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class StorageReport(HtmlReport):
     @property
     def wasted_bytes(self) -> int:
         """Bytes of objects that no reader needs."""
-        return sum(fault.n_bytes for fault in self.faults if not fault.damage)
+        return sum(fault.n_bytes for fault in self.faults if fault.kind in _WASTES)
 
     def as_dict(self) -> dict[str, Any]:
         """The report, for JSON."""
@@ -144,7 +149,7 @@ def verify_tiered(
                 report.faults += [_fault("leftover", detail, copy) for copy in copies]
             else:
                 report.n_skipped += 1
-    report.faults += _faults_of_content(tiered, opened, store, deep=deep, limits=limits)
+    report.faults += dict.fromkeys(_faults_of_content(tiered, opened, store, deep=deep, limits=limits))
     report.faults += [StorageFault("unknown_file", f"no object of a segment: {one}") for one in store.layout.unknown]
     return report
 
@@ -239,19 +244,41 @@ def _faults_of_content(
         copies = {store.url_of(key): link.copy for key, link in store.links.items()}
         # an error names the object
         copies |= {str(place): copy for copy in copies.values() for place in copy.files.values()}
-        for row in iter_verify(opened[joined.key], deep=deep, limits=limits):
-            for finding in row.all_findings():
-                if joined.holes and finding.reason in _OF_HOLES:
-                    continue
-                copy = copies.get(finding.path or "")
-                if copy is not None and (finding.damage or finding.reason.value.startswith("index_")):
-                    yield _of_finding(finding, copy)
+        found = [
+            (finding, copy)
+            for row in iter_verify(opened[joined.key], deep=deep, limits=limits)
+            for finding in row.all_findings()
+            if (copy := copies.get(finding.path or "")) and (finding.damage or finding.reason.value.startswith(_SIDE))
+        ]
+        broken = [hole.first for hole in joined.holes]
+        broken += [copy.start_offset for finding, copy in found if finding.reason not in _OF_HOLES]
+        for finding, copy in found:
+            if finding.reason not in _OF_HOLES or copy.start_offset < min(broken, default=_NONE):
+                yield _of_finding(finding, copy)
+        for link in joined.links:
+            yield from _wrong_epochs(link, joined.epochs)
+
+
+def _wrong_epochs(link: Link, epochs: list[tuple[int, int]]) -> Iterator[StorageFault]:
+    """A copy whose leader epochs are not those of the log, from the later of their starts on."""
+    try:
+        found = link.copy.epochs
+    except SidecarError as error:
+        yield _fault("index", f"its leader epochs cannot be read: {error.detail}", link.copy, damage=True)
+        return
+    except KafkalogError:
+        return  # it is among what the log's bytes tell
+    if not found or not epochs:
+        return
+    first = max(found[0][1], epochs[0][1])
+    if epochs_between(found, first, link.last) != epochs_between(epochs, first, link.last):
+        yield _fault("index", f"its leader epochs {found} are not those of the log", link.copy, damage=True)
 
 
 def _of_finding(finding: Finding, copy: Copy) -> StorageFault:
     reason = finding.reason
     kind: FaultKind = "checksum"
-    if reason.value.startswith("index_"):
+    if reason.value.startswith(_SIDE):
         kind = "index"
     elif reason in (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.NOT_INSTALLED):
         kind = "unreadable"

@@ -30,7 +30,7 @@ _SPACE: Final = re.compile(r"[ \t\n\x0b\f\r]+")
 Pathish = str | os.PathLike[str]
 
 
-def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
+def read_checkpoint(path: Pathish, n_fields: int, data: bytes | None = None) -> list[list[str]] | None:
     """Read the entries of a checkpoint file, split into fields; None if the file does not exist.
 
     An empty file gives an empty list.
@@ -46,9 +46,9 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
     Line 1 is the version, line 2 the number of entries; then one entry per line.
     Source: CheckpointFile.read, Kafka 4.3.
     """
-    if not exists(path):
+    if data is None and not exists(path):
         return None
-    lines = checkpoint_lines(path)
+    lines = checkpoint_lines(path, data)
     # a broker that died before its first write leaves an empty file, and reads it as no entries
     if not lines:
         return []
@@ -67,7 +67,7 @@ def read_checkpoint(path: Pathish, n_fields: int) -> list[list[str]] | None:
     return entries
 
 
-def checkpoint_lines(path: Pathish) -> list[str]:
+def checkpoint_lines(path: Pathish, data: bytes | None = None) -> list[str]:
     """Read the lines of a checkpoint file, as Java splits them; none if it is empty.
 
     Raises
@@ -76,7 +76,7 @@ def checkpoint_lines(path: Pathish) -> list[str]:
         It is not UTF-8 text.
     """
     try:
-        text = read_file(path, max_bytes=MAX_CHECKPOINT_BYTES).decode()
+        text = (read_file(path, max_bytes=MAX_CHECKPOINT_BYTES) if data is None else data).decode()
     except UnicodeDecodeError as error:
         raise _bad(path, 1, f"not UTF-8 text ({error.reason})") from error
     lines = _LINE_END.split(text)
@@ -113,14 +113,16 @@ def _remembered(path: str, *stamp: int) -> dict[kf.TopicPartition, int]:
     return read_offset_checkpoint(path) or {}
 
 
-def read_leader_epochs(path: Pathish) -> npt.NDArray[np.void] | None:
+def read_leader_epochs(path: Pathish, data: bytes | None = None) -> npt.NDArray[np.void] | None:
     """Read leader epochs and their start offsets, in file order; None if the file does not exist.
+
+    With `data`, its bytes, no file is read.
 
     Returns
     -------
     LEADER_EPOCH_DTYPE[n] or None
     """
-    entries = read_checkpoint(path, 2)
+    entries = read_checkpoint(path, 2, data)
     if entries is None:
         return None
     rows = [

@@ -300,15 +300,10 @@ def _epochs_of(copies: list[Copy], listed: ListingFinder | None) -> list[tuple[i
     best: tuple[int, int, list[tuple[int, int]]] | None = None
     for copy in copies:
         try:
-            if copy.missing or ".leader_epoch_checkpoint" not in copy.sizes():
-                continue
-            with copy.open(".leader_epoch_checkpoint") as source:
-                text = source.window(0, source.size).tobytes().decode()
-            lines = [line.split() for line in text.split("\n")[2:] if line.strip()]
-            entries = [(int(epoch), int(start)) for epoch, start in lines]
+            entries = [] if copy.missing else copy.epochs
             if entries and (best is None or (entries[-1][0], copy.extent.end_offset) > best[:2]):
                 best = entries[-1][0], copy.extent.end_offset, entries
-        except (KafkalogError, ValueError):
+        except KafkalogError:
             continue
     if best is not None:
         return best[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -94,16 +94,22 @@ class Copy:
         ------
         KafkalogError
         """
-        end = self._segment().next_offset - 1
-        epochs = read_leader_epochs(self.files[EPOCHS_SUFFIX]) if EPOCHS_SUFFIX in self.files else None
-        starts = [] if epochs is None else [(int(epoch), int(start)) for epoch, start in epochs.tolist()]
-        begun = [(epoch, start) for epoch, start in starts if start <= end]
-        # the file has the epochs from the log start on
-        first = max((n for n, (_, start) in enumerate(begun) if start <= self.start_offset), default=0)
-        return Extent(end, {epoch: max(start, self.start_offset) for epoch, start in begun[first:]})
+        end = Segment(self.files[kf.LOG_SUFFIX], is_last=False, topic_partition=None).next_offset - 1
+        return Extent(end, dict(epochs_between(self.epochs, self.start_offset, end)))
 
-    def _segment(self) -> Segment:
-        return Segment(self.files[kf.LOG_SUFFIX], is_last=False, topic_partition=None)
+    @cached_property
+    def epochs(self) -> list[tuple[int, int]]:
+        """The leader epochs from the log start to the segment's end, with their first offsets; none if unknown.
+
+        Raises
+        ------
+        KafkalogError
+        """
+        if EPOCHS_SUFFIX not in self.sizes():
+            return []
+        with self.open(EPOCHS_SUFFIX) as source:
+            found = read_leader_epochs(source.path or "", source.window(0, source.size).tobytes())
+        return [] if found is None else [(int(epoch), int(start)) for epoch, start in found.tolist()]
 
 
 class AivenCopy(Copy):
@@ -284,6 +290,13 @@ def _below(place: Location, depth: int) -> Iterator[Location]:
     for name, entry in place.entries().items() if depth else ():
         if entry.is_directory:
             yield from _below(place / name, depth - 1)
+
+
+def epochs_between(epochs: Sequence[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
+    """The leader epochs of a range of offsets, with their first offsets in it."""
+    begun = [(epoch, start) for epoch, start in epochs if start <= last]
+    ends = [*(start for _, start in begun[1:]), last + 1]
+    return [(epoch, max(start, first)) for (epoch, start), end in zip(begun, ends, strict=False) if end > first]
 
 
 def prefetch(copies: list[Copy]) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import golden_sets
+import numpy as np
 import pytest
 from conftest import GOLDEN
 from Crypto.PublicKey import RSA
+from effort import THOROUGH
 from tiered_sets import DELETED, DELETING, STARTED, TieredSet
 
 import kafkalog
 from kafkalog.cli import main
+from kafkalog.state.checkpoints import encode_offset_checkpoint
 
 LOG_DIR = GOLDEN / "log_dir"
 PARTITION, OTHER = "p-txn-0", "p-headers-0"
@@ -66,96 +70,211 @@ def _orphan(one: TieredSet) -> None:
     one.copy(OTHER, 294, 587, state=None)
 
 
-def _deleted(one: TieredSet) -> None:
-    one.copy(OTHER, 294, 587, state=DELETED)
-
-
-def _unfinished(one: TieredSet) -> None:
-    one.copy(OTHER, 294, 587, state=STARTED)
-
-
-def _deleting(one: TieredSet) -> None:
-    one.copy(OTHER, 294, 587, state=DELETING)
-
-
-def _torn(one: TieredSet) -> None:
-    found = _objects(one, 1)
-    found[".rsm-manifest" if ".rsm-manifest" in found else ".timeindex"].unlink()
-
-
-def _hole(one: TieredSet) -> None:
-    for path in _objects(one, 2).values():
-        path.unlink()
-
-
-def _size(one: TieredSet) -> None:
-    path = _objects(one, 0)[".log"]
-    if one.aiven is None:
-        path.write_bytes(path.read_bytes() + b"x" * 70)
-    else:
-        one.events[0] = one.events[0][:-7] + b"\0\0\0\5" + one.events[0][-3:]  # the size in the event
-
-
-def _cut(one: TieredSet) -> None:
-    path = _objects(one, 0)[".log"]
-    path.write_bytes(path.read_bytes()[:-70])
-
-
 def _damaged(one: TieredSet) -> None:
     path = _objects(one, 0)[".log"]
     _flip(path, path.stat().st_size // 2)
 
 
-def _index(one: TieredSet) -> None:
-    if one.aiven is None:
-        own, other = (_objects(one, n)[".index"] for n in (1, 3))
-        own.write_bytes(other.read_bytes()[::-1])
-    else:
-        _flip(_objects(one, 1)[".indexes"], 20)
-
-
-def _replaced(one: TieredSet) -> None:
-    for suffix in (".log", ".index", ".timeindex"):
-        shutil.copy(LOG_DIR / OTHER / f"{0:020d}{suffix}", one.log_dir / OTHER)
-    one.copy(OTHER, 0, 293)
-    for suffix in (".log", ".index", ".timeindex"):
-        (one.log_dir / OTHER / f"{0:020d}{suffix}").unlink()
-
-
-def _leftover(one: TieredSet) -> None:
+def _leftover(one: TieredSet, partition: str = OTHER) -> None:
     of = base64.urlsafe_b64encode(b"0123456789abcdef").decode().rstrip("=")
-    main = one.copies[OTHER][0][1]
-    names = {True: f"{OTHER}-{of}", False: f"p-headers-{of}/0"}
-    target = one.remote / names[one.aiven is None]
-    shutil.copytree(main.parent, target)
+    place = one.copies[partition][0][1].parent
+    topic = place if one.aiven is None else place.parent
+    shutil.copytree(topic, topic.with_name(f"{topic.name[:-22]}{of}"))
 
 
-FAULTS: dict[str, tuple[Callable[[TieredSet], object], set[str], bool]] = {
-    "orphan": (_orphan, {"orphan"}, True),
-    "deleted": (_deleted, {"orphan"}, True),
-    "unfinished": (_unfinished, {"unfinished"}, True),
-    "deleting": (_deleting, {"deleting"}, True),
-    "replaced": (_replaced, {"replaced"}, True),
-    "torn": (_torn, {"torn"}, False),
-    "hole": (_hole, {"hole"}, False),
-    "size": (_size, {"size"}, False),
-    "cut": (_cut, {"size", "unreadable", "checksum"}, False),
-    "damaged": (_damaged, {"checksum", "unreadable"}, False),
-    "index": (_index, {"index", "unreadable"}, False),
+# --- planted faults, chosen by a seed --------------------------------------------------------------------------------
+
+SOURCE = golden_sets.unpacked("k44")
+TOPICS = ("p-idxroll", "p-ooo", "p-retention", "p-segms", "p-txn")
+LAYOUTS: dict[str, Any] = {
+    "apache": None,
+    "plain": {"prefix": "backup/", "chunk": 4096},
+    "zstd": {"compressed": True, "chunk": 3000},
+    "aes": {"key": ("key1", KEY), "chunk": 5000, "prefix": "x/y_"},
+    "zstd-aes": {"compressed": True, "key": ("key1", KEY), "chunk": 2**20},
 }
+COSTS = {"orphan", "unfinished", "deleting", "replaced", "below_start", "leftover", "unknown_file"}
+SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261127"))
+LOST = {"checksum", "unreadable"}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_named(one: TieredSet, fault: str) -> None:
-    plant, kinds, is_ok = FAULTS[fault]
-    plant(one)
-    report = checked(one)
-    found = {each.kind for each in report.faults}
-    assert found & kinds
-    assert found <= kinds | ({"checksum"} if fault == "size" else set())
-    assert report.ok is is_ok
-    assert report.wasted_bytes if is_ok else not report.ok
-    assert {each.topic for each in report.faults} <= {"p-txn", "p-headers"}
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TieredSet]:
+    """A log dir of a whole cluster with segments in remote storage, in each layout."""
+    found = {}
+    for name, aiven in LAYOUTS.items():
+        place = tmp_path_factory.mktemp(name)
+        for one in ("__cluster_metadata-0", *(f"{topic}-0" for topic in TOPICS)):
+            shutil.copytree(SOURCE / one, place / "data" / one)
+        for one in ("meta.properties", "log-start-offset-checkpoint"):
+            shutil.copy(SOURCE / one, place / "data")
+        found[name] = TieredSet(place / "data", place / "remote", aiven)
+        for topic in TOPICS:
+            found[name].move(f"{topic}-0")
+    return found
+
+
+class Plant:
+    """A copy to damage, of some segment; each method plants one fault and returns the kinds that may name it."""
+
+    def __init__(self, one: TieredSet, rng: np.random.Generator) -> None:
+        self.one, self.rng = one, rng
+        self.partition = f"{rng.choice(TOPICS)}-0"
+        self.number = int(rng.integers(len(one.copies[self.partition])))
+        self.identity = one.copies[self.partition][self.number][0]
+        self.objects = _objects(one, self.number, self.partition)
+        bases = [int(path.name[:20]) for _, path in one.copies[self.partition]]
+        self.local = int(min((one.log_dir / self.partition).glob("*.log")).stem)
+        self.bounds = bases[self.number], [*bases, self.local][self.number + 1] - 1
+
+    def _again(self, state: int | None) -> None:
+        """Another copy of the segment that still is local."""
+        end = kafkalog.open(self.one.log_dir / self.partition).log_end_offset - 1
+        self.identity = self.one.copy(self.partition, self.local, end, state=state)
+
+    def orphan(self) -> set[str]:
+        self._again(None if self.rng.random() < 0.5 else DELETED)
+        return {"orphan"}
+
+    def unfinished(self) -> set[str]:
+        self._again(STARTED)
+        return {"unfinished"}
+
+    def deleting(self) -> set[str]:
+        self._again(DELETING)
+        return {"deleting"}
+
+    def replaced(self) -> set[str]:
+        place = self.one.log_dir / self.partition
+        files = [*(SOURCE / self.partition).glob(f"{self.bounds[0]:020d}.*[gx]")]
+        for path in files:
+            shutil.copy(path, place)
+        self.one.copy(self.partition, *self.bounds)
+        for path in files:
+            (place / path.name).unlink()
+        return {"replaced"}
+
+    def below_start(self) -> set[str]:
+        self.number = 0
+        self.identity = self.one.copies[self.partition][0][0]
+        start = int(self.one.copies[self.partition][1][1].name[:20])
+        key = kafkalog.open(self.one.log_dir / self.partition).topic_partition
+        path = self.one.log_dir / "log-start-offset-checkpoint"
+        path.write_bytes(encode_offset_checkpoint({key: start}))
+        return {"below_start"}
+
+    def torn(self) -> set[str]:
+        needed = [suffix for suffix in self.objects if suffix != ".txnindex"]
+        self.objects[str(self.rng.choice(needed))].unlink()
+        return {"torn"}
+
+    def hole(self) -> set[str]:
+        for path in self.objects.values():
+            path.unlink()
+        self.identity = ""  # of a segment without objects, offsets are reported
+        return {"hole"}
+
+    def size(self) -> set[str]:
+        at = next(
+            n
+            for n, event in enumerate(self.one.events)
+            if event[1] == 0 and base64.urlsafe_b64decode(f"{self.identity}==") in event
+        )
+        event = self.one.events[at]
+        size = int.from_bytes(event[-7:-3], "big") + int(self.rng.integers(1, 1000))
+        self.one.events[at] = event[:-7] + size.to_bytes(4, "big") + event[-3:]
+        return {"size"}
+
+    def cut(self) -> set[str]:
+        path = self.objects[".log"]
+        data = path.read_bytes()
+        path.write_bytes(data[: -int(self.rng.integers(1, len(data)))])
+        return {"size", *LOST}
+
+    def longer(self) -> set[str]:
+        path = self.objects[".log"]
+        path.write_bytes(path.read_bytes() + self.rng.bytes(int(self.rng.integers(1, 500))))
+        return {"size", *LOST}
+
+    def damaged(self) -> set[str]:
+        path = self.objects[".log"]
+        _flip(path, int(self.rng.integers(path.stat().st_size)))
+        return LOST
+
+    def swapped(self) -> set[str]:
+        path = self.objects[".log"]
+        data = path.read_bytes()
+        size = int(self.rng.integers(1, len(data) // 2))
+        path.write_bytes(data[size : 2 * size] + data[:size] + data[2 * size :])
+        return LOST
+
+    def index(self) -> set[str]:
+        suffix = ".indexes"
+        if self.one.aiven is None:
+            suffix = str(self.rng.choice([one for one in self.objects if one != ".log"]))
+        path = self.objects[suffix]
+        if path.stat().st_size == 0:
+            return set()
+        _flip(path, int(self.rng.integers(path.stat().st_size)))
+        return {"index", "unreadable"}
+
+    def manifest(self) -> set[str]:
+        if self.one.aiven is None:
+            return set()
+        path = self.objects[".rsm-manifest"]
+        path.write_bytes(path.read_bytes()[: -int(self.rng.integers(1, 100))])
+        return {"unreadable"}
+
+    def key(self) -> set[str]:
+        if self.one.aiven is None or "key" not in self.one.aiven:
+            return set()
+        path = self.objects[".rsm-manifest"]
+        path.write_bytes(path.read_bytes().replace(b"key1:", b"key2:"))
+        return {"unreadable"}
+
+    def leftover(self) -> set[str]:
+        _leftover(self.one, self.partition)
+        self.identity = ""
+        return {"leftover"}
+
+    def unknown_file(self) -> set[str]:
+        self.objects[".log"].with_name(f"{self.number}.tmp").write_bytes(b"x")
+        self.identity = self.partition = ""
+        return {"unknown_file"}
+
+
+PLANTS = [name for name in vars(Plant) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_healthy_storage_of_a_cluster_has_no_faults(layout: str, bases: dict[str, TieredSet], tmp_path: Path) -> None:
+    assert not checked(bases[layout].clone(tmp_path), deep=True).faults
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_fault_is_named(plant: str, bases: dict[str, TieredSet], tmp_path: Path) -> None:
+    rng = np.random.default_rng([SEED, PLANTS.index(plant)])
+    n = 0
+    while n < (16 if THOROUGH else 1):
+        layout = str(rng.choice([*LAYOUTS]))
+        planted = Plant(bases[layout].clone(tmp_path / "trial"), rng)
+        kinds = getattr(planted, plant)()
+        if kinds:
+            n += 1
+            report = checked(planted.one)
+            shown = f"{layout} {planted.partition} {planted.identity}: {[*map(str, report.faults)]}"
+            named = {fault.kind for fault in report.faults}
+            assert named & kinds, shown
+            # indexes do not fit a log that is damaged
+            assert named <= kinds | ({"index"} if kinds & LOST else set()), shown
+            assert report.ok is (kinds <= COSTS), shown
+            assert (report.wasted_bytes > 0) is (kinds <= COSTS - {"unknown_file"}), shown
+            if planted.identity:
+                assert {fault.segment_id for fault in report.faults} == {planted.identity}, shown
+            if planted.partition:
+                assert {f"{fault.topic}-{fault.partition}" for fault in report.faults} == {planted.partition}, shown
+        shutil.rmtree(tmp_path / "trial")
 
 
 def test_without_a_key_nothing_can_be_read(one: TieredSet) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import struct
 import uuid
 from collections.abc import Mapping
@@ -40,6 +41,17 @@ class TieredSet:
         self.events: list[bytes] = []
         self.copies: dict[str, list[tuple[str, Path]]] = {}
         """Id and main path (without suffix) of each copy, by partition."""
+
+    def clone(self, place: Path) -> TieredSet:
+        """A copy of everything in `data` and `remote` of a directory, to damage."""
+        found = TieredSet(place / "data", place / "remote", self.aiven)
+        shutil.copytree(self.log_dir, found.log_dir)
+        shutil.copytree(self.remote, found.remote)
+        found.events = [*self.events]
+        for partition, copies in self.copies.items():
+            moved = [(identity, found.remote / path.relative_to(self.remote)) for identity, path in copies]
+            found.copies[partition] = moved
+        return found
 
     def move(self, partition: str, n_local: int = 1) -> None:
         """Move all segments but the last to remote storage."""
