@@ -14,11 +14,11 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.verify import iter_verify, verify
 from kafkalog.state.checkpoints import encode_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.producers import parse_snapshot
 from kafkalog.storage.location import AnyPath, Location
 from kafkalog.storage.staging import StagedDirectory, staged_directory
 from kafkalog.system_topics.remote_log import RemoteSegment
 from kafkalog.text import counted
-from kafkalog.tiered.chain import Link
 from kafkalog.tiered.joined import Joined, JoinedStore, tiered_location
 from kafkalog.tiered.layouts import Copy, epochs_between
 
@@ -28,8 +28,6 @@ FaultKind = (
 )
 _COPY_BYTES: Final = 2**23
 _NONE: Final = 2**63
-_SIDE: Final = ("index_", "snapshot_")
-"""How the reasons about files next to a `.log` begin."""
 _OF_HOLES: Final = (Reason.INDEX_TRANSACTION, Reason.TRANSACTION_OUTCOME, Reason.OPEN_TRANSACTION, Reason.EPOCH_ORDER)
 """What follows from missing records in the segments after them: transactions that begin or end there."""
 _WASTES: Final = ("orphan", "unfinished", "deleting", "replaced", "below_start", "leftover")
@@ -248,7 +246,9 @@ def _faults_of_content(
             (finding, copy)
             for row in iter_verify(opened[joined.key], deep=deep, limits=limits)
             for finding in row.all_findings()
-            if (copy := copies.get(finding.path or "")) and (finding.damage or finding.reason.value.startswith(_SIDE))
+            if (copy := copies.get(finding.path or ""))
+            and (finding.damage or finding.reason.value.startswith("index_"))
+            and not finding.reason.value.startswith("snapshot_")
         ]
         broken = [hole.first for hole in joined.holes]
         broken += [copy.start_offset for finding, copy in found if finding.reason not in _OF_HOLES]
@@ -256,29 +256,37 @@ def _faults_of_content(
             if finding.reason not in _OF_HOLES or copy.start_offset < min(broken, default=_NONE):
                 yield _of_finding(finding, copy)
         for link in joined.links:
-            yield from _wrong_epochs(link, joined.epochs)
+            yield from _wrong_state(link.copy, joined.epochs, link.last)
 
 
-def _wrong_epochs(link: Link, epochs: list[tuple[int, int]]) -> Iterator[StorageFault]:
-    """A copy whose leader epochs are not those of the log, from the later of their starts on."""
+def _is_fault(finding: Finding) -> bool:
+    reason = finding.reason.value  # snapshots are read again, without the local files
+    return (finding.damage or reason.startswith("index_")) and not reason.startswith("snapshot_")
+
+
+def _wrong_state(copy: Copy, epochs: list[tuple[int, int]], last: int) -> Iterator[StorageFault]:
+    """Of a copy, the producer snapshot and the leader epochs, which local files hide from readers."""
     try:
-        found = link.copy.epochs
-    except SidecarError as error:
-        yield _fault("index", f"its leader epochs cannot be read: {error.detail}", link.copy, damage=True)
+        if kf.PRODUCER_SNAPSHOT_SUFFIX in copy.sizes():
+            with copy.open(kf.PRODUCER_SNAPSHOT_SUFFIX) as source:
+                parse_snapshot(source.window(0, source.size).tobytes())
+        found = copy.epochs
+    except KafkalogError as error:
+        kind: FaultKind = "index" if isinstance(error, SidecarError) else "unreadable"
+        yield _fault(kind, f"{error.reason.value}: {error.detail}", copy, damage=True)
         return
-    except KafkalogError:
-        return  # it is among what the log's bytes tell
     if not found or not epochs:
         return
+    # the log start may have moved since the copy was made
     first = max(found[0][1], epochs[0][1])
-    if epochs_between(found, first, link.last) != epochs_between(epochs, first, link.last):
-        yield _fault("index", f"its leader epochs {found} are not those of the log", link.copy, damage=True)
+    if epochs_between(found, first, last) != epochs_between(epochs, first, last):
+        yield _fault("index", f"its leader epochs {found} are not those of the log", copy, damage=True)
 
 
 def _of_finding(finding: Finding, copy: Copy) -> StorageFault:
     reason = finding.reason
     kind: FaultKind = "checksum"
-    if reason.value.startswith(_SIDE):
+    if reason.value.startswith("index_"):
         kind = "index"
     elif reason in (Reason.FILE_UNREADABLE, Reason.FILE_CHANGED, Reason.NOT_INSTALLED):
         kind = "unreadable"

@@ -13,6 +13,7 @@
     `output_paths`     checks where output may go, and chooses where it is staged
     `atomic`           single durable steps: rename, exchange, truncate, fsync
     `staging`          stages files and directories, which then appear in one step
+    `uploads`          objects that are written to a store
     `copying`          copies files into staged outputs and backups
     `moves`            moves staged files into an existing directory, in a given order, with undo
 

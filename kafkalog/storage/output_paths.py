@@ -107,6 +107,13 @@ def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool =
         The target is a source, is inside one or contains one; or it is or is inside a log dir or a partition
         directory (read or not), where foreign files can stop a broker.
     """
+    if isinstance(target, Location):
+        ours = f"{target}/"
+        for url in (f"{path}/" for path in sources if isinstance(path, Location)):
+            if ours.startswith(url) or url.startswith(ours):
+                detail = f"{url[:-1]} is being read, and sources are never modified"
+                raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=target)
+        return
     resolved = resolve(target)
     for source in (resolve(path) for path in sources if not isinstance(path, Location)):
         if resolved == source or resolved in source.parents or (source in resolved.parents and source.is_dir()):

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import secrets
+import tempfile
 import threading
 import time
 import weakref
@@ -24,9 +25,11 @@ import numpy as np
 from kafkalog.errors import (
     FileChangedError,
     KafkalogError,
+    OutputExistsError,
     ReadError,
     Reason,
     UnsupportedError,
+    WriteError,
 )
 from kafkalog.storage.location import AnyPath, Entry, Location, clean, is_public_option, is_url
 from kafkalog.storage.ranges import RangeSource
@@ -176,7 +179,9 @@ class _Store:
         return FileChangedError(Reason.FILE_CHANGED, detail, path=self.url_of(key), position=position)
 
     @contextlib.contextmanager
-    def _errors(self, key: str, position: int | None = None, *, was_there: bool = False) -> Iterator[None]:
+    def _errors(
+        self, key: str, position: int | None = None, *, was_there: bool = False, writes: bool = False
+    ) -> Iterator[None]:
         """Turn errors of a library into kafkalog's own, without what may be a credential."""
         try:
             yield
@@ -184,6 +189,8 @@ class _Store:
             raise
         except Exception as error:
             kind, line = type(error).__name__, (str(error).strip().splitlines() or [""])[0]
+            if writes and (kind in ("AlreadyExistsError", "PreconditionError") or isinstance(error, FileExistsError)):
+                raise OutputExistsError.at(self.url_of(key)) from None
             if was_there and isinstance(error, FileNotFoundError):
                 raise self._changed(key, "was deleted after it was listed; open it again", position) from None
             if kind == "PreconditionError":
@@ -198,9 +205,28 @@ class _Store:
                 detail = "no credentials found; put them into the environment, or set skip_signature for public buckets"
             elif "ExpiredToken" in str(error):
                 detail = "the store says that the credentials have expired; renew them"
+            if writes:
+                raise WriteError(Reason.WRITE_FAILED, f"{detail} ({kind})", path=self.url_of(key)) from None
             raise ReadError(
                 Reason.FILE_UNREADABLE, f"{detail} ({kind})", path=self.url_of(key), position=position
             ) from None
+
+
+class _Writer:
+    """What writes an object in parts; the object appears when it is closed. All errors are those of kafkalog."""
+
+    def __init__(self, store: _Store, key: str, raw: Any) -> None:
+        self._store, self._key, self._raw = store, key, raw
+
+    def write(self, data: bytes) -> None:
+        """Write a part."""
+        with self._store._errors(self._key, writes=True):
+            self._raw.write(data)
+
+    def close(self) -> None:
+        """Finish the object."""
+        with self._store._errors(self._key, writes=True):
+            self._raw.close()
 
 
 class ObjectStore(_Store):
@@ -277,6 +303,22 @@ class ObjectStore(_Store):
                 raise self._changed(key, "was replaced while it was read; open it again", start)
             return answer.bytes()
 
+    def put(self, key: str, data: bytes, replaces: Entry | None = None, *, overwrite: bool = False) -> None:
+        """Write an object where there is none, or over the one of an entry, or over any."""
+        mode: Any = "create" if replaces is None else {"e_tag": replaces.etag}
+        with self._errors(key, writes=True):
+            self._obs.put(self._store, key, data, mode="overwrite" if overwrite else mode)
+
+    def writer(self, key: str) -> _Writer:
+        """Write an object in parts."""
+        with self._errors(key, writes=True):
+            return _Writer(self, key, self._obs.open_writer(self._store, key, buffer_size=2**23, max_concurrency=2))
+
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+        with self._errors(key, writes=True):
+            self._obs.delete(self._store, key)
+
 
 class FilesystemStore(_Store):
     """A file system of fsspec.
@@ -351,6 +393,49 @@ class FilesystemStore(_Store):
                 if (found.size, found.etag) != (entry.size, entry.etag):
                     raise self._changed(key, "was replaced while it was read; open it again", start)
             return data
+
+    def put(self, key: str, data: bytes, replaces: Entry | None = None, *, overwrite: bool = False) -> None:
+        """See `ObjectStore.put`; what is there is looked up before, as most file systems have no conditions."""
+        with self._errors(key, writes=True), self._lock:
+            if not overwrite:
+                found = None if not self._filesystem.exists(self._slash + key) else self.status(key)
+                if found != replaces:
+                    raise FileExistsError
+            self._make_parent(key)
+            self._filesystem.pipe_file(self._slash + key, data)
+
+    def writer(self, key: str) -> _Writer:
+        """See `ObjectStore.writer`; the parts are kept in a local file until then."""
+        return _Writer(self, key, _Spool(self, key))
+
+    def upload(self, key: str, path: str) -> None:
+        """Write an object that is a local file."""
+        with self._errors(key, writes=True), self._lock:
+            self._make_parent(key)
+            self._filesystem.put_file(path, self._slash + key)
+
+    def _make_parent(self, key: str) -> None:
+        self._filesystem.makedirs(self._slash + key.rpartition("/")[0], exist_ok=True)
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        with self._errors(key, writes=True), self._lock:
+            self._filesystem.rm_file(self._slash + key)
+
+
+class _Spool:
+    """A local file that becomes an object of a file system when it is closed."""
+
+    def __init__(self, store: FilesystemStore, key: str) -> None:
+        self._store, self._key = store, key
+        self._file = tempfile.NamedTemporaryFile(prefix="kafkalog-")  # noqa: SIM115 - it lives as long as this
+        self.write = self._file.write
+
+    def close(self) -> None:
+        """Write the object."""
+        with self._file:
+            self._file.flush()
+            self._store.upload(self._key, self._file.name)
 
 
 class StoreSource(RangeSource):

@@ -184,7 +184,7 @@ def test_what_writes_takes_no_url(in_memory: str, tmp_path: Path, capsys: pytest
         with pytest.raises((UnsafePathError, WriteError)):
             call()
     with pytest.raises(WriteError):
-        kafkalog.export(LOG_DIR, f"{in_memory}/x.parquet")
+        kafkalog.convert(LOG_DIR, f"{in_memory}/x")
     assert not [*tmp_path.iterdir()]
 
 

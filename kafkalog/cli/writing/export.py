@@ -43,6 +43,9 @@ With --partition-by, the output is a directory that Hive, Spark, DuckDB, Polars 
 Columns in the path are not in the files. The date is the UTC date of the timestamp, or __HIVE_DEFAULT_PARTITION__ for a
 record without a timestamp. '-o -' writes csv, jsonl or arrows (with --format) to stdout.
 
+-o also takes the URL of an object store, as s3://bucket/orders.parquet. A directory there gets its manifest,
+_kafkalog_export.json, last. Read the files that it lists: an export that was killed leaves others.
+
 All or nothing: the output appears when everything is written and synced. After a failure, damage or Ctrl-C, an old
 output is unchanged, and no temporary files are left. --overwrite replaces an existing file, or a directory from an
 earlier export. An export never writes into a log dir. Memory is bounded, about 200 MiB for Parquet.
@@ -79,7 +82,9 @@ _OPTIONS: Final = (
 def add_parser(commands: Any) -> None:
     parser = add_command(commands, "export", _HELP, run)
     where = parser.add_argument_group("where to")
-    where.add_argument("-o", "--output", metavar="TO", required=True, help="new file or directory; - for stdout")
+    where.add_argument(
+        "-o", "--output", metavar="TO", required=True, help="new file or directory, or a URL; - for stdout"
+    )
     where.add_argument(
         "--overwrite", action="store_true", help="replace an existing file, or a directory from an earlier export"
     )
@@ -135,6 +140,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
         options, columns = scan_options(args), record_columns_of(args)
         if columns is not None:
             options["columns"] = columns
+        if args.storage_options:
+            options["storage_options"] = dict(args.storage_options)
         exporter = _exporter(path_of(args), to, **chosen(args, *_OPTIONS), **options)
     from kafkalog.interchange.text_output import NotTextError
     from kafkalog.values.decoding import DecodeWarning

@@ -4,6 +4,7 @@
     `partitioned_files`  the files of a directory, by topic, partition and date
     `resuming`           what earlier exports wrote, and the ranges of offsets that are new
     `directory`          a directory of files to which each export adds
+    `remote_directory`   the same in an object store
     `delta`              a Delta table to which each export adds
     `iceberg`            an Iceberg table to which each export adds
 

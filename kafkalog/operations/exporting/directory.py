@@ -9,23 +9,21 @@ the new files are in place, and the next export moves the others before it does 
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError
-from kafkalog.interchange.table_types import evolved_schema
 from kafkalog.operations.exporting.resuming import Resumption, manifest_of
 from kafkalog.storage.atomic import StrPath, fsync_directory, remove_tree, rename_new, resolve, writing
 from kafkalog.storage.file_locks import require_locks, try_lock
+from kafkalog.storage.location import Location
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import StagedDirectory, staged_file
 
 MANIFEST: Final = "_kafkalog_export.json"
+"""The manifest of an export with `resume`; other tools skip names with a leading `_`."""
 _INTENT: Final = "commit.json"
 _STAGED: Final = "new"
 _MAX_MANIFEST_BYTES: Final = 2**28
@@ -70,6 +68,7 @@ class ResumedDirectory(Resumption):
             self.close()
             raise
         super().__init__(str(self.target), manifest)
+        self.run_name = f"part-{self.n_run}"
 
     def close(self) -> None:
         """Give the lock back."""
@@ -87,14 +86,6 @@ class ResumedDirectory(Resumption):
         with writing(self.target):
             path.mkdir()
         return StagedDirectory(path, self.target)
-
-    def evolved(self, schema: pa.Schema) -> pa.Schema:
-        """The columns of the new files: those of earlier ones, and new fields. The manifest keeps them."""
-        text = self.old.get("columns")
-        if text is not None:
-            schema = evolved_schema(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))), schema)
-        self.new["columns"] = base64.b64encode(schema.serialize()).decode("ascii")
-        return schema
 
     def commit(self, staged: StagedDirectory) -> None:
         """Make the new files durable, and move them into the directory."""
@@ -135,6 +126,11 @@ class ResumedDirectory(Resumption):
         remove_tree(staged)
 
 
+def read_manifest(path: Path | Location) -> dict[str, Any]:
+    """The JSON object that an export left in a file; see `manifest_of`."""
+    return manifest_of(bytes(read_file(path, max_bytes=_MAX_MANIFEST_BYTES)), path)
+
+
 def _read(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None if there is no file."""
-    return manifest_of(bytes(read_file(path, max_bytes=_MAX_MANIFEST_BYTES)), path) if path.exists() else None
+    """The same; None if there is no file."""
+    return read_manifest(path) if path.exists() else None

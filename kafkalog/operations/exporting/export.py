@@ -23,17 +23,21 @@ from kafkalog.interchange.file_types import FORMATS, SUFFIXES, TEXT_FORMATS, fil
 from kafkalog.interchange.record_writers import OutputFormat, RecordSink
 from kafkalog.interchange.table_types import lost_findings, stored_schema
 from kafkalog.interchange.text_output import NotTextError
+from kafkalog.log.log_dir import located
 from kafkalog.log.open import Paths
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
-from kafkalog.operations.exporting.directory import ResumedDirectory
+from kafkalog.operations.exporting.directory import MANIFEST, ResumedDirectory
 from kafkalog.operations.exporting.partitioned_files import PartitionedFiles, split_by_directory
+from kafkalog.operations.exporting.remote_directory import RemoteExport
 from kafkalog.operations.exporting.resuming import Exported, ResumedTable, Resumption, check_options
 from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.query import Target
 from kafkalog.scanning.scan import Scan
+from kafkalog.storage.location import Location
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
+from kafkalog.storage.uploads import RemoteDirectory, remote_file
 
 PARTITION_KEYS: Final = ("topic", "partition", "date")
 TABLE_FORMATS: Final = ("delta", "iceberg")
@@ -88,7 +92,10 @@ class Exporter:
     ) -> None:
         scan: dict[str, Any] = {**options}
         given = {name: scan.pop(name) for name in OutputOptions.__annotations__ if name in scan}
-        self._to = to = output
+        to: Any = output
+        if isinstance(to, (str, os.PathLike)) and given.get("format") not in TABLE_FORMATS:
+            to = located(to, scan.get("storage_options"))
+        self._to = to
         self._overwrite = given.pop("overwrite", False)
         self._keys = check_keys(given.pop("partition_by", ()))
         is_resumed = given.pop("resume", False)
@@ -131,7 +138,9 @@ class Exporter:
         ):
             raise ValueError("resume takes a path to a log, a directory or table to add to, and no overwrite")
         check_options(options)
-        if isinstance(to, (str, os.PathLike)) and format != "iceberg" and "://" not in str(to):
+        if isinstance(to, Location) or (
+            isinstance(to, (str, os.PathLike)) and format != "iceberg" and "://" not in str(to)
+        ):
             check_outside(to, _sources(self.scan))
         self._resumed = resumed = _resumption(format, to)
         try:
@@ -189,8 +198,10 @@ class Exporter:
         if not isinstance(to, (str, os.PathLike)):
             return self._write(to)
         check_outside(to, _sources(self.scan))
-        if isinstance(self._resumed, ResumedDirectory):
+        if isinstance(self._resumed, (ResumedDirectory, RemoteExport)):
             return self._add(self._resumed)
+        if isinstance(to, Location):
+            return self._upload(to)
         if not self._keys:
             with staged_file(to, overwrite=self._overwrite) as file:
                 return self._write(file)
@@ -198,6 +209,20 @@ class Exporter:
             check_replaceable(Path(to))
         with staged_directory(to, overwrite=self._overwrite) as directory:
             files = self._write_files(directory, "part", self._schema)
+        return self._result(files, files.n_files)
+
+    def _upload(self, to: Location) -> ExportResult:
+        """Write all records to a new object, or to a new directory of a store."""
+        if not self._keys:
+            with remote_file(to, overwrite=self._overwrite) as file:
+                return self._write(file)
+        remote = RemoteExport(to, is_resumed=False, overwrite=self._overwrite)
+        directory = remote.stage()
+        try:
+            files = self._write_files(directory, remote.run_name, self._schema)
+            remote.commit(directory)
+        finally:
+            directory.discard()
         return self._result(files, files.n_files)
 
     def _result(self, wrote: RecordSink | PartitionedFiles, n_files: int, more: Sequence[Finding] = ()) -> ExportResult:
@@ -212,17 +237,17 @@ class Exporter:
             wrote = resumed.append(self._batches(), self._schema, self._keys)
         return ExportResult(*wrote, [*resumed.findings, *self.scan.findings])
 
-    def _add(self, resumed: ResumedDirectory) -> ExportResult:
+    def _add(self, resumed: ResumedDirectory | RemoteExport) -> ExportResult:
         """Write what is new, and add it to the directory."""
         try:
-            directory = resumed.stage()
+            directory: Any = resumed.stage()
             try:
                 # without new records there is nothing to learn types from
                 schema = pa.schema([])
                 if resumed.is_changed:
                     is_parquet = self._options.format == "parquet"
                     schema = resumed.evolved(stored_schema(self._schema, "parquet") if is_parquet else self._schema)
-                files = self._write_files(directory, f"part-{resumed.n_run}", schema)
+                files = self._write_files(directory, resumed.run_name, schema)
                 resumed.commit(directory)
             finally:
                 directory.discard()
@@ -230,7 +255,9 @@ class Exporter:
             resumed.close()
         return self._result(files, files.n_files, resumed.findings)
 
-    def _write_files(self, directory: StagedDirectory, name: str, schema: pa.Schema) -> PartitionedFiles:
+    def _write_files(
+        self, directory: StagedDirectory | RemoteDirectory, name: str, schema: pa.Schema
+    ) -> PartitionedFiles:
         """Write all records to files `name` in a directory, in directories by the values of the keys."""
         files = PartitionedFiles(directory, schema, self._options, self._limits.max_directories, name)
         try:
@@ -279,7 +306,7 @@ def _resumption(format: str, to: Any) -> Resumption:
         from kafkalog.operations.exporting.iceberg import ResumedIceberg
 
         return ResumedIceberg(to)
-    return ResumedDirectory(to)
+    return RemoteExport(to, is_resumed=True) if isinstance(to, Location) else ResumedDirectory(to)
 
 
 def _sources(scan: Scan) -> list[Path]:
@@ -319,9 +346,6 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
     return format, compression
 
 
-MANIFEST: Final = "_kafkalog_export.json"
-"""The manifest of an export with `resume`; other tools skip names with a leading `_`."""
-
 _OURS: Final = re.compile(rf"(topic|partition|date)=.+|part-\d+(-\d+)?\.\w+(\.gz|\.zst)?|{re.escape(MANIFEST)}")
 
 
@@ -358,6 +382,7 @@ def export(
     output : path-like, binary file or pyiceberg.table.Table
         The destination. A path must not exist yet (see `overwrite`), and must not be inside a log dir. It appears when
         everything is written and durable; a failure leaves it as it was. A binary file gets its bytes as they are made.
+        The URL of an object store is also accepted: a directory there gets its manifest last.
     format : {"parquet", "arrow", "arrows", "csv", "jsonl", "delta", "iceberg"}, optional
         Default: by the suffix of the name; for a directory, Parquet. `arrow` is Arrow's IPC file, `arrows` its stream.
         `delta` and `iceberg` are tables, for `resume`. `output` is the directory or URL of a Delta table; an Iceberg

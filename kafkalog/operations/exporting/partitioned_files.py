@@ -16,6 +16,7 @@ from kafkalog.interchange.arrow_buffers import milliseconds
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.interchange.record_writers import ROW_GROUP_BYTES, OutputFormat, RecordSink
 from kafkalog.storage.staging import StagedDirectory, StagedFile
+from kafkalog.storage.uploads import RemoteDirectory, RemoteFile
 
 MAX_OPEN_FILES: Final = 64
 """The most files of a partitioned export that are open at a time; a closed one is continued by another part."""
@@ -50,7 +51,7 @@ class PartitionedFiles:
 
     def __init__(
         self,
-        directory: StagedDirectory,
+        directory: StagedDirectory | RemoteDirectory,
         schema: pa.Schema,
         options: OutputFormat,
         max_directories: int,
@@ -58,7 +59,7 @@ class PartitionedFiles:
     ) -> None:
         self._directory, self._schema, self._options = directory, schema, options
         self._max_directories, self._name = max_directories, name
-        self._open: OrderedDict[str, tuple[RecordSink, StagedFile]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[RecordSink, StagedFile | RemoteFile]] = OrderedDict()
         self._n_parts: dict[str, int] = {}
         self.n_records = self.n_bytes = self.n_files = 0
         self.lost: Counter[tuple[tuple[str, ...], str]] = Counter()
@@ -81,7 +82,7 @@ class PartitionedFiles:
                 f"the records need more than {self._max_directories} directories",
                 path=self._directory.target,
             )
-        while len(self._open) >= MAX_OPEN_FILES:
+        while len(self._open) >= getattr(self._directory, "max_open_files", MAX_OPEN_FILES):
             self._close(next(iter(self._open)))  # the least recently used
         self._n_parts[key] = part + 1
         name = f"{self._name}-{part}{self._options.suffix}"

@@ -1,12 +1,13 @@
 """Exports that add to what earlier exports wrote: each adds only what is new in the log, exactly once.
 
 Up to which offset each partition was exported is kept with the output, and changes in the same step that makes the new
-records appear. How that is done differs: see `ResumedDirectory`, `ResumedDelta` and `ResumedIceberg`.
+records appear. How that is done differs: see `ResumedDirectory`, `RemoteExport`, `ResumedDelta` and `ResumedIceberg`.
 `TableRows` converts records to the types of a table.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 from abc import ABC, abstractmethod
@@ -24,7 +25,9 @@ from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.operations.exporting.partitioned_files import NO_DAY, days_of
 from kafkalog.scanning.scan import Scan
 
-_NOT_RESULT: Final = frozenset({"batch_size", "limits", "memory_map", "on_corruption", "threads", "window_bytes"})
+_NOT_RESULT: Final = frozenset(
+    {"batch_size", "limits", "memory_map", "on_corruption", "storage_options", "threads", "window_bytes"}
+)
 _NOT_RESUMED: Final = ("start_offset", "end_offset", "limit", "where", "extract")
 
 
@@ -131,6 +134,14 @@ class Resumption(ABC):
         kept_columns = {name: self.old[name] for name in ("columns",) if name in self.old}
         self.new = {"version": 1, "n_runs": self.n_run + 1, "settings": settings, "partitions": done, **kept_columns}
         return {"start_offset": starts, "end_offset": ends}
+
+    def evolved(self, schema: pa.Schema) -> pa.Schema:
+        """The columns of new files: those of earlier ones, and new fields. The manifest keeps them."""
+        text = self.old.get("columns")
+        if text is not None:
+            schema = evolved_schema(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))), schema)
+        self.new["columns"] = base64.b64encode(schema.serialize()).decode("ascii")
+        return schema
 
     def _start(self, partition: Partition, done: dict[str, Any] | None, end: int) -> int:
         if done is None:
