@@ -2,22 +2,22 @@
 
 The table, for the values of decoded columns; what is not named is stored as it is:
 
-=====================  ==============  ==============  ===============  ===============
-Arrow                  Parquet         Delta           Iceberg          Spark
-=====================  ==============  ==============  ===============  ===============
-struct without fields  JSON text       JSON text       JSON text        JSON text
+=====================  ==============  ==============  ===============  ===============  ==============
+Arrow                  Parquet         Delta           Iceberg          Spark            DuckDB
+=====================  ==============  ==============  ===============  ===============  ==============
+struct without fields  JSON text       JSON text       JSON text        JSON text        JSON text
 null                                   left out        left out         text
 int8, int16                                            int32
 uint8, uint16                          int32           int32            int64
 uint32                                 int64           int64            int64
 uint64                                 decimal(20, 0)  decimal(20, 0)   decimal(20, 0)
-float16                                float32         float32          float32
-decimal256                             decimal, text   decimal, text    decimal, text
-timestamp                              microseconds    microseconds     microseconds
+float16                                float32         float32          float32          float32
+decimal256                             decimal, text   decimal, text    decimal, text    decimal, text
+timestamp                              microseconds    microseconds     microseconds     us, ns
 time32, time64                         text            microseconds     text
-fixed_size_binary      binary if of 0  binary          binary if of 0   binary
-dictionary                             its values      its values       its values
-=====================  ==============  ==============  ===============  ===============
+fixed_size_binary      binary if of 0  binary          binary if of 0   binary           binary if of 0
+dictionary                             its values      its values       its values       its values
+=====================  ==============  ==============  ===============  ===============  ==============
 
 Delta stores no date, and Iceberg no date or time, outside of the years 1 to 9999. Arrow files have every type. CSV,
 JSON lines and terminals have text, which `kafkalog.interchange.text_output.plain_values` makes. A value that a column
@@ -52,7 +52,7 @@ Counts = npt.NDArray[np.int64]
 Report = Callable[[Path, str, Counts], None]
 """Called with a field, what happened to values of it, and int64[n]: to how many in each row."""
 
-TARGETS: Final = ("parquet", "delta", "iceberg", "spark")
+TARGETS: Final = ("parquet", "delta", "iceberg", "spark", "duckdb")
 TABLES: Final = ("delta", "iceberg")
 """Targets that get a field that no value has when the first value has it."""
 
@@ -88,11 +88,13 @@ def stored_type(kind: pa.DataType, target: str) -> pa.DataType:
     if pt.is_null(kind):
         return pa.string() if target == "spark" else kind
     if pt.is_integer(kind):
-        return _stored_integer(kind, target)
+        return kind if target == "duckdb" else _stored_integer(kind, target)
     if pt.is_float16(kind):
         return pa.float32()
     if pt.is_decimal(kind) and kind.bit_width > 128:
         return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else pa.string()
+    if target == "duckdb" and (pt.is_time(kind) or (pt.is_timestamp(kind) and kind.unit == "ns")):
+        return kind
     if pt.is_timestamp(kind):
         return pa.timestamp("us", kind.tz and "UTC" if target == "spark" else kind.tz)
     if pt.is_time(kind):

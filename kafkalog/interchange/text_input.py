@@ -93,6 +93,9 @@ _JSON_TYPES: Final[dict[str, pa.DataType]] = {
     "is_control": pa.bool_(),
 }
 
+_OF_EXPORTS: Final = "timestamp_type"
+"""A column that only exports have."""
+
 # returns the columns of a schema that are wanted; raises UnwritableError for columns that cannot be used
 Names = Callable[[pa.Schema], Sequence[str]]
 
@@ -116,6 +119,9 @@ class TextOptions:
 
     roles: Mapping[str, str] = field(default_factory=dict)
     encoding: str = "base64"
+    is_encoding_chosen: bool = True
+    """Whether the caller chose it. If not, only what an export wrote is read: other files seldom have base64, and text
+    such as ``abcd`` is valid base64 as well."""
     null: str = ""
     naive_timezone: str | None = None
     truncate_timestamps: bool = False
@@ -134,7 +140,12 @@ class TextOptions:
         named = set(self.roles.values())
         roles = {name: self.roles.get(name, "" if name in named else name) for name in names}
         kept = set(wanted(pa.schema([(name, _TYPES.get(role, pa.null())) for name, role in roles.items()])))
-        return {name: role for name, role in roles.items() if name in kept}
+        chosen = {name: role for name, role in roles.items() if name in kept}
+        encoded = [name for name, role in chosen.items() if role in BYTES_ROLES or role == "headers"]
+        if encoded and not self.is_encoding_chosen and _OF_EXPORTS not in roles:
+            detail = "may be text or base64: choose encoding utf8 (--encoding utf8), or base64, as an export writes"
+            raise UnwritableError(Reason.COLUMN_TYPE, f"{' and '.join(encoded)} {detail}")
+        return chosen
 
 
 def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> Iterator[pa.RecordBatch]:

@@ -249,7 +249,10 @@ def _scalars(array: pa.Array) -> Iterator[Any]:
     kind = array.type
     if pt.is_timestamp(kind) or pt.is_date(kind):
         yield from _moments(array)
-    elif pt.is_temporal(kind) or pt.is_decimal(kind):
+    elif pt.is_decimal(kind):
+        for value in array.to_pylist():  # without an exponent, which Arrow and Python write for small numbers
+            yield None if value is None else format(value, "f")
+    elif pt.is_temporal(kind):
         yield from array.cast(pa.string()).to_pylist()
     elif pt.is_floating(kind):
         for number in array.to_pylist():

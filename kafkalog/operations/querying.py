@@ -7,23 +7,24 @@ columns leave. Without a format, a look at a topic's first values says what they
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Unpack
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kafkalog.errors import ReadError, Reason
+from kafkalog.errors import Finding, ReadError, Reason
 from kafkalog.format import SCHEMAS_TOPIC
+from kafkalog.interchange.table_types import Conversion, lost_findings, stored_schema
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.read_methods import ScanOptions
+from kafkalog.scanning.dataset import ScanDataset
 from kafkalog.scanning.scan import Scan
 from kafkalog.system_topics.schemas import read_schemas
 from kafkalog.values.formats.json_text import NotJson, parse
 from kafkalog.values.schemas import in_context
-
-if TYPE_CHECKING:
-    pass
 
 _LOOKED_AT: Final = 20
 _FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "jsonschema"}
@@ -31,6 +32,38 @@ _FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "jsonschema"}
 
 class QueryError(ValueError):
     """A query is no SQL, or names what is not there."""
+
+
+class _Stored:
+    """A scan in the types of DuckDB."""
+
+    def __init__(self, scan: Scan, conversions: list[Conversion]) -> None:
+        self._scan, self._conversions = scan, conversions
+        self.schema = stored_schema(scan.schema, "duckdb")
+
+    @property
+    def can_be_narrowed(self) -> bool:
+        return self._scan.can_be_narrowed
+
+    def _repr_html_(self, title: str | None = None) -> str:
+        return self._scan._repr_html_(title)
+
+    def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> _Stored:
+        return _Stored(self._scan.narrowed(columns, expression), self._conversions)
+
+    def without_ruled_out(self, expression: pc.Expression) -> _Stored:
+        return _Stored(self._scan.without_ruled_out(expression), self._conversions)
+
+    def plan(self) -> list[_Stored]:
+        return [_Stored(part, self._conversions) for part in self._scan.plan()]
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        conversion = Conversion(self.schema, "duckdb")
+        self._conversions.append(conversion)
+        return map(conversion.of, self._scan.to_batches())
+
+    def count_rows(self) -> int:
+        return self._scan.count_rows()
 
 
 class Querying:
@@ -58,6 +91,7 @@ class Querying:
         # those of what is open
         self._options = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
         self._connection = duckdb.connect()
+        self._conversions: list[Conversion] = []
 
     def run(self, query: str, batch_size: int = 2**16) -> Iterator[pa.RecordBatch]:
         """The result of a query as record batches; one without rows if there are none.
@@ -71,9 +105,9 @@ class Querying:
         """
         import duckdb
 
-        for topic in self._named_in(query):
-            self._connection.register(topic, self._table(topic).to_dataset())
         try:
+            for topic in self._named_in(query):
+                self._connection.register(topic, ScanDataset(_Stored(self._table(topic), self._conversions)))
             result = self._connection.sql(query)
             if result is None:
                 raise QueryError("the query has no result: a select is expected")
@@ -84,6 +118,12 @@ class Querying:
             raise QueryError(self._explained(str(error))) from None
         except pa.ArrowException as error:
             raise ReadError(Reason.FILE_UNREADABLE, str(error).splitlines()[0], path=self.log_dir.paths[0]) from error
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Values of the records that DuckDB's types do not hold, of the queries until now."""
+        lost = sum((one.lost for one in self._conversions), start=Counter[tuple[tuple[str, ...], str]]())
+        return lost_findings(lost, str(self.log_dir.paths[0]))
 
     def _named_in(self, query: str) -> list[str]:
         """Topics whose names stand in a query; others are not looked at."""

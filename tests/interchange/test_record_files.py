@@ -45,7 +45,7 @@ def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: P
     file = tmp_path / "x.jsonl"
     file.write_bytes(b'{"value": "", "timestamp": 1, "topic": "t"}\n' + line.encode("latin-1") + b"\n")
     with pytest.raises(UnwritableError) as caught:
-        load([file], tmp_path / "log")
+        load([file], tmp_path / "log", encoding="base64")
     assert what in str(caught.value)
     assert caught.value.path == str(file)
     assert os.listdir(tmp_path) == ["x.jsonl"]
@@ -74,7 +74,7 @@ def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what:
     file = tmp_path / "x.csv"
     file.write_bytes(text)
     with pytest.raises(UnwritableError) as caught:
-        load([file], tmp_path / "log", topic="t")
+        load([file], tmp_path / "log", topic="t", encoding="base64")
     assert what in str(caught.value)
     assert os.listdir(tmp_path) == ["x.csv"]
 
@@ -96,11 +96,11 @@ def test_csv_and_json_of_others_are_read_as_text(tmp_path: Path) -> None:
 
 def test_an_empty_line_of_a_single_column_is_a_null(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b'value\n\n""\nYQ==\n\n')
-    load([tmp_path / "x.csv"], tmp_path / "log", topic="t")
+    load([tmp_path / "x.csv"], tmp_path / "log", topic="t", encoding="base64")
     assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [None, b"", b"a", None]
     for text in (b"value\n", b"value"):
         (tmp_path / "x.csv").write_bytes(text)
-        assert load([tmp_path / "x.csv"], tmp_path / "empty", topic="t", dry_run=True).n_records == 0
+        assert load([tmp_path / "x.csv"], tmp_path / "empty", topic="t", dry_run=True, encoding="base64").n_records == 0
 
 
 def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
@@ -122,3 +122,18 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"format|unpack"):
             load([tmp_path / name], tmp_path / "log", topic="t")
     assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(("name", "text"), [("x.csv", "value\nabcd\n"), ("x.jsonl", '{"value": "abcd"}\n')])
+def test_text_that_may_be_base64_needs_a_choice(tmp_path: Path, name: str, text: str) -> None:
+    """Only the files of an export are base64 without being asked for."""
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(UnwritableError, match="may be text or base64: choose encoding utf8"):
+        load([file], tmp_path / "log", topic="t")
+    for encoding, value in (("utf8", b"abcd"), ("base64", b"i\xb7\x1d")):
+        load([file], tmp_path / encoding, topic="t", encoding=encoding)
+        assert kafkalog.read_table(tmp_path / encoding).column("value").to_pylist() == [value]
+        kafkalog.export(tmp_path / encoding, tmp_path / f"{encoding}-{name}")
+        load([tmp_path / f"{encoding}-{name}"], tmp_path / f"{encoding}-again")
+        assert kafkalog.read_table(tmp_path / f"{encoding}-again").column("value").to_pylist() == [value]

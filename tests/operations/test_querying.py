@@ -118,3 +118,25 @@ def test_formats_are_those_that_all_values_have() -> None:
     assert format_of([b"\xff"], None) is None
     assert format_of([b"\0\0\0\0\1"], None) is None
     assert format_of([], None) is None
+
+
+def test_values_that_duckdb_has_no_type_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Decimals of more than 38 digits are text, and times beyond DuckDB's are null with a note."""
+    kind = '{"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 10}'
+    schema = f'{{"type": "record", "name": "R", "fields": [{{"name": "d", "type": {kind}}}]}}'
+    schemas = {"decode": {"value": {"format": "avro", "schema": schema, "framed": False}}}
+    far = [0, 1_700_000_000_000_000, 2**63 - 1]
+    (tmp_path / "log").mkdir()
+    with kafkalog.PartitionWriter(tmp_path / "log" / "t-0") as writer:
+        writer.append({"value": [b"\x02\xff", b"\x02\x00", None], "timestamp": far})
+    log = tmp_path / "log"
+    assert rows(log, "select value.d from t", **schemas) == [("-0.0000000001",), ("0.0000000000",), (None,)]
+    querying = Querying(log, **schemas)
+    (found,) = [batch for batch in querying.run("select max(timestamp)::varchar as m from t") if batch.num_rows]
+    assert found.to_pylist()[0]["m"].startswith("55840-11-08")
+    (finding,) = querying.findings
+    assert "1 value of timestamp" in str(finding)
+    assert main(["sql", "select timestamp from t", str(log), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["timestamp"] for line in out.splitlines()][2] is None
+    assert "1 value of timestamp: out of range" in err

@@ -68,7 +68,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     try:
         with usage_errors(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            batches = Querying(path_of(args), **scan_options(args)).run(query)
+            querying = Querying(path_of(args), **scan_options(args))
+            batches = querying.run(query)
             if args.output is not None:
                 _write(batches, args.output, console)
             else:
@@ -77,6 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         raise UsageError(str(error)) from error
     for text in dict.fromkeys(str(one.message) for one in caught):
         console.note(text)
+    console.findings(querying.findings)
 
 
 def _print_rows(batches: Iterable[pa.RecordBatch], console: Console, *, as_json: bool, as_csv: bool) -> None:

@@ -59,7 +59,8 @@ records older than the topic's retention.ms; a note warns of that, also with --d
 Rows: with --value-format, columns may have any names. Each row becomes a value in JSON, or in Avro or Protobuf with a
 --schema. --key-column names the key, which also stays in the value.
 
-CSV and JSON lines: keys, values and header values are base64, as in an export; --encoding utf8 reads them as text.
+CSV and JSON lines: keys, values and header values may be text or base64, so --encoding utf8 or --encoding base64 is
+required. Only a file with the column timestamp_type, as an export writes it, is base64 by default.
 
 All or nothing: load writes next to LOG_DIR and renames when everything is complete and synced. A failure or Ctrl-C
 leaves nothing. A crash between renames into an existing LOG_DIR leaves some partitions, each complete. load never
@@ -149,7 +150,10 @@ def add_parser(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="keep offsets of the input (default: yes, unless --partitions)",
     )
-    add_encoding(what, "encoding of keys, values and headers in CSV and JSON lines (default: base64; for rows utf8)")
+    add_encoding(
+        what,
+        "encoding of keys, values and headers in CSV and JSON lines (default: base64 for an export; for rows utf8)",
+    )
     what.add_argument("--null", metavar="TEXT", default="", help="the text for null in CSV (default: empty)")
     rows = parser.add_argument_group("rows with any columns")
     rows.add_argument(

@@ -257,7 +257,9 @@ def load(
     format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
         Default: by the file names' extensions.
     encoding : {"base64", "utf8", "hex"}, optional
-        Encoding of keys, values and header values in CSV and JSON lines; default: base64, with `value_format` utf8.
+        Encoding of keys, values and header values in CSV and JSON lines. Default: base64 for a file with a column
+        ``timestamp_type``, as exports write; utf8 with `value_format`. Other files need a choice, since text such as
+        ``abcd`` is valid base64 as well.
     null : str
         The text of a null in CSV, when it is not quoted.
     install : bool
@@ -296,6 +298,7 @@ def load(
         texts["headers_of_rows"] = how.header_columns
         # with a schema, text is converted by it
         texts["guesses_types"] = how.value_format == "json"
+    texts["is_encoding_chosen"] = encoding is not None or rows is not None
     encoding = ("base64" if rows is None else "utf8") if encoding is None else encoding
     files = [RecordFile(each.path, format, roles=roles, encoding=encoding, null=null, **texts) for each in found]
     sources = []

@@ -302,7 +302,7 @@ def test_several_files_are_one_load(tmp_path: Path) -> None:
         (tmp_path / f"{i}.jsonl").write_text(json.dumps(line) + "\n")
     done: list[int] = []
     files = [tmp_path / f"{i}.jsonl" for i in range(3)]
-    load(files, tmp_path / "log", topic="t", progress=done.append)
+    load(files, tmp_path / "log", topic="t", progress=done.append, encoding="base64")
     assert kafkalog.read_table(tmp_path / "log").column("value").to_pylist() == [b"v0", b"v1", b"v2"]
     assert done == sorted(done)
     assert done[-1] == sum(file.stat().st_size for file in files)
