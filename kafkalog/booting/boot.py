@@ -402,7 +402,7 @@ class _Boot:
             if end is not None and commit.offset > end:
                 detail = (
                     f"group {commit.group} is at offset {commit.offset} of {commit.key}, which ends at"
-                    f" {end}: its consumers reset as auto.offset.reset says"
+                    f" {end}: its consumers reset (auto.offset.reset)"
                 )
                 self._report.findings.add(Finding(Reason.LOG_END_MISSING, detail, damage=False))
 
@@ -509,7 +509,7 @@ class _Boot:
             problems = [*(one.detail for one in found.problems), *(_why(row) for row in rows)]
             if problems or not found.is_clean:
                 detail = (
-                    f"a broker would not start on what was made: {problems[:1]}. Nothing is written; please report this"
+                    f"a broker would not start on the result: {problems[:1]}. Nothing is written; please report this"
                 )
                 raise CorruptionError(Reason.METADATA_INCOMPLETE, detail, path=target)
             expiring = [row for row in found.partitions if any(one.expires for one in row.segments)]

@@ -201,14 +201,14 @@ def _json_rows(text: str) -> Iterator[tuple[int, Any]]:
 
 def _commit(row: Any) -> Commit:
     if not isinstance(row, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("not a JSON object")
     for name in ("group", "topic"):
         if not isinstance(row[name], str) or not row[name]:
-            raise ValueError(f"{name} is {row[name]!r}, which is no name")
+            raise ValueError(f"{name} must be a name, not {row[name]!r}")
         if len(row[name].encode()) > _LONGEST_NAME:
             raise ValueError(f"{name} is longer than {_LONGEST_NAME} bytes")
     if kf.parse_partition_directory(f"{row['topic']}-0") is None:
-        raise ValueError(f"{row['topic']!r} is no name of a topic")
+        raise ValueError(f"{row['topic']!r} is not a topic name")
     bits = {"partition": 31, "offset": 63, "leader_epoch": 31}
     numbers = {name: _whole(name, row[name], n) for name, n in bits.items() if row.get(name) is not None}
     if missing := {"partition", "offset"} - numbers.keys():
@@ -218,7 +218,7 @@ def _commit(row: Any) -> Commit:
         time = int(time) if str(time).lstrip("-").isdecimal() else parse_milliseconds("commit_timestamp", time)
     metadata = row.get("metadata") or ""
     if not isinstance(metadata, str) or len(metadata.encode()) > _LONGEST_NAME:
-        raise ValueError(f"metadata is no text of at most {_LONGEST_NAME} bytes")
+        raise ValueError(f"metadata must be text of at most {_LONGEST_NAME} bytes")
     return Commit(row["group"], row["topic"], **numbers, metadata=metadata, commit_timestamp=time)
 
 
@@ -228,10 +228,10 @@ _LONGEST_NAME: Final = 32_767
 def _whole(name: str, value: Any, bits: int) -> int:
     least = -1 if name == "leader_epoch" else 0
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"{name} is {value!r}, which is no whole number")
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
     number = int(value)
     if not least <= number < 2**bits:
-        raise ValueError(f"{name} is {number}, which is out of range")
+        raise ValueError(f"{name} is out of range: {number}")
     return number
 
 

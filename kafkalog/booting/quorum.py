@@ -134,7 +134,7 @@ def rescue_quorum(
     own = [one for one in metadata.voters if one["voterId"] == result.node_id]
     if result.is_dynamic and (not own or own[0]["voterDirectoryId"] != directory_id):
         detail = (
-            f"node {result.node_id} with directory {directory_id or '-'} is no voter: the voters are {result.voters}"
+            f"node {result.node_id} with directory {directory_id or '-'} is not a voter; the voters are {result.voters}"
         )
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=root)
     if dry_run or not result.is_dynamic:

@@ -108,7 +108,8 @@ class Sources:
         found = cls()
         for path in dict.fromkeys(Path(os.path.realpath(path)) for path in paths):
             if not path.is_dir():
-                detail = "name log dirs (values of log.dirs), or partition directories such as orders-0"
+                what = "not a directory" if path.exists() else "no such directory"
+                detail = f"{what}: name log dirs (values of log.dirs), or partition directories such as orders-0"
                 raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
             found._add(path, limits)
         return found
@@ -124,9 +125,9 @@ class Sources:
             self.left_out.append(finding)
         for kind, directories in log_dir.set_apart.items():
             for directory in directories:
-                detail = f"a directory that a broker has set apart ({kind}) is left out"
+                detail = f"left out: a broker renamed this directory ({kind})"
                 if kind == "stray":
-                    detail += "; if its records are wanted, rename it to TOPIC-N and run this again"
+                    detail += ". To include its records, rename it to TOPIC-N and run boot again"
                 self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(directory), damage=False))
         for key in log_dir:
             where = log_dir.path_of(key).path
@@ -141,7 +142,7 @@ class Sources:
     def _note_others(self, root: Path) -> None:
         for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
             if entry.is_dir(follow_symlinks=False) and kf.parse_partition_directory(entry.name) is None:
-                detail = "not a partition's directory: it is left out, since a broker does not start with it"
+                detail = "left out: not a partition directory, and a broker does not start with it"
                 self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=entry.path, damage=False))
 
     def _root(self, path: Path) -> SourceRoot:
@@ -219,7 +220,7 @@ def one_copy_each(
             how = "" if best else _difference(first, one, limits)
             if how:
                 differing.append((one, first, how))
-            detail = f"{first.path} is taken instead, a copy of the same partition"
+            detail = f"left out: {first.path} is a better or equal copy of the same partition"
             note(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
     if differing:
         one, other, how = differing[0]

@@ -125,7 +125,7 @@ def _damage(rows: Sequence[PartitionPlan]) -> CorruptionError:
     row = rows[0]
     finding = row.problem or next((one.finding for one in row.segments if one.finding is not None), None)
     if finding is None:
-        finding = Finding(Reason.LOG_START_BEHIND_END, "its log start offset lies past its end", path=row.path)
+        finding = Finding(Reason.LOG_START_BEHIND_END, "the log start offset is past the log end", path=row.path)
     more = f"; so are {counted(len(rows) - 1, 'more partition')}" if len(rows) > 1 else ""
     lost = "" if row.loss is None else f" (a broker would delete {row.loss})"
     detail = (

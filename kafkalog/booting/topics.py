@@ -54,7 +54,7 @@ INTERNAL_SETTINGS: Final[dict[str, dict[str, str]]] = {
 _LOST_STATE: Final = {
     kf.CONSUMER_OFFSETS: ". The groups in it lose their offsets",
     kf.TRANSACTION_STATE: ". The transactional ids in it lose their epochs, and nobody ends their open transactions",
-    kf.SHARE_GROUP_STATE: ". The share groups in it begin again",
+    kf.SHARE_GROUP_STATE: ". The share groups in it start again",
 }
 _OF_OLD_BROKERS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _OF_TIERS: Final = ("remote.", "local.retention.")
@@ -208,8 +208,8 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
         other = known or next(one for one in found if one != wrong)
         where = "the cluster's metadata has" if known else f"{found[other].path} has"
         detail = (
-            f"its topic id is {wrong}, and {where} {other}: a directory of another topic of that name. Leave it out"
-            f" (name the right directories), or take all with --topic-id {name}={other} (topic_ids)"
+            f"its topic id is {wrong}, but {where} {other}: it belongs to another topic of that name. Leave it out, or"
+            f" accept all directories with --topic-id {name}={other} (topic_ids)"
         )
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=copy.path)
     if known is not None:
@@ -309,7 +309,7 @@ def _guess_policy(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence) -
         plan.set("cleanup.policy", "compact", origin)
     elif looks_so:
         detail = (
-            f"{plan.name} has gaps in its offsets, as if it were compacted, and its cleanup.policy is lost. It stays"
+            f"{plan.name} has gaps in its offsets, as after compaction, and its cleanup.policy is lost. It stays"
             f" uncompacted; if it was compacted, use --set {plan.name}:cleanup.policy=compact"
         )
         evidence.note(Finding(Reason.METADATA_INCOMPLETE, detail, damage=False))
@@ -331,7 +331,7 @@ def _find_missing(plan: TopicPlan, there: set[int], evidence: Evidence, options:
         known = max([0, evidence.ends.get(key, 0), *committed]) if options.missing == "continue" else 0
         plan.missing[number] = known
         detail = f"no source has {key}: it begins empty at offset {known}"
-        detail += ", the highest that is known" if known else ""
+        detail += ", the highest known one" if known else ""
         detail += _LOST_STATE.get(plan.name, "")
         evidence.note(Finding(Reason.SEGMENT_MISSING, detail, last_offset=known - 1 if known else None))
 

@@ -117,7 +117,7 @@ class OffsetIndexCheck:
         begins = batches.position[np.minimum(row, len(batches) - 1)] == position
         self._tally.add(
             Reason.INDEX_POSITION,
-            "no batch begins there, so a broker that follows it fails, or answers what it finds in the middle of one",
+            "no batch begins there: a broker that follows it fails, or reads from the middle of a batch",
             int((~begins).sum()),
             self._describe(numbers[np.argmin(begins)]),
         )
@@ -129,7 +129,7 @@ class OffsetIndexCheck:
         passes = offset <= below
         self._tally.add(
             Reason.INDEX_MISLEADS,
-            "the batches before the position reach that offset, so a broker that follows it passes records over",
+            "earlier batches reach that offset, so a broker that follows it skips records",
             int(passes.sum()),
             self._describe(numbers[np.argmax(passes)]),
         )
@@ -146,7 +146,7 @@ class OffsetIndexCheck:
         wrong = np.concatenate([numbers[early], number[late]])
         self._tally.add(
             Reason.INDEX_OFFSET,
-            "no broker writes that offset for that position: it may have been written for another log",
+            "no broker writes that offset for that position: the index may belong to another log",
             wrong.size,
             self._describe(wrong[0]) if wrong.size else "",
         )
@@ -203,7 +203,8 @@ class OffsetIndexCheck:
         # a restart of the broker adds an entry to the time index only, and often begins a new leader epoch
         if n_times > 2 * len(self._index) + _RESTARTS + self._n_epochs:
             return (
-                f"{len(self._index)} entries where the .timeindex has {n_times}: some are gone, and lookups scan more"
+                f"{len(self._index)} entries where the .timeindex has {n_times}: some are missing, and lookups scan"
+                " more"
             )
         return self._gaps.finding()
 
@@ -335,15 +336,15 @@ class TimeIndexCheck:
         passes = before[row] >= timestamp
         self._tally.add(
             Reason.INDEX_MISLEADS,
-            "batches before that offset have that timestamp already, so a broker passes them over when it looks for it",
+            "earlier batches already have that timestamp, and a broker that searches for it skips them",
             int(passes.sum()),
             self._describe(first + int(np.argmax(passes))),
         )
         other = ~passes & (batches.max_timestamp[row] != timestamp)
         self._tally.add(
             Reason.INDEX_TIMESTAMP,
-            "that is not the largest timestamp of the batch with that offset, so a broker looks for times in the wrong"
-            " place, or keeps or deletes the segment at the wrong time",
+            "not the largest timestamp of the batch with that offset: a broker searches for times in the wrong place,"
+            " or keeps or deletes the segment at the wrong time",
             int(other.sum()),
             self._describe(first + int(np.argmax(other))),
         )
@@ -371,10 +372,10 @@ class TimeIndexCheck:
             missing[-1] = False
         self._tally.add(
             Reason.INDEX_SPARSE,
-            "at entries of the .index the largest timestamp was one that this index does not have: a broker that takes"
-            " an empty or cut time index as it is may skip the segment, or delete it too early",
+            "it lacks timestamps that belong to entries of the .index: a broker that accepts it may skip the segment,"
+            " or delete it too early",
             int(missing.sum()),
-            f"nothing for timestamp {iso_milliseconds(int(wanted[np.argmax(missing)]))}",
+            f"no entry for timestamp {iso_milliseconds(int(wanted[np.argmax(missing)]))}",
         )
 
     def finish(self, size_in_bytes: int | None = None) -> list[Finding]:
@@ -449,13 +450,13 @@ def _check_order(
         behind, negative = behind[skip:], negative[skip:] & ~behind[skip:]
         tally.add(
             Reason.INDEX_ORDER,
-            "not above the one before, so a broker's binary search misses entries, or its next append fails",
+            "not larger than the previous entry: a broker's binary search misses entries, or its next append fails",
             int(behind.sum()),
             describe(first + int(np.argmax(behind))),
         )
         tally.add(
             Reason.INDEX_ORDER,
-            "below what any entry can be",
+            "its offset, position or timestamp is negative",
             int(negative.sum()),
             describe(first + int(np.argmax(negative))),
         )

@@ -266,7 +266,7 @@ def disorder(index: OffsetEntries) -> str:
     """The reason why the entries cannot be searched; "" if they can."""
     for name, values in (("offset", index.offset), ("position", index.position)):
         if (row := _first_drop(values)) is not None:
-            return f"its entry {row + 1} has {name} {values[row]}, not above the {values[row - 1]} of the one before"
+            return f"entry {row + 1} has {name} {values[row]} after {values[row - 1]}, which must increase"
     if len(index) and (index.offset[0] < index.base_offset or index.position[0] < 0):
         return "its first entry lies before the segment"
     return ""

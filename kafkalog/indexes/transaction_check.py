@@ -69,7 +69,7 @@ class TransactionIndexCheck:
         behind = np.flatnonzero(last[1:] <= last[:-1]) + 1
         self._tally.add(
             Reason.INDEX_ORDER,
-            "not above the one before, so a broker may stop looking too early",
+            "not larger than the previous one, so a broker may stop its search too early",
             behind.size,
             self._describe(int(behind[0])) if behind.size else "",
         )
@@ -117,7 +117,7 @@ class TransactionIndexCheck:
         missing = aborted[~np.isin(aborted["last_offset"], last)]
         self._tally.add(
             Reason.INDEX_TRANSACTION,
-            "not in the index, so a broker gives its records to read_committed consumers",
+            "not in the index, so a broker returns its records to read_committed consumers",
             missing.size,
             f"the aborted transaction of producer {missing[0]['producer_id']} from offset {missing[0]['first_offset']}"
             f" to {missing[0]['last_offset']}"
@@ -153,7 +153,7 @@ class TransactionIndexCheck:
         self._add_wrong(
             numbers,
             known & (entries["last_stable_offset"].astype(np.int64) > stable) & (first >= self._doubtful),
-            "its last stable offset is too high, so a broker may stop looking too early",
+            "its last stable offset is too high, so a broker may stop its search too early",
         )
 
     def _find_first_offsets(self, batches: BatchTable) -> None:
@@ -174,7 +174,7 @@ class TransactionIndexCheck:
         numbers = self._missing_markers
         tally.add(
             Reason.INDEX_TRANSACTION,
-            "its abort marker is missing, and its records are there: a broker that recovers the segment gives them to"
+            "its abort marker is missing, but its records exist: a broker that recovers the segment returns them to"
             " read_committed consumers once the producer commits again",
             len(numbers),
             self._describe(numbers[0]) if numbers else "",

@@ -113,7 +113,7 @@ class IndexEntries(PublicNames):
         """The finding for a file size that is not a whole number of entries, if any."""
         if not self.odd_bytes:
             return []
-        detail = f"{self.odd_bytes} bytes more than a multiple of {self.dtype.itemsize}"
+        detail = f"{self.odd_bytes} bytes after the last whole entry of {self.dtype.itemsize} bytes"
         return [Finding(Reason.INDEX_SIZE, detail, path=self.path, base_offset=self.base_offset)]
 
     def padding_findings(self, *, is_last: bool = False, used: int = 0) -> list[Finding]:
@@ -122,8 +122,8 @@ class IndexEntries(PublicNames):
         if is_last or padding <= 0:
             return []
         detail = (
-            f"{padding} bytes of zeros after {len(self)} entries, where nobody appends any more: a broker that starts"
-            " takes them for entries at the base offset, and lookups for late offsets begin at the start of the segment"
+            f"{padding} zero bytes after {len(self)} entries of a closed segment: a broker reads them as entries at the"
+            " base offset, and lookups of late offsets scan from the start of the segment"
         )
         return [Finding(Reason.INDEX_PADDING, detail, path=self.path, base_offset=self.base_offset)]
 

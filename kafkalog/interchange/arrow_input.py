@@ -219,7 +219,7 @@ class ColumnReader:
                 refuse_column(
                     Reason.COLUMN_TYPE,
                     source,
-                    f"{kind} has no time zone: set naive_timezone (--timezone), or make it an aware one",
+                    f"{kind} has no time zone: set naive_timezone (--timezone), or use a type with a zone",
                 )
             if not _CHECKS[name](storage_type(kind)):
                 refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}")
@@ -262,7 +262,7 @@ class ColumnReader:
 
     def _offsets(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
         offsets = self.integers("offset", batch, first_row)
-        what = "is 2^63 - 1, the largest there is: none would be left for the next record"
+        what = "is 2^63 - 1, the largest offset: the next record would have none"
         refuse_row(self.names["offset"], first_row, offsets == LONG_MAX, what)
         return offsets
 
@@ -305,7 +305,7 @@ class ColumnReader:
             return values
         if unit == 1:
             far = values > LONG_MAX // 1000
-            refuse_row(source, first_row, far, "is further away than milliseconds in 64 bits reach")
+            refuse_row(source, first_row, far, "does not fit milliseconds in 64 bits")
             return values * 1000
         whole, rest = np.divmod(values, unit // 1000)
         if not self._truncate:
@@ -313,8 +313,8 @@ class ColumnReader:
                 source,
                 first_row,
                 rest != 0,
-                "is finer than a millisecond, which is all that Kafka keeps (truncate_timestamps, "
-                "--truncate-timestamps cuts it off)",
+                "is finer than a millisecond, which Kafka cannot store; "
+                "truncate_timestamps (--truncate-timestamps) cuts it off",
             )
         return np.asarray(whole, np.int64)
 
@@ -322,7 +322,7 @@ class ColumnReader:
         array = batch.column("is_control")
         if pa.types.is_boolean(array.type):
             rows = np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False), np.bool_)
-            refuse_row("is_control", first_row, rows, "is set: markers are no records to write (leave them out)")
+            refuse_row("is_control", first_row, rows, "is set: markers cannot be written; leave them out")
 
 
 def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bool) -> dict[str, str]:
@@ -333,10 +333,10 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
         raise UnwritableError(Reason.COLUMN_TWICE, f"there is more than one column {_listed(twice)}")
     for name, source in wanted.items():
         if name not in (*WRITTEN_COLUMNS, *PLACE_COLUMNS):
-            raise ValueError(f"columns names {name!r}, which is none of {', '.join(WRITTEN_COLUMNS + PLACE_COLUMNS)}")
+            raise ValueError(f"columns: no role {name!r}; there are {', '.join(WRITTEN_COLUMNS + PLACE_COLUMNS)}")
         if source not in present:
             raise UnwritableError(
-                Reason.COLUMN_MISSING, f"there is no column {source!r} to be the {name}: there are {_listed(present)}"
+                Reason.COLUMN_MISSING, f"no column {source!r} for the {name}; there are {_listed(present)}"
             )
     taken = set(wanted.values())
     # a column that is named for one role does not fill the role of its own name
@@ -357,8 +357,8 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
     if unknown and ignore is not True:
         raise UnwritableError(
             Reason.COLUMN_UNKNOWN,
-            f"a record has no column {_listed(unknown)}: drop it, say what it is (columns={{...}}, --timestamp-column "
-            "...) or leave it out (ignore_columns=[...], --ignore-columns)",
+            f"unknown column {_listed(unknown)}: name its role (columns={{...}}, --timestamp-column and so on), or"
+            " leave it out (ignore_columns=[...], --ignore-columns)",
         )
     return names
 
@@ -366,14 +366,17 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
 def _no_value(names: Mapping[str, str], present: Sequence[str]) -> str:
     others = [name for name, source in names.items() if source == "value"]
     if others:
-        return f"column 'value' is to be the {others[0]}, and no column is left to be the value (columns={{...}})"
+        return (
+            f"column 'value' is used as the {others[0]}:"
+            f" name another column for the value (columns={{...}}, --value-column)"
+        )
     if "value" in present:
-        return "column 'value' is left out (ignore_columns), and a record has to have one"
-    hint = "value_format='json', --value-format json, encodes rows; a column of nulls makes tombstones"
+        return "column 'value' is left out (ignore_columns), but a record needs a value"
+    hint = "name it (columns={...}, --value-column), or encode whole rows (value_format='json', --value-format json)"
     for name in present:
         if name.strip().lower() == "value":
-            hint = f"{name!r} is to be named (columns={{...}}, --value-column)"
-    return f"there is no column 'value': there are {_listed(present) or 'none'} ({hint})"
+            hint = f"to use {name!r}, name it (columns={{...}}, --value-column)"
+    return f"no column 'value'; there are {_listed(present) or 'none'}: {hint}"
 
 
 def _listed(names: Iterable[str]) -> str:

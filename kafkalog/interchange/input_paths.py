@@ -91,20 +91,20 @@ def _files_below(root: Path, format: str | None) -> list[str]:
                 continue
             _check_link(here / name, real_root)
             if os.path.lexists(here / name) and not (here / name).is_file():
-                raise NotKafkaError(Reason.NOT_A_FILE, "it is no regular file", path=here / name)
+                raise NotKafkaError(Reason.NOT_A_FILE, "not a regular file", path=here / name)
             found.append(str(here / name))
     if not found:
         known = f".{format}" if format in FORMATS else SUFFIXES
-        detail = f"a directory without files of records, whose names end in {known}"
+        detail = f"no files of records here, with names that end in {known}"
         if is_log:
-            detail += "; Kafka's own files are read by `kafkalog export` and `kafkalog convert`"
+            detail += "; for Kafka's own files, use kafkalog export or kafkalog convert"
         raise NotKafkaError(Reason.NOT_A_FILE, detail, path=root)
     return found
 
 
 def _check_link(path: Path, root: Path) -> None:
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
-        detail = "a link leads out of the directory that was named: name what it leads to, too, or remove it"
+        detail = "a link leads out of the named directory: also name its target, or remove the link"
         raise NotKafkaError(Reason.LINK_OUTSIDE, detail, path=path)
 
 
@@ -160,6 +160,8 @@ def _supply(batch: pa.RecordBatch, said: Mapping[str, str], place: Mapping[str, 
 
 def _number(name: str, text: str, path: Any) -> pa.Scalar:
     if not (text.isascii() and text.isdecimal() and int(text) <= _INT_MAX):
-        detail = f"{name}={text} in its path is no number of a partition (0 to {_INT_MAX}), and it has no such column"
+        detail = (
+            f"{name}={text} in its path is not a partition number (0 to {_INT_MAX}), and the file has no such column"
+        )
         raise UnwritableError(Reason.COLUMN_VALUE, detail, path=os.fspath(path))
     return pa.scalar(int(text), pa.int32())

@@ -90,7 +90,7 @@ class RecordFile:
             detail = getattr(error, "strerror", None) or str(error)
             raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.name) from error
         if stat.S_ISDIR(found.st_mode):
-            raise NotKafkaError(Reason.NOT_A_FILE, "it is a directory: name the files in it", path=self.name)
+            raise NotKafkaError(Reason.NOT_A_FILE, "this is a directory: name the files in it", path=self.name)
         self.size = found.st_size
         # such as a pipe, or `<(...)` of a shell
         self._is_read_once = not stat.S_ISREG(found.st_mode)
@@ -118,7 +118,7 @@ class RecordFile:
             raise
         except (pa.ArrowException, OSError, EOFError, ValueError, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__
-            detail = f"it cannot be read as {self.format}: {text}"
+            detail = f"not readable as {self.format}: {text}"
             raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.name) from error
 
     @contextlib.contextmanager

@@ -145,8 +145,8 @@ def _check_case(fields: Collection[pa.Field], around: str) -> None:
         if other != field.name:
             raise UnwritableError(
                 Reason.COLUMN_TWICE,
-                f"Delta has no two fields whose names differ only by case: {around}{other} and {around}{field.name}."
-                " Choose fields with columns (--columns), or export to Parquet or Iceberg",
+                f"Delta does not allow two field names that differ only by case: {around}{other} and"
+                f" {around}{field.name}. Choose fields with columns (--columns), or export to Parquet or Iceberg",
             )
         kind = field.type
         while pt.is_list(kind) or pt.is_map(kind):

@@ -221,7 +221,7 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
             roles, has_value = found, source in there
         elif late := sorted(found.keys() - roles.keys()):
             raise _refused(
-                Reason.COLUMN_UNKNOWN, first_line, f"{late[0]} is not in the lines before: it has to be there"
+                Reason.COLUMN_UNKNOWN, first_line, f"{late[0]} is missing in earlier lines; it must be in all lines"
             )
         columns, names = [], []
         for name, role in roles.items():
@@ -308,7 +308,7 @@ def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> N
     for row, each in enumerate(objects):
         if column.name not in each:
             name = json.dumps(column.name, ensure_ascii=False)
-            what = f"is not there, as it is in other lines (a tombstone needs {name}: null)"
+            what = f"is missing here and present in other lines (for a tombstone, write {name}: null)"
             raise column.refused(row, what, reason=Reason.COLUMN_MISSING)
 
 
@@ -339,7 +339,7 @@ def _number(value: Any, row: int, column: SourceColumn) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise column.refused(row, f"is a whole number, not {shown(value)}", reason=Reason.COLUMN_TYPE)
+        raise column.refused(row, f"must be a whole number, not {shown(value)}", reason=Reason.COLUMN_TYPE)
     if not -(2**63) <= value < 2**63:
         raise column.refused(row, f"does not fit 64 bits: {shown(value)}")
     return value
@@ -364,7 +364,7 @@ def _milliseconds(texts: pa.Array, column: SourceColumn, options: TextOptions) -
 def _topics(values: Sequence[Any], column: SourceColumn) -> pa.Array:
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, str):
-            raise column.refused(row, f"is text, not {shown(value)}", reason=Reason.COLUMN_TYPE)
+            raise column.refused(row, f"must be text, not {shown(value)}", reason=Reason.COLUMN_TYPE)
     return text_array(values, column)
 
 
@@ -405,7 +405,7 @@ def read_csv(
         roles = options.wanted_roles(names, wanted) if options.row_columns is None else _row_roles(names, options)
     except UnwritableError as error:
         if len(names) == 1 and set(names[0]) & set(";\t|"):
-            error.add_note("only commas stand between columns here")
+            error.add_note("columns must be separated by commas")
         elif "" in names and error.reason is Reason.COLUMN_UNKNOWN:
             error.add_note("a column without a name is the index that pandas writes unless index=False")
         raise
@@ -455,7 +455,7 @@ def read_csv(
         *others, last = [column[-1].as_py() for column in batch.columns]
         if last is not None and left.ends_in_quotes(last):
             n_lines = sum(value.count(b"\n") for value in others if value is not None)
-            what = f"{where(n_done - 1, n_lines)}: a quote has no end: is the file whole?"
+            what = f"{where(n_done - 1, n_lines)}: a quote has no end; the file may be cut off"
             raise UnwritableError(Reason.COLUMN_VALUE, what)
 
 
@@ -463,12 +463,12 @@ def _not_csv(text: str, where: Callable[[int], str], n_done: int, block_bytes: i
     """The exception for Arrow's message about a row after the first `n_done`."""
     uneven = _UNEVEN.search(text)
     if uneven is not None:
-        what = f"{uneven[2]} columns are expected, not {uneven[3]}: {shown(uneven[4])}"
+        what = f"expected {uneven[2]} columns, not {uneven[3]}: {shown(uneven[4])}"
         return UnwritableError(Reason.COLUMN_VALUE, f"{where(int(uneven[1]) - 1)}: {what}")
     if "straddling object" in text:
-        what = f"this row, or one below it, is longer than {block_bytes} bytes, or has a quote without end"
+        what = f"this or a later row is longer than {block_bytes} bytes, or has a quote without end"
         return LongRowError(Reason.BATCH_TOO_LARGE, f"{where(n_done)}: {what}")
-    what = f"this or what is below it is not CSV: {' '.join(text.split())}"
+    what = f"this or a later row is not CSV: {' '.join(text.split())}"
     return UnwritableError(Reason.COLUMN_VALUE, f"{where(n_done)}: {what}")
 
 
@@ -524,9 +524,9 @@ def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
         names = next(reader, [])
     except (UnicodeDecodeError, csv.Error) as error:
         problem = "it ends in CR alone" if "new-line" in str(error) else error
-        raise UnwritableError(Reason.COLUMN_VALUE, f"line 1 is no line of column names: {problem}") from error
+        raise UnwritableError(Reason.COLUMN_VALUE, f"line 1 must have the column names: {problem}") from error
     if not any(names):
-        raise UnwritableError(Reason.COLUMN_MISSING, "line 1 is no line of column names: it is empty")
+        raise UnwritableError(Reason.COLUMN_MISSING, "line 1 must have the column names, but it is empty")
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise UnwritableError(Reason.COLUMN_TWICE, f"there is more than one column {', '.join(map(repr, twice))}")

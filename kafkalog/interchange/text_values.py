@@ -51,8 +51,7 @@ _TOO_LARGE: Final = "does not fit 64 bits"
 _TOO_EARLY: Final = "is before 1970, which no record's timestamp can be"
 _NO_ZONE: Final = "has no time zone: set naive_timezone (--timezone), or write Z or an offset"
 _FINER: Final = (
-    "is finer than a millisecond, which is all that Kafka keeps "
-    "(truncate_timestamps, --truncate-timestamps cuts it off)"
+    "is finer than a millisecond, which Kafka cannot store; truncate_timestamps (--truncate-timestamps) cuts it off"
 )
 
 
@@ -107,10 +106,10 @@ def json_object(text: bytes, line: int, *, keeps_digits: bool = False) -> dict[s
             found = _JSON.decode(content)  # raises, with the reason and the column
     except (ValueError, RecursionError) as error:
         is_torn = isinstance(error, json.JSONDecodeError) and not text.rstrip().endswith(b"}")
-        hint = " (an object per line is expected: jq -c makes that of others)" if is_torn else ""
-        raise UnwritableError(Reason.COLUMN_VALUE, f"line {line}: it is no JSON object: {error}{hint}") from error
+        hint = " (expected an object per line; jq -c converts other JSON)" if is_torn else ""
+        raise UnwritableError(Reason.COLUMN_VALUE, f"line {line}: not a JSON object: {error}{hint}") from error
     if not isinstance(found, dict):
-        hint = " (jq -c '.[]' makes lines of its items)" if isinstance(found, list) else ""
+        hint = " (jq -c '.[]' writes its items as lines)" if isinstance(found, list) else ""
         raise UnwritableError(
             Reason.COLUMN_VALUE, f"line {line}: a JSON object is expected, not {type(found).__name__}{hint}"
         )
@@ -189,7 +188,7 @@ def whole_numbers(texts: pa.Array, column: SourceColumn) -> pa.Array:
         if text is not None:
             number = _whole(text)
             if number is None:
-                raise column.refused(row, f"is a whole number, not {shown(text)}{_null_hint(text)}")
+                raise column.refused(row, f"must be a whole number, not {shown(text)}{_null_hint(text)}")
             numbers[row] = _fitting(number, row, text, column)
     return integer_array(numbers, texts.is_valid().to_numpy(zero_copy_only=False))
 
@@ -310,8 +309,8 @@ def _one_by_one(texts: pa.Array, column: SourceColumn, naive_timezone: str | Non
         if number is None:
             moment, lowest = _moment(text), 0
             if moment is None:
-                what = "is neither milliseconds, nor ISO 8601 with Z or an offset"
-                raise column.refused(row, f"{what}: {shown(text)}{_null_hint(text)}")
+                what = "must be milliseconds or ISO 8601 with Z or an offset"
+                raise column.refused(row, f"{what}, not {shown(text)}{_null_hint(text)}")
             number, is_finer, is_naive = moment
             if is_finer and not truncate:
                 raise column.refused(row, f"{_FINER}: {shown(text)}")
@@ -344,7 +343,7 @@ def _in_zone(
                 _zoned(moment, zone)
             except pa.ArrowInvalid as error:
                 problem = " ".join(str(error).split())
-                raise column.refused(row, f"is no time of {zone}: {shown(texts[row])}: {problem}") from error
+                raise column.refused(row, f"is not a valid time in {zone}: {shown(texts[row])}: {problem}") from error
         raise
 
 
@@ -375,7 +374,7 @@ def _fitting(number: int, row: int, text: str, column: SourceColumn) -> int:
 
 
 def _null_hint(text: str) -> str:
-    return " (null, --null, says what stands for null in CSV)" if text.strip() in _NULLS else ""
+    return " (null, --null, sets the text for null in CSV)" if text.strip() in _NULLS else ""
 
 
 def _base64(text: str | bytes) -> bytes:
@@ -408,7 +407,7 @@ def text_array(values: Sequence[str | None], column: SourceColumn) -> pa.Array:
         try:
             encoded.append(None if value is None else value.encode())
         except UnicodeEncodeError as error:
-            raise column.refused(row, f"holds half a surrogate, which is no text: {shown(value)}") from error
+            raise column.refused(row, f"has half a surrogate, which is not valid text: {shown(value)}") from error
     return binary_array(_binary(encoded), pa.large_binary()).cast(pa.large_string())
 
 
@@ -452,10 +451,10 @@ def _decoded(value: Any, row: int, column: SourceColumn, decode: Decoder, encodi
         if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
             return _base64(value["base64"])
     except ValueError as error:
-        hint = " (encoding='utf8', --encoding utf8, takes text as it is)" if encoding != "utf8" else ""
+        hint = "; for text, use encoding='utf8' (--encoding utf8)" if encoding != "utf8" else ""
         raise column.refused(row, f"is not {encoding}: {shown(value)}: {error}{hint}") from error
-    hint = " (make it text, with tojson of jq for example, and say that it is utf8: encoding, --encoding)"
-    what = f"is text in {encoding}, or null, not {shown(value)}{hint}"
+    hint = "; turn other values into text, for example with jq's tojson, and use encoding='utf8' (--encoding utf8)"
+    what = f"must be text in {encoding} or null, not {shown(value)}{hint}"
     raise column.refused(row, what, reason=Reason.COLUMN_TYPE)
 
 
@@ -471,7 +470,7 @@ def header_lists(values: Sequence[Any] | int, column: SourceColumn, encoding: st
             try:
                 keys.append(pair[0].encode())
             except UnicodeEncodeError as error:
-                what = f"has half a surrogate in a name, which is no text: {shown(pair[0])}"
+                what = f"has half a surrogate in a name, which is not valid text: {shown(pair[0])}"
                 raise column.refused(row, what) from error
             contents.append(_decoded(pair[1], row, column, decode, encoding))
         offsets[row + 1] = len(keys)
@@ -491,4 +490,4 @@ def _pairs(value: Any, row: int, column: SourceColumn) -> list[tuple[str, Any]]:
         isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
     ):
         return [(pair[0], pair[1]) for pair in value]
-    raise column.refused(row, f'is a list of ["name", "value"], not {shown(value)}', reason=Reason.COLUMN_TYPE)
+    raise column.refused(row, f'must be a list of ["name", "value"], not {shown(value)}', reason=Reason.COLUMN_TYPE)

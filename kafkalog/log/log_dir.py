@@ -112,7 +112,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         self._found = dict(sorted(self._found.items()))
         for root, names in self._replicas.items():
             shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
-            what = f"{counted(len(names), 'partition')} ({shown}), of which another broker's replica is open as well"
+            what = f"{counted(len(names), 'partition')} ({shown}) that are also open as replicas of another broker"
             detail = f"{what}. {_WHICH_COUNTS}"
             self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(root), damage=False))
 
@@ -244,7 +244,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         near = [str(one) for one in self._found if isinstance(found, tuple) and one.topic == found[0]]
         near = near or [str(one) for one in self._found]
         shown = ", ".join(near[:8]) + (", ..." if len(near) > 8 else "")
-        raise KeyError(f"no partition {key!r}; there are {shown or 'none'}: ask for log_dir[topic, number]")
+        raise KeyError(f"no partition {key!r}; there are {shown or 'none'}: use log_dir[topic, number]")
 
     def __repr__(self) -> str:
         where = ", ".join(map(str, self.paths))
@@ -290,7 +290,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         resolved = as_path(real_path(root))
         for entry in entries:
             if kf.parse_partition_directory(entry.name) and entry.is_symlink() and _leads_in_a_circle(entry):
-                detail = "a link that leads in a circle, to no partition"
+                detail = "a link that leads in a circle"
                 self.findings.append(Finding(Reason.FILE_UNREADABLE, detail, path=str(root / entry.name)))
         for entry, directory in sorted(children, key=lambda child: child[0].name):
             if directory is None:
@@ -344,7 +344,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             if is_replica:
                 self._replicas.setdefault(path.absolute().parent, []).append(str(key))
             else:
-                detail = f"{key} is at {first} too; a broker would not start on both. {_WHICH_COUNTS}"
+                detail = f"{key} is also at {first}; a broker would not start on both. {_WHICH_COUNTS}"
                 self.findings.append(Finding(Reason.PARTITION_TWICE, detail, path=str(path)))
             self._copies.setdefault(key, [self._found[key]]).append(found)
             return
@@ -352,7 +352,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
 
 
 _SHOWN_NAMES: Final = 5
-_WHICH_COUNTS: Final = "The copy with the latest leader epoch, or else with the higher log end offset, counts"
+_WHICH_COUNTS: Final = "kafkalog reads the copy with the highest leader epoch, then the longest"
 _SIDECARS: Final = frozenset(
     {kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX, kf.PRODUCER_SNAPSHOT_SUFFIX}
 )
@@ -374,7 +374,7 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> R
     topic = as_path(path).name
     for place in (as_path(path).parent, *beside):
         if any(place.glob(f"{glob.escape(topic)}-[0-9]*/")):
-            detail += f"; {place} has a topic of that name: ask it for topics={topic!r}, in the shell -t {topic}"
+            detail += f"; {place} has a topic of that name: open it with topics={topic!r} (-t {topic})"
             break
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
 

@@ -271,7 +271,7 @@ class RangedSegment(Segment):
         # Only the last segment may grow. It may also shrink if it was preallocated: a roll cuts the zeros off.
         least = planned.start if planned.is_preallocated else planned.stop
         if source.size < least if planned.is_last else source.size != planned.size_in_bytes:
-            detail = f"has {source.size} bytes, {planned.size_in_bytes} when its reading was planned; plan again"
+            detail = f"has {source.size} bytes, but had {planned.size_in_bytes} when the read was planned; plan again"
             source.close()
             raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path)
         source.size = min(source.size, planned.stop)
@@ -286,7 +286,7 @@ class RangedSegment(Segment):
     def check_start(self, window: Window) -> None:
         """See `Segment.check_start`."""
         if window.start == self.first_position > 0 and window.batches.first_offset != self._range.first_offset:
-            detail = f"a batch of offset {self._range.first_offset} was here when its reading was planned"
+            detail = f"a batch of offset {self._range.first_offset} was here when the read was planned; plan again"
             raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path, position=window.start)
 
     def explain(self, error: KafkalogError) -> KafkalogError:

@@ -115,7 +115,7 @@ def recover(
     # a broker adds the final time entry after the last batch that it keeps: only then it finds this disorder
     if not is_refused and not builder.ends_in_order:
         found.is_emptied = True
-        detail = "the largest timestamp's offset goes back; a broker empties the segment"
+        detail = "the offset of the largest timestamp decreases; a broker empties the segment"
         found.finding = Finding(Reason.OFFSET_ORDER, detail, path=str(segment.path), position=0)
     if found.finding is not None and found.finding.reason in _UNREADABLE_HEADERS:
         start = found.finding.base_offset
@@ -297,7 +297,7 @@ def wrong_epoch(recovered: Iterable[RecoveredSegment]) -> str | None:
         last = one.last_epoch if one.last_epoch >= 0 else last
     if highest <= last or last < 0:
         return None
-    return f"the batch at offset {start} says leader epoch {highest}, the last one {last}: it gets into the file"
+    return f"leader epoch {highest} of the batch at offset {start} enters the checkpoint, but the last batch has {last}"
 
 
 def fatal_epoch(found: RecoveredSegment, latest: int) -> str | None:
@@ -336,13 +336,13 @@ def rows_to_replay(batches: BatchTable) -> npt.NDArray[np.int64]:
 def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
     """The finding for a batch for which no index entry can be made."""
     if reason is Reason.OFFSET_ORDER:
-        detail = "an index entry for this batch would not lie past the one before: a broker empties the segment"
+        detail = "an index entry for this batch would not be larger than the previous one: a broker empties the segment"
     else:
         detail = f"offset {batch.last_offset[0]} does not belong to a segment that begins at {segment.base_offset}"
         if batch.last_offset[0] > segment.base_offset:
             detail += (
-                ", too far away for an index entry: a broker that recovers it splits the segment, which is not done"
-                " here; kafkalog convert writes it again"
+                ", too far for an index entry. A broker that recovers the segment splits it, kafkalog does not;"
+                " kafkalog convert rewrites it"
             )
     return Finding(
         reason,

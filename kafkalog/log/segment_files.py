@@ -120,7 +120,7 @@ class SegmentListing:
                 chosen[offset], left_out = usual, chosen[offset]
             if left_out is not None:
                 detail = (
-                    f"{chosen[offset]} has the same offset, and is what a broker reads; name the file itself to read it"
+                    f"not read: a broker reads {chosen[offset]} with the same offset; name this file itself to read it"
                 )
                 self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self._path / left_out)))
         return list(chosen.values())
@@ -163,7 +163,7 @@ class SegmentListing:
             try:
                 stop = swap.next_offset
             except KafkalogError as error:
-                detail = f"{error.detail}; it is not taken in place of other segments here, as a broker tries to"
+                detail = f"{error.detail}; kafkalog ignores it, a broker would try to use it"
                 self.findings.append(replace(error.to_finding(), detail=detail))
                 continue
             segments = [
@@ -172,7 +172,7 @@ class SegmentListing:
             self.findings.append(
                 Finding(
                     Reason.SWAP_FILE,
-                    f"taken in place of the segments of offsets {swap.base_offset}..{stop}, as a broker would",
+                    f"read instead of the segments of offsets {swap.base_offset}..{stop}, as by a broker",
                     path=str(swap.path),
                     base_offset=swap.base_offset,
                     damage=False,

@@ -490,7 +490,7 @@ def _was_merged(segment: Segment, error: KafkalogError, previous: int) -> bool:
 def _passed_over(error: KafkalogError, segment: Segment, position: int, on_corruption: OnCorruption) -> Finding:
     """The finding for a file that cannot be read, or not to its end."""
     length = max(segment.size_in_bytes - position, 0)
-    passed = f"; {length} bytes passed over to the end of the segment" if on_corruption == "skip" else ""
+    passed = f"; {length} bytes skipped to the end of the segment" if on_corruption == "skip" else ""
     return replace(
         error.to_finding(), detail=error.detail + passed, path=str(segment.path), position=position, length=length
     )

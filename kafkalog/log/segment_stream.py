@@ -214,7 +214,7 @@ class SegmentStream:
         self._last_position = None
         end = self.source.size if position is None else position
         length = max(end - where, 0)
-        passed = f"{length} bytes passed over" + (" to the end of the segment" if position is None else "")
+        passed = f"{length} bytes skipped" + (" to the end of the segment" if position is None else "")
         finding = replace(error.to_finding(), detail=f"{error.detail}; {passed}", length=length)
         finding = self._lost_between(finding, where, first, position)
         if not self._goes_on:
@@ -295,7 +295,7 @@ class SegmentStream:
         if where != self._gone_back_at and 2 * sum(offset > self.previous for offset in following) < len(following):
             self._gone_back_at = where
             self.report(
-                replace(finding, detail=f"{error.detail}; the batches after it continue from its offset, so it is read")
+                replace(finding, detail=f"{error.detail}; later batches continue from its offset, so it is read")
             )
             self.previous = first - 1
             return where
@@ -303,7 +303,7 @@ class SegmentStream:
         n = int(batch.records_count[0])
         lost = replace(
             finding,
-            detail=f"{error.detail}; {behind - where} bytes passed over",
+            detail=f"{error.detail}; {behind - where} bytes skipped",
             base_offset=self.previous + 1,
             last_offset=end - 1,
             n_records=n if n >= 0 else end - self.previous - 1,

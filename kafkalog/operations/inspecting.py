@@ -34,7 +34,7 @@ def _opened(path: Paths | Opened, limits: Limits | None) -> Opened:
     if not isinstance(path, (LogDir, Partition, Segment)):
         return open_path(path, limits=DEFAULT_LIMITS if limits is None else limits)
     if limits is not None:
-        raise ValueError("limits cannot change for what is open already: give them to kafkalog.open")
+        raise ValueError("limits= works with a path only: pass it to kafkalog.open")
     return path
 
 
@@ -133,7 +133,7 @@ def lookup(
     is_one = isinstance(timestamp, str) or not isinstance(timestamp, Iterable)
     times: list[Any] = [] if timestamp is None else [timestamp] if is_one else list(timestamp)  # type: ignore[arg-type]
     if not offsets and not times:
-        raise ValueError("nothing to look up: give offset= or timestamp=")
+        raise ValueError("nothing to look up: pass offset= or timestamp=")
     opened = _opened(path, limits)
     for i, time in enumerate(times):
         if is_to_end(time):

@@ -143,12 +143,14 @@ def verify_tiered(
                 tiered.append(joined)
                 report.faults += _faults_of(joined, store)
             elif known_ids is not None and of.topic_id not in known_ids:
-                detail = f"its topic {of.topic_id} is not in the cluster any more"
+                detail = f"its topic {of.topic_id} is no longer in the cluster"
                 report.faults += [_fault("leftover", detail, copy) for copy in copies]
             else:
                 report.n_skipped += 1
     report.faults += dict.fromkeys(_faults_of_content(tiered, opened, store, deep=deep, limits=limits))
-    report.faults += [StorageFault("unknown_file", f"no object of a segment: {one}") for one in store.layout.unknown]
+    report.faults += [
+        StorageFault("unknown_file", f"not an object of a segment: {one}") for one in store.layout.unknown
+    ]
     return report
 
 

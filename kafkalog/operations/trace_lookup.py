@@ -243,7 +243,7 @@ def _trace_offset(partition: Partition, offset: int) -> Trace:
     trace = Trace(partition.topic_partition, {"offset": offset})
     if offset < partition.log_start_offset:
         start = partition.log_start_offset
-        trace.reason = f"below the log start offset {start}: deleted, though it may still be there; a broker refuses it"
+        trace.reason = f"below the log start offset {start}: it counts as deleted, and a broker refuses it"
     segments = partition.segments
     # the floor segment may have lost the offset to compaction: the answer is then in a later one
     floor = max((number for number, segment in enumerate(segments) if segment.base_offset <= offset), default=0)
@@ -342,7 +342,7 @@ def _find_offset(trace: Trace, segment: Segment, offset: int) -> bool:
 def _trace_end(partition: Partition, trace: Trace) -> None:
     """Trace the last batch, after which the log end offset comes."""
     if not partition.segments:
-        trace.reason = "there are no segments"
+        trace.reason = "the partition has no segments"
         return
     segment = partition.segments[-1]
     trace.segments = [SegmentStep(str(segment.path), segment.base_offset, True)]
@@ -420,7 +420,7 @@ def _check_last_entry(visit: Visit) -> list[Finding]:
     if not (behind or ahead) or _has_changed(visit.segment):
         return []
     seen = ("" if visit.is_whole else "at least ") + iso_milliseconds(visit.largest_timestamp)
-    detail = f"its last timestamp is {iso_milliseconds(said)}; that of the batches is {seen}"
+    detail = f"its last timestamp is {iso_milliseconds(said)}, but the largest in the batches is {seen}"
     return [Finding(Reason.INDEX_MISLEADS, detail, path=index.path)]
 
 
@@ -471,9 +471,9 @@ def _why_none(partition: Partition, visit: Visit, asked: int) -> str:
     """Return why a broker stops at a segment that has no answer."""
     if asked == MAX_TIMESTAMP:
         return "no record has the largest timestamp that a batch names"
-    why = "its records from there on were compacted away"
+    why = "its later records were compacted away"
     if visit.modified is not None:
-        why = "no batch in it has a timestamp: when its file was last written to counts"
+        why = "no batch in it has a timestamp, so its modification time is used"
     elif partition.log_start_offset > visit.segment.base_offset:
-        why = f"its records from there on lie below the log start offset {partition.log_start_offset}, or are gone"
-    return f"{why}, and a broker asks no later segment"
+        why = f"its later records are below the log start offset {partition.log_start_offset}, or are gone"
+    return f"{why}, and a broker searches no later segment"

@@ -132,7 +132,7 @@ def check_bounds(offset: Int64s, boundaries: Int64s, base_offset: Int64s, last_o
         batch = int(wrong.argmax()) + 1
         raise unwritable(
             Reason.OFFSET_ORDER,
-            f"offset {base_offset[batch]} does not lie after {last_offset[batch - 1]} of the batch before",
+            f"offset {base_offset[batch]} after {last_offset[batch - 1]} of the previous batch: offsets must increase",
             int(boundaries[batch]),
         )
 

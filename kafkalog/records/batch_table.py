@@ -351,11 +351,11 @@ def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
     found = []
     for row in np.flatnonzero(empty).tolist():
         base, last = int(batches.base_offset[row]), int(batches.last_offset[row])
-        what = f"{n_bytes[row]} bytes of them follow: no reader gives them"
+        what = f"{n_bytes[row]} bytes of records follow; no reader returns them"
         found.append(
             Finding(
                 Reason.RECORD_TRAILING_BYTES,
-                f"the batch says that it holds no records, and {what}",
+                f"the batch header has a record count of 0, but {what}",
                 path=path,
                 position=int(batches.position[row]),
                 length=int(batches.size_in_bytes[row]),

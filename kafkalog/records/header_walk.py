@@ -250,9 +250,9 @@ def _explain(
             )
         return CorruptionError(
             Reason.SIZE_EXCEEDS_FILE,
-            f"the size field leads {needed - left} bytes past the end of the file, over intact batches"
+            f"the size field reaches {needed - left} bytes past the end of the file, over intact batches"
             if needed <= limits.max_batch_bytes
-            else f"the size field wants {needed} bytes where {left} are left",
+            else f"the size field needs {needed} bytes, but {left} are left",
             path=source.path,
             position=position,
             base_offset=offset,

@@ -216,7 +216,7 @@ class _Batches:
                     valid = valid_crcs(window)
                     if not valid.all():
                         row, path = int(np.argmin(valid)), str(segment.path)
-                        hint = "kafkalog salvage saves the others"
+                        hint = "kafkalog salvage saves the intact batches"
                         raise batch_error(STATUS["CRC_MISMATCH"], batches, row, path, detail=hint)
                     self._progress(int(batches.size_in_bytes.sum(dtype=np.int64)))
                     source.release(window.data, window.start)

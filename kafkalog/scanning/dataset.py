@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 _CHEAPEST: Final = "offset"
 _BATCH_SIZE: Final = 2**17
-_NO_FILE: Final = "no file: a dataset of kafkalog is read through its own methods, such as scanner() and to_table()"
+_NO_FILE: Final = "not a file: use the dataset's own methods, such as scanner() and to_table()"
 
 
 class Source(Protocol):
@@ -283,7 +283,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     @property
     def format(self) -> NoReturn:
         """Raise: a writer of datasets needs an explicit format."""
-        raise AttributeError("a log is no format of files to write: give one, such as format='parquet'")
+        raise AttributeError("a log has no file format to write: pass one, such as format='parquet'")
 
     def scanner(
         self,
@@ -345,6 +345,6 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
 
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
         """Raise: see the class."""
-        raise NotImplementedError("a dataset of a log has no such operation: use an engine, or to_table()")
+        raise NotImplementedError("a dataset of a log does not support this operation: use an engine, or to_table()")
 
     take = join = join_asof = sort_by = replace_schema = _get_fragments = _refuse

@@ -57,7 +57,7 @@ def known_fields(expression: pc.Expression) -> list[str]:
     """
     read = fields_read(expression)
     if read is None:
-        raise ValueError(f"which columns {expression} reads is not known; with decode, filter by text or tuples")
+        raise ValueError(f"the columns of {expression} are unknown; with decode, use filters as text or tuples")
     return sorted(read)
 
 

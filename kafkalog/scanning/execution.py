@@ -476,7 +476,7 @@ class Pass:
         path = task.window.segment.path
         if path not in self._gone_back:
             self._gone_back.add(path)
-            detail = f"record offsets go back from {before} to {first}: offsets that were read before come again"
+            detail = f"record offsets go back from {before} to {first}: some offsets appear twice"
             self.report(
                 Finding(Reason.OFFSET_ORDER, detail, str(path), position=position, base_offset=first, damage=False)
             )

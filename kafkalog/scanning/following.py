@@ -42,7 +42,7 @@ def follow(path: Paths, *, pause: float = _PAUSE, **options: Any) -> Iterator[Sc
     """
     for name in _NO_FOLLOWING:
         if options.get(name) is not None:
-            raise ValueError(f"{name} is for a log as it is now: following has no end")
+            raise ValueError(f"{name} does not work with following, which has no end")
     whole = Scan(path, **options)  # checks the options
     if isinstance(whole.target, Segment):
         raise ValueError(f"{path}: name the partition directory or the log dir: a segment ends when the broker rolls")
@@ -50,7 +50,7 @@ def follow(path: Paths, *, pause: float = _PAUSE, **options: Any) -> Iterator[Sc
     patterns = TopicPatterns(query.topics, internal=query.internal or not isinstance(whole.target, LogDir))
     paths = whole.target.paths if isinstance(whole.target, LogDir) else [whole.target.path]  # type: ignore[union-attr]
     if not all(isinstance(one, Path) for one in paths):
-        raise ValueError(f"{some(paths)}: only files of this machine are followed; a copy elsewhere does not grow")
+        raise ValueError(f"{some(paths)}: following works with local files only")
     tail = LogTail(
         lambda: LogDir(paths, limits=query.limits),
         lambda key: patterns.wants(key.topic) and (query.partitions is None or key.partition in query.partitions),

@@ -129,7 +129,7 @@ class Query:
             **{"internal": False, "threads": os.cpu_count() or 1, **checked},
         )
         if query.latest is not None and query.include_control:
-            raise ValueError("latest='key' is about records of users: it does not go with include_control")
+            raise ValueError("latest='key' excludes include_control")
 
         @cache
         def end_ms() -> int:
@@ -156,7 +156,7 @@ class Query:
         for offsets in (self.start_offset, self.end_offset):
             for key in offsets if isinstance(offsets, Mapping) else ():
                 if key not in known:
-                    raise ValueError(f"no partition {key} here to begin or end at; there are {some(sorted(known))}")
+                    raise ValueError(f"no partition {key} here for an offset; there are {some(sorted(known))}")
 
     @property
     def n_partitions(self) -> int:
@@ -336,7 +336,7 @@ def _opened(path: Paths | Opened, options: ScanOptions) -> tuple[Opened, Limits]
             path, memory_map=memory_map, limits=limits, storage_options=options.get("storage_options")
         ), limits
     if limits is not None or memory_map != "auto":
-        raise ValueError("limits and memory_map are those of what is open already; give them to kafkalog.open")
+        raise ValueError("limits= and memory_map= work with a path only: pass them to kafkalog.open")
     return path, path.limits
 
 
@@ -356,9 +356,7 @@ def check_columns(
     names = tuple(columns)
     for name in names:
         if name in derived and name not in known:
-            raise ValueError(
-                f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
-            )
+            raise ValueError(f"remove {name!r} from columns: columns of extract are always returned, at the end")
         if name not in known:
             close = near(name, known)
             there = f"did you mean {close!r}? There are" if close else "there are"
@@ -417,7 +415,9 @@ def _check_offsets(name: str, value: Offsets | None) -> int | dict[kf.TopicParti
         offsets = {}
         for key, offset in value.items():
             if not isinstance(key, tuple) or len(key) != 2:
-                raise TypeError(f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is no pair")
+                raise TypeError(
+                    f"{name} must be an int, or a mapping of (topic, partition) to int; {key!r} is not a pair"
+                )
             offsets[kf.TopicPartition(*key)] = integer(name, offset, least, most)
         return offsets
     return integer(name, value, least, most)

@@ -240,7 +240,9 @@ class Scan(ArrowStream):
         is -1.
         """
         if self._decoding is not None:
-            raise ValueError("decoded columns and headers.NAME are Arrow's: use to_table(), or read without them")
+            raise ValueError(
+                "decoded columns and headers.NAME exist in Arrow only: use to_table(), or read without them"
+            )
         names = [name for name in self.columns if name not in CONTEXT_COLUMNS]
         contexts: list[tuple[kf.TopicPartition | None, str, int]] = []
         n_parts: list[float] = []
@@ -292,7 +294,7 @@ class Scan(ArrowStream):
         """The last records of each partition, `n` of each at most; not with a `limit`, which counts the first ones."""
         integer("n", n, 0)
         if self._query.limit is not None or self._limit is not None:
-            raise ValueError("limit counts from the start and tail from the end: give one")
+            raise ValueError("limit and tail exclude each other: limit takes the first records, tail the last ones")
         if self._decoding is not None and self._decoding.needs_to_learn and self._decoding.conditions is None:
             return self._decoded_tail(copy(self._decoding), n)
         found = Findings(self._query.limits.max_findings)
@@ -414,7 +416,7 @@ class Scan(ArrowStream):
         integer("target_bytes", target_bytes, 1)
         query = self._query
         if query.limit is not None or self._limit is not None:
-            raise ValueError("a scan with a limit cannot be divided: what a part reads depends on those before it")
+            raise ValueError("a scan with a limit cannot be divided: each part depends on the earlier ones")
         if isinstance(query.target, (PartitionRanges, BufferSegment)):
             return [self]
         planned = plan(
@@ -474,7 +476,7 @@ class Scan(ArrowStream):
         query, one = self._query, copy(self)
         if expression is not None:
             if self._query.limit is not None or self._limit is not None:
-                raise ValueError("a scan with a limit cannot be narrowed: the limit counts what it takes first")
+                raise ValueError("a scan with a limit cannot be narrowed: the limit applies first")
             if self._decoding is not None:
                 one = self.without_ruled_out(expression)
                 one._decoding = self._decoding.where(ArrowCondition(expression, known_fields(expression)))

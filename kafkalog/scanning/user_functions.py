@@ -171,7 +171,7 @@ class Extract:
         self._compiled: dict[str, _Compiled] = {}
         for name, column in columns.items():
             if not isinstance(name, str) or not name:
-                raise TypeError(f"extract: a column's name is text, not {name!r}")
+                raise TypeError(f"extract: a column name must be text, not {name!r}")
             if not isinstance(column, tuple) or len(column) != 2 or not callable(column[1]):
                 raise TypeError(f"extract[{name!r}] must be a (dtype, function) pair, not {column!r}")
             label = f"extract[{name!r}]"

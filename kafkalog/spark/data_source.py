@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 _NO_TABLES: Final = (
-    "Spark passes the options of a table to no Python source. CREATE TEMPORARY VIEW name USING kafkalog OPTIONS"
-    " (log_dir '...') works, as a snapshot"
+    "Spark does not pass the options of a table to Python sources. Use a snapshot: CREATE TEMPORARY VIEW name USING"
+    " kafkalog OPTIONS (log_dir '...')"
 )
 
 
@@ -86,12 +86,12 @@ class KafkaLogSource(DataSource):
         from kafkalog.spark.writer import KafkaLogWriter
 
         if overwrite:
-            raise ValueError('a log is only ever appended to: use mode("append"), or remove the topic first')
+            raise ValueError('a log only grows: use mode("append"), or remove the topic first')
         return KafkaLogWriter(parse_sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Raise: a stream is written by `foreachBatch`."""
         raise ValueError(
-            'a stream is written batch by batch: foreachBatch with write.format("kafkalog"), and the option jobId with'
-            " the number of the batch (see the guide on Spark)"
+            'write a stream with foreachBatch and write.format("kafkalog"), with the number of the batch as the option'
+            " jobId (see the guide on Spark)"
         )

@@ -32,7 +32,7 @@ class Options(dict[str, str]):
                 continue
             if name.startswith("kafka.") or name in _OF_BROKERS:
                 raise ValueError(
-                    f"option {name!r} is for a Kafka client, and kafkalog asks no broker: name a log dir in load(path)"
+                    f"option {name!r} is for Kafka clients, but kafkalog uses no broker: name a log dir in load(path)"
                     " or save(path)"
                 )
             meant = near(name, known)
@@ -82,7 +82,7 @@ class Options(dict[str, str]):
             return None
         found = [word.strip() for word in text.split(",") if word.strip()]
         if not found:
-            raise ValueError(f"{name} names nothing: give names with commas between")
+            raise ValueError(f"{name} is empty; expected names separated by commas")
         return found
 
 

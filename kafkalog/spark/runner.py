@@ -212,8 +212,8 @@ def check_log_dirs(task: ReadTask) -> None:
 
 def _unseen(path: str, why: str) -> ReadError:
     detail = (
-        f"{socket.gethostname()} cannot open it ({why}), and the driver has listed it: mount the log dir at this path"
-        " on every node, or run the job again if a broker has deleted it meanwhile"
+        f"{socket.gethostname()} cannot open it ({why}), but the driver could: mount the log dir at this path on"
+        " every node, or run the job again if a broker has deleted it"
     )
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
 
@@ -271,8 +271,8 @@ def make_task_directory(job: Path) -> Path:
         os.mkdir(path, 0o755)
     except OSError as error:
         detail = (
-            f"{socket.gethostname()} cannot write there ({error.strerror}), and the driver has made it: driver and"
-            " executors must share this file system; an attempt that comes after the end of its job fails, too"
+            f"{socket.gethostname()} cannot write there ({error.strerror}), but the driver could: driver and"
+            " executors must share this file system. An attempt after the end of its job also fails"
         )
         raise WriteError(Reason.WRITE_FAILED, detail, path=job) from None
     return path

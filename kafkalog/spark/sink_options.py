@@ -83,11 +83,14 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     if topic is not None:
         check_topic(topic)
     elif "topicid" in options:
-        raise ValueError("topicId is the id of one topic: the option topic has to name it")
+        raise ValueError("topicId requires the option topic")
     partitions = options.number("partitions", at_most=MAX_PARTITIONS)
     preserve = options.flag("preserveOffsets", default=False)
     if preserve and partitions is not None:
-        raise ValueError("preserveOffsets keeps records in their partitions, and partitions spreads them: name one")
+        raise ValueError(
+            "preserveOffsets and partitions exclude each other: one keeps the partitions of records, the other changes"
+            " them"
+        )
     return SinkOptions(
         path=absolute(options["path"]),
         topic=topic,
@@ -126,7 +129,7 @@ def match_columns(schema: StructType, options: SinkOptions) -> dict[str, str]:
             unknown.append(name)
     if unknown:
         raise ValueError(
-            f"a record has no column {', '.join(map(repr, unknown))}: drop it, or name it one of"
+            f"unknown column {', '.join(map(repr, unknown))}: drop it, or rename it to one of"
             f" {', '.join((*WRITTEN_COLUMNS, *PLACE_COLUMNS))}"
         )
     needed = {"value": "", "topic": " or the option topic"}

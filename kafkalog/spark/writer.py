@@ -73,8 +73,8 @@ class KafkaLogWriter(DataSourceArrowWriter):
         finished = recover(self._area)
         if finished:
             warnings.warn(
-                f"the commit of a job that died is finished: it wrote to {', '.join(finished)}; if this is that job"
-                " again, its records are there already",
+                f"finished the commit of a job that had died, in {', '.join(finished)}. If this is the same job, its"
+                " records are already there",
                 CorruptionWarning,
                 stacklevel=1,
             )
@@ -84,7 +84,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self._is_done = options.job_id is not None and self._area.commits().has(options.job_id)
         self._job = self._area.job(f"job-{secrets.token_hex(16)}")
         if self._is_done:
-            warnings.warn(f"job {options.job_id!r} was committed before: nothing is written", stacklevel=1)
+            warnings.warn(f"job {options.job_id!r} is already committed: nothing is written", stacklevel=1)
         else:
             # the Python processes come and go within a job, and only the JVM lives as long as it
             create_job(self._job, this_owner(driver_process()))
@@ -170,7 +170,7 @@ class _Task:
             self._open_writer,
             path=area.log_dir,
             batch_size=options.batch_size,
-            hint="kafkalog.spark.prepare(df, preserve_offsets=True) sorts them, as preserveOffsets needs them",
+            hint="kafkalog.spark.prepare(df, preserve_offsets=True) sorts them for preserveOffsets",
         )
 
     def take(self, batch: pa.RecordBatch, row: int) -> None:

@@ -53,17 +53,17 @@ def read_checkpoint(path: Pathish, n_fields: int, data: bytes | None = None) -> 
     if not lines:
         return []
     if java_number(lines[0], 31) != 0:
-        raise _bad(path, 1, f"version {lines[0][:40]!r} where 0 is expected")
+        raise _bad(path, 1, f"expected version 0, not {lines[0][:40]!r}")
     n_entries = java_number(lines[1], 31) if len(lines) > 1 else None
     if n_entries is None or n_entries < 0:
-        raise _bad(path, 2, "the number of entries is expected")
+        raise _bad(path, 2, "expected the number of entries")
     entries = [java_fields(line) for line in lines[2:]]
     for number, entry in enumerate(entries, 3):
         if len(entry) != n_fields:
             raise _bad(path, number, f"{len(entry)} fields where {n_fields} are expected")
     # in both directions: too few lines are a write that was cut off, too many were never announced
     if len(entries) != n_entries:
-        raise _bad(path, 2, f"{n_entries} entries are announced, {len(entries)} are there")
+        raise _bad(path, 2, f"expected {n_entries} entries, found {len(entries)}")
     return entries
 
 
@@ -213,14 +213,14 @@ def parse_topic_id(topic_id: str | bytes | uuid.UUID) -> str:
     # of the last character a broker looks at two bits only
     is_other = isinstance(topic_id, str) and (text[:-1] != topic_id[: len(text) - 1] or topic_id[21:22] in ("+", "/"))
     if len(data) != 16 or not any(data) or is_other:
-        raise ValueError(f"{topic_id!r} is no topic id: 22 characters of URL-safe base64, not all zeros")
+        raise ValueError(f"{topic_id!r} is not a topic id: 22 characters of URL-safe base64, not all zeros")
     return text
 
 
 def _integer(path: Pathish, line: int, text: str, bits: int) -> int:
     number = java_number(text, bits)
     if number is None:
-        raise _bad(path, line, f"{text[:40]!r} where a number is expected")
+        raise _bad(path, line, f"expected a number, not {text[:40]!r}")
     return number
 
 

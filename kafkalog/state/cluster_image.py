@@ -153,9 +153,9 @@ class ClusterMetadata:
         if known is None:
             return "the cluster has no such topic"
         if known != topic_id:
-            return f"its topic id is {topic_id}, and the cluster's {known}"
+            return f"its topic id is {topic_id}, but {known} in the cluster"
         if assigned is None or (node_id is not None and node_id not in assigned.replicas):
-            return "the broker is none of its replicas"
+            return "the broker is not one of its replicas"
         return None
 
     def settings_of(self, topic: str) -> dict[str, str]:

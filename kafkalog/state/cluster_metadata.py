@@ -128,11 +128,11 @@ def _replay(metadata: ClusterMetadata, directory: Path, logs: list[str], end: _E
 
 def _hole(metadata: ClusterMetadata, path: Path, first: int, following: int, start: int) -> None:
     """Report offsets that no record has."""
-    detail = f"no record has the offsets {first} to {following - 1}"
+    detail = f"no records at offsets {first} to {following - 1}"
     if following > start:
         _missing(metadata, path, detail, first, following - 1)
     else:
-        detail = f"{detail}; the snapshot at offset {start} has what they set"
+        detail = f"{detail}; the snapshot at offset {start} includes their changes"
         metadata.findings.append(
             Finding(
                 Reason.METADATA_INCOMPLETE,
@@ -265,7 +265,7 @@ def _apply(metadata: ClusterMetadata, record: _Record, path: Path, limits: Limit
     # after a gap, unknown ids are its consequence
     if metadata.unknown_ids and metadata.is_complete:
         detail = (
-            f"the record at offset {record.offset} is about {metadata.unknown_ids[0]}, which no record before it has"
+            f"the record at offset {record.offset} refers to {metadata.unknown_ids[0]}, which no earlier record defines"
         )
         _missing(metadata, path, detail, record.offset, record.offset, n_records=0)
     metadata.unknown_ids.clear()

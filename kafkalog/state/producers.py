@@ -88,9 +88,7 @@ def parse_snapshot(
     n = int(header["n_entries"])
     n_bytes = n * kf.PRODUCER_SNAPSHOT_DTYPE.itemsize
     if n_bytes != body.size and not (may_go_on and 0 <= n_bytes < body.size):
-        detail = (
-            f"{n} entries of {kf.PRODUCER_SNAPSHOT_DTYPE.itemsize} bytes are announced, {body.size} bytes are there"
-        )
+        detail = f"expected {n} entries of {kf.PRODUCER_SNAPSHOT_DTYPE.itemsize} bytes, found {body.size} bytes"
         raise SidecarError(Reason.SNAPSHOT_SIZE, detail, path=path, position=_CRC_END)
     return body[:n_bytes].view(kf.PRODUCER_SNAPSHOT_DTYPE)
 

@@ -396,7 +396,7 @@ class OutcomeLearner:
         self._epochs.end(producer_id)
         detail = (
             f"the transaction of producer {producer_id} from offset {begun} on has no marker; the transaction index"
-            f" says that it was aborted at offset {offset}, so its records are left out"
+            f" has its abort at offset {offset}, so its records are left out"
         )
         self._note(int(ended["start_position"][0]), begun, detail)
         self._record(ended)
@@ -478,12 +478,12 @@ def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Find
 
 def _doubt_about(producer_id: int, first_offset: int) -> str:
     return (
-        f"whether producer {producer_id} committed its transaction from offset {first_offset} on is not known: "
-        "its marker may have been here"
+        f"the outcome of producer {producer_id}'s transaction from offset {first_offset} on is unknown: its marker may"
+        " have been here"
     )
 
 
 _NO_ENTRIES: Final[npt.NDArray[np.void]] = np.empty(0, kf.TRANSACTION_INDEX_DTYPE)
 _MAX_MARKER_BYTES: Final = 128
 """More than the size of any marker: 78 bytes as written, up to 87 once the cleaner has added a delete horizon."""
-_IS_PART: Final = "; its end may lie in a later segment: read the partition's directory for what was committed"
+_IS_PART: Final = "; it may end in a later segment: read the partition directory instead"

@@ -120,7 +120,11 @@ class Backup:
         self._changed: set[Path] = set()
         self.n_files = 0
         if os.path.lexists(self.path) and not (self.path.is_dir() and not os.listdir(self.path)):
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "a backup goes to a new directory", path=os.fspath(path))
+            raise OutputExistsError(
+                Reason.OUTPUT_EXISTS,
+                "the backup directory exists and is not empty; name a new one",
+                path=os.fspath(path),
+            )
 
     def keep(self, path: Path, name: str) -> None:
         """Keep a file under a relative name."""

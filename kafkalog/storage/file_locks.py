@@ -92,5 +92,5 @@ def _record_lock() -> bytes:
 def require_locks() -> None:
     """Raise `UnsupportedError` where files cannot be locked, so that nothing is written there."""
     if fcntl is None:
-        detail = f"kafkalog writes on Linux and macOS; {sys.platform} lacks their file locks, there it reads"
+        detail = f"kafkalog writes on Linux and macOS only; on {sys.platform} it only reads"
         raise UnsupportedError(Reason.UNSUPPORTED_SYSTEM, detail)

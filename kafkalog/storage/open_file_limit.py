@@ -50,7 +50,7 @@ def allow_open_files(n: int, *, path: str | os.PathLike[str]) -> None:
             return
     most = soft if hard == resource.RLIM_INFINITY else hard
     detail = (
-        f"at least {wanted} files have to be open at a time, and this process may have {most}: raise that before it"
-        " starts (ulimit -n), or write fewer partitions at a time"
+        f"the process needs {wanted} open files, but its limit is {most}: raise the limit (ulimit -n), or write fewer"
+        " partitions at a time"
     )
     raise WriteError(Reason.WRITE_FAILED, detail, path=path)

@@ -83,8 +83,8 @@ def staging_directory(target: StrPath, stage_in: StrPath | None = None) -> Path:
         return outside
     if _kafka_directory(log_dir):
         detail = (
-            f"{outside} is on another file system, or may not be written to: name a directory outside of the log dir"
-            " and on its file system to write in meanwhile (stage_in)"
+            f"{outside} is on another file system or not writable: name a directory for temporary files outside of the"
+            " log dir and on its file system (stage_in, --stage-in)"
         )
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
     return log_dir
@@ -118,11 +118,13 @@ def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool =
     for source in (resolve(path) for path in sources if not isinstance(path, Location)):
         if resolved == source or resolved in source.parents or (source in resolved.parents and source.is_dir()):
             raise UnsafePathError(
-                Reason.UNSAFE_PATH, f"{source} is being read, and sources are never modified", path=os.fspath(target)
+                Reason.UNSAFE_PATH,
+                f"{source} is an input, which kafkalog never changes; choose another output",
+                path=os.fspath(target),
             )
     for directory in resolved.parents if is_new else (resolved, *resolved.parents):
         if what := _kafka_directory(directory):
-            detail = f"{directory} is a {what}: a broker may not start, or lose data, with foreign files in it"
+            detail = f"{directory} is a {what}, where a foreign file may stop a broker; choose another output"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
 
 
@@ -147,7 +149,7 @@ def check_stage_in(stage_in: StrPath) -> None:
         if partition and (below is None or not others - {below}):
             detail = (
                 f"{directory} is a log dir, with partitions such as {partition}: a broker does not start with foreign"
-                " directories in it; stage in another one on the same file system (stage_in)"
+                " directories in it; name another one on the same file system (stage_in, --stage-in)"
             )
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(stage_in))
         below = directory.name

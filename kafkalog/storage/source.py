@@ -264,7 +264,7 @@ class _FileSource(ByteSource):
                 raise _read_error(error, self.path, start + done) from error
             if n == 0:
                 raise FileChangedError(
-                    Reason.FILE_CHANGED, f"ends at {start + done}, had {self.size} bytes", path=self.path
+                    Reason.FILE_CHANGED, f"ends at byte {start + done}, but had {self.size} bytes", path=self.path
                 )
             done += n
         result.flags.writeable = False

@@ -239,10 +239,10 @@ class StagedDirectory:
             try:
                 found = os.lstat(self.path / relative)
             except FileNotFoundError:
-                raise OSError(errno.ENOENT, f"somebody removed it from {self.path} before it was in place") from None
+                raise OSError(errno.ENOENT, f"another process removed it from {self.path}") from None
             # A different inode is accepted: the caller replaced the file, as indexes rebuilt in the staged directory
             if found.st_ino == file.inode and found.st_size != file.n_bytes:
-                detail = f"it has {found.st_size} bytes in {self.path}, of {file.n_bytes} that were written"
+                detail = f"it has {found.st_size} of {file.n_bytes} written bytes in {self.path}"
                 raise OSError(errno.EIO, detail)
 
     def discard(self) -> None:
@@ -481,7 +481,7 @@ def _each(sync: Callable[[Any], None], what: list[Any]) -> None:
 def _check_process(process: int, path: Path) -> None:
     """Raise in a fork: otherwise two processes would write to one file, and one could publish the other's data."""
     if process != os.getpid():
-        raise WriteError(Reason.WRITE_FAILED, f"process {process} writes it, and this is a fork of that", path=path)
+        raise WriteError(Reason.WRITE_FAILED, f"process {process} writes it; a fork cannot", path=path)
 
 
 def _remove_abandoned(directory: Path, of: str | None = None) -> None:

@@ -60,7 +60,7 @@ def tail_finding(finding: Finding, state: LogDirState, end_offset: int) -> Findi
     """
     if finding.reason not in _TORN or finding.damage or not state.was_closed:
         return finding
-    why = "the log dir was shut down cleanly, so a broker does not truncate it: it appends after it, or fails"
+    why = "after a clean shutdown, a broker does not truncate the tail: it appends after it, or fails"
     return replace(finding, damage=True, detail=f"{finding.detail}; {why}", base_offset=end_offset)
 
 

@@ -280,7 +280,7 @@ def _about_nothing(partition: Partition, evidence: Evidence) -> tuple[Finding, S
     proofs += [kf.LEADER_EPOCH_CHECKPOINT] if evidence.epochs_start is not None else []
     is_deleting = evidence.has(kf.DELETED_SUFFIX, kf.SWAP_SUFFIX)
     if not proofs or (is_deleting and not orphans):
-        detail = "there is no .log: a broker makes an empty one when it starts"
+        detail = "no .log: a broker creates an empty one at its next start"
         return Finding(Reason.SEGMENT_MISSING, detail, path=str(partition.path), damage=False), []
     start = max(partition.log_start_offset, 0)
     end = max([start, *evidence.ends.values()])
@@ -298,7 +298,7 @@ def _missing_segment(
 
 
 def _leftover(partition: Partition, name: str) -> Finding:
-    detail = "an index without a .log: a broker deletes it when it starts"
+    detail = "an index without a .log: a broker deletes it at its next start"
     return Finding(Reason.UNKNOWN_FILE, detail, path=str(partition.path / name), damage=False)
 
 

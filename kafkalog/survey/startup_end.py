@@ -89,7 +89,7 @@ def _headers(segment: Segment, source: ByteSource, start: int) -> Iterator[tuple
         head = window[position - window_start :][: kf.RECORD_BATCH_OVERHEAD]
         size = int.from_bytes(head[8:12], "big", signed=True)
         if size < _MIN_SIZE:
-            detail = f"size {size} where at least {_MIN_SIZE} is expected, and the segment is not recovered"
+            detail = f"size {size}, expected at least {_MIN_SIZE}; a broker does not recover this segment"
             raise CorruptionError(Reason.SIZE_TOO_SMALL, detail, path=segment.path, position=position)
         if position + kf.LOG_OVERHEAD + size > source.size:
             return

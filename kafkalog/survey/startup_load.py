@@ -105,7 +105,7 @@ class LoadPlan:
         """Why the log that a broker would begin here is of no use; None if it is, or if there is one."""
         if not self.negative_start:
             return None
-        detail = f"its log start offset is {self.negative_start}, and it has no segment: a broker begins one there"
+        detail = f"its log start offset is {self.negative_start}, and it has no segment: a broker creates one there"
         path = str(self.path.parent / kf.LOG_START_OFFSET_CHECKPOINT)
         return Finding(Reason.CHECKPOINT_SYNTAX, f"{detail}; correct the checkpoint", path=path)
 

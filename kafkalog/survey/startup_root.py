@@ -125,7 +125,7 @@ def _identity_problems(roots: Sequence[Path]) -> Iterator[StartProblem]:
         if not exists(path):
             # without it, a broker formats a log dir, but for the one with its metadata log
             if (root / kf.METADATA_DIRECTORY).is_dir():
-                detail = f"{kf.METADATA_DIRECTORY} is there, and this file is missing"
+                detail = f"{kf.METADATA_DIRECTORY} exists, but this file is missing"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
             continue
         try:
@@ -142,7 +142,7 @@ def _identity_problems(roots: Sequence[Path]) -> Iterator[StartProblem]:
         for name, value in ids.items():
             known, other = first.setdefault(name, (value, path))
             if value and known and value != known:
-                detail = f"{name} is {value!r}, and {known!r} in {other}"
+                detail = f"{name} is {value!r}, but {known!r} in {other}"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
         directory_id = properties.get("directory.id")
         if directory_id is not None:
@@ -165,14 +165,14 @@ def meta_properties_problem(properties: Mapping[str, str]) -> str:
     if name not in properties:
         return f"{name} is missing"
     if node_id is None or node_id < 0:
-        return f"{name} is {properties[name][:40]!r}, which is no id"
+        return f"{name} is {properties[name][:40]!r}, not an id"
     if version and "cluster.id" not in properties:
         return "cluster.id is missing"
     if "directory.id" in properties:
         try:
             parse_topic_id(properties["directory.id"])
         except ValueError:
-            return f"directory.id {properties['directory.id'][:40]!r} is no id of a directory"
+            return f"directory.id {properties['directory.id'][:40]!r} is not a directory id"
     return ""
 
 
@@ -220,7 +220,7 @@ def _bootstrap_problem(path: Path, limits: Limits) -> str:
             raise
     if metadata.findings:
         return metadata.findings[0].detail
-    return "" if "metadata.version" in metadata.features else "it has no record with metadata.version"
+    return "" if "metadata.version" in metadata.features else "no record with metadata.version"
 
 
 def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartProblem]:
@@ -236,8 +236,8 @@ def _metadata_log_problems(directory: Path, limits: Limits) -> Iterator[StartPro
     newest = max(snapshots, default=None)
     if newest is None or newest[0] < start:
         if start:
-            which = "no snapshot is there" if newest is None else f"the newest snapshot is {newest[1]}"
-            detail = f"the metadata log begins at offset {start}, and {which}: the records before {start} are missing"
+            which = "no snapshot exists" if newest is None else f"the newest snapshot is {newest[1]}"
+            detail = f"the metadata log begins at offset {start}, but {which}: the records before {start} are missing"
             yield StartProblem(Reason.SEGMENT_MISSING, str(directory), detail)
         return
     yield from _snapshot_problems(directory / newest[1], limits)
@@ -281,7 +281,7 @@ def quorum_state_problem(path: Path) -> str:
     except (ValueError, RecursionError):
         return "no JSON object on its first line" if line else "its first line is empty"
     if not isinstance(state, dict):
-        return "its first line is no JSON object"
+        return "its first line is not a JSON object"
     if "data_version" not in state:
         return "data_version is missing"
     version = state["data_version"]

@@ -130,7 +130,7 @@ def history(
     for topic in wanted:
         if topic not in INTERNAL_TOPICS and topic != registry_topic:
             known = ", ".join(sorted({*INTERNAL_TOPICS, registry_topic}))
-            raise ValueError(f"what records of {topic} say is not known; there are {known}")
+            raise ValueError(f"cannot decode records of {topic}; expected one of {known}")
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     return History(log_dir, wanted, AsOf.of(log_dir, wanted, end_offset, end_timestamp), registry_topic)
 
@@ -153,7 +153,7 @@ def _content(topic: str, key: bytes | None, value: bytes | None, *, is_registry:
     try:
         return _of_registry(key, value) if is_registry else _message(topic, key, value)
     except (ValueError, RecursionError) as error:
-        why = str(error) if isinstance(error, MessageError) else f"is no JSON: {error}"
+        why = str(error) if isinstance(error, MessageError) else f"not JSON: {error}"
         return _Content(None, None, _raw(key), _raw(value), why)
 
 

@@ -363,7 +363,7 @@ class _Registry:
             else:
                 self.found.modes[subject] = str(mode)
         else:
-            raise ValueError(f"a record of keytype {kind!r} is not known")
+            raise ValueError(f"unknown keytype {kind!r}")
 
     def _of(self, subject: str) -> list[Schema]:
         """The versions of a subject, of all subjects of a context, or of all."""
@@ -382,7 +382,7 @@ class _Registry:
             return
         references = value.get("references") or ()
         if not isinstance(references, (list, tuple)) or not all(isinstance(one, dict) for one in references):
-            raise ValueError("references is no list of objects")
+            raise ValueError("references is not a list of objects")
         made = Schema(
             subject,
             version,
@@ -423,9 +423,9 @@ def _object(data: bytes | None, what: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"the {what} is not UTF-8: {error.reason}") from None
     except ValueError as error:
-        raise ValueError(f"the {what} is no JSON: {error}") from None
+        raise ValueError(f"the {what} is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"the {what} is no JSON object")
+        raise ValueError(f"the {what} is not a JSON object")
     return found
 
 
@@ -439,8 +439,8 @@ def _get(fields: dict[str, Any], name: str, kind: type[Any], default: Any = _MIS
     if found is None and default is not _MISSING:
         return default
     if not isinstance(found, kind) or isinstance(found, bool) or (kind is int and abs(found) > _INT32_MAX):
-        wanted = {int: "number", str: "text", dict: "object"}[kind]
-        raise ValueError(f"{name} is no {wanted}: {str(found)[:40]!r}")
+        wanted = {int: "a number", str: "text", dict: "an object"}[kind]
+        raise ValueError(f"{name} must be {wanted}, not {str(found)[:40]!r}")
     return found
 
 
@@ -459,7 +459,7 @@ def _guid(value: dict[str, Any]) -> str:
         try:
             digest = hashlib.md5(b"".join(_hashed(value)), usedforsecurity=False).digest()
         except (AttributeError, TypeError):
-            raise ValueError("metadata or ruleSet is not a registry's") from None
+            raise ValueError("metadata or ruleSet is malformed") from None
     return str(uuid.UUID(bytes=digest))
 
 

@@ -76,7 +76,7 @@ class JoinedStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._keys:
-            raise TypeError("other processes cannot open encrypted segments: their keys are not handed over")
+            raise TypeError("other processes cannot open encrypted segments: kafkalog does not pass the keys on")
         return JoinedStore, (self.local, self._remote.fresh())
 
     def __repr__(self) -> str:
@@ -288,10 +288,10 @@ class JoinedStore:
         if joined.of.topic_id:
             self._add(f"{name}/{kf.PARTITION_METADATA}", encode_partition_metadata(joined.of.topic_id))
         detail = (
-            "read from remote storage alone: the end of the log that was not copied yet, and deletions, are unknown"
+            "read from remote storage alone: segments that were not copied yet are missing, and deletions are unknown"
         )
         if several:
-            detail += f"; its topic was made more than once, and this is the one with the id {joined.of.topic_id}"
+            detail += f"; of several topics with this name, this is the one with id {joined.of.topic_id}"
         joined.findings.append(Finding(Reason.LOG_END_MISSING, detail, str(self._remote), damage=False))
 
 

@@ -156,7 +156,7 @@ def matches_pattern(array: pa.Array, operation: str, value: Any) -> npt.NDArray[
     try:
         found = functions[name](array, value)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{value!r} is no pattern: {error}") from None
+        raise ValueError(f"{value!r} is not a valid pattern: {error}") from None
     return _mask(found if operation == name else pc.invert(found))
 
 
@@ -254,7 +254,7 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
         found = np.full(len(array), operation in ("in", "not in") and None in term[2])
         return ~found if operation == "not in" else found
     if pt.is_nested(array.type):
-        raise ValueError(f"{column!r} is {array.type}, which compares with nothing; name a field in it")
+        raise ValueError(f"{column!r} is {array.type}, which cannot be compared; name a field in it")
     if pt.is_float32(array.type):
         array = array.cast(pa.float64())  # else the value would be rounded, and match other numbers
     if operation in ("in", "not in"):
@@ -269,7 +269,7 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
         return ~found if operation == "not in" else found
     if operation in _TEXT:
         if not (pt.is_string(array.type) or pt.is_binary(array.type)):
-            raise ValueError(f"{operation!r} is for text and bytes, and {column!r} is {array.type}")
+            raise ValueError(f"{operation!r} works with text and bytes, but {column!r} is {array.type}")
         return matches_pattern(array, operation, _scalar(column, term[2], array.type).as_py())
     return _mask(getattr(pc, _COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
 
@@ -284,7 +284,7 @@ def _scalar(column: str, value: Any, kind: pa.DataType) -> pa.Scalar:
     try:
         return _as_type(value, kind)
     except (ValueError, TypeError, InvalidOperation, OverflowError, pa.ArrowException) as error:
-        raise ValueError(f"{column!r} is {kind}, which does not compare with {value!r}: {error}") from None
+        raise ValueError(f"{column!r} is {kind} and cannot be compared with {value!r}: {error}") from None
 
 
 def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
@@ -292,15 +292,15 @@ def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
         if isinstance(value, str) and value.lower() in ("true", "false"):
             value = value.lower() == "true"
         if not isinstance(value, (bool, np.bool_)):
-            raise TypeError("it is true or false")
+            raise TypeError("expected true or false")
         return pa.scalar(bool(value))
     # to Python a boolean is an integer, too
     if isinstance(value, (bool, np.bool_)):
-        raise TypeError("it is no boolean")
+        raise TypeError("not a boolean column")
     if pt.is_integer(kind):
         number = int(value) if isinstance(value, (str, int, np.integer)) else None
         if number is None:
-            raise TypeError("it is a whole number")
+            raise TypeError("expected a whole number")
         return pa.scalar(number, pa.int64() if number < 2**63 else pa.uint64())
     if pt.is_floating(kind):
         return pa.scalar(float(value))
@@ -319,7 +319,7 @@ def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
         return pa.scalar(value if isinstance(value, date) else date.fromisoformat(value), pa.date32())
     if pt.is_time(kind):
         return pa.scalar(value if isinstance(value, time) else time.fromisoformat(value), pa.time64("us")).cast(kind)
-    raise TypeError("nothing compares with it")
+    raise TypeError("this type cannot be compared")
 
 
 def _moment(value: Any) -> int | datetime:

@@ -93,9 +93,7 @@ class Decoding:
             raise ValueError("columns names a column twice")
         for name in self.columns:
             if name in self._derived:
-                raise ValueError(
-                    f"columns names {name!r}, which extract makes: derived columns come by themselves, at the end"
-                )
+                raise ValueError(f"remove {name!r} from columns: columns of extract are always returned, at the end")
         needed = ["offset"]
         wanted: dict[str, list[Path] | None] = {}
         extra = [f"{name}{suffix}" for name in formats for suffix in ("_error", "_bytes")]
@@ -339,7 +337,7 @@ class Decoding:
         for (path, name, reason), one in self._failures.items():
             shown = ", ".join(map(str, one.first)) + (", ..." if one.n > len(one.first) else "")
             what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
-            detail = f"{what} null, not decoded as {self._formats[name].format} (offsets {shown}): {reason}"
+            detail = f"{what} not {self._formats[name].format}, and null in the result (offsets {shown}): {reason}"
             found.append(
                 Finding(
                     Reason.VALUE_UNDECODED,

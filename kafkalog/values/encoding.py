@@ -72,7 +72,7 @@ class ValueEncoder:
         if format not in FORMATS:
             raise ValueError(f"value_format must be one of {', '.join(FORMATS)}, not {format!r}")
         if (schema is None) != (format == "json"):
-            need = "needs a schema (schema, --schema)" if format != "json" else "has no schema: its rows are their own"
+            need = "needs a schema (schema, --schema)" if format != "json" else "takes no schema"
             raise ValueError(f"value_format {format} {need}")
         if message is not None and format != "protobuf":
             raise ValueError(f"{format} has no messages; give the message of protobuf")
@@ -121,7 +121,7 @@ def _indexes(proto: ProtoSchema, message: ProtoMessage) -> bytes:
 
 def _wrong(where: str, value: Any, kind: str) -> EncodeError:
     shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
-    return EncodeError(f"{where.lstrip('.') or 'the value'} is {shown}, and its schema has {kind}")
+    return EncodeError(f"{where.lstrip('.') or 'the value'} is {shown}, but its schema has {kind}")
 
 
 def _avro(kind: AvroType, value: Any, where: str) -> list[bytes]:

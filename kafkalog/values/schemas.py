@@ -71,7 +71,7 @@ def find_schema(source: SchemaSource, key: SchemaKey, topic: str | None = None, 
     subjects = ", ".join(one.subject for one in candidates)
     if min(by_rank) == _OF_OTHERS or len({(one.type, one.schema) for one in best}) > 1:
         return Chosen(None, f"schema id {key} is ambiguous ({subjects}): choose a context (schema_context)")
-    return Chosen(best[0], f"schema id {key} has several schemas ({subjects}): that of {best[0].subject} is taken")
+    return Chosen(best[0], f"schema id {key} has several schemas ({subjects}): using that of {best[0].subject}")
 
 
 _OF_OTHERS: Final = 3
@@ -134,7 +134,9 @@ def in_context(source: SchemaSource | None, context: str | None) -> SchemaSource
         found: SchemaSource = source.in_context(context)
         return found
     if not hasattr(source, "candidates"):
-        raise ValueError("schema_context is for schemas of a registry: its topic, its URL or what 'schemas -o' wrote")
+        raise ValueError(
+            "schema_context needs the schemas of a registry: its topic, its URL or the output of 'kafkalog schemas -o'"
+        )
     return _InContext(source, context)
 
 
@@ -201,7 +203,7 @@ class DirectorySchemas:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
         if not self._directory.is_dir():
-            raise ValueError(f"schemas: {self._directory} is no directory")
+            raise ValueError(f"schemas: {self._directory} is not a directory")
         self._files: dict[str | tuple[str, int], str] = {}
         self._references: dict[str, Sequence[SchemaReference]] = {}
         self._subjects: dict[int, list[tuple[str, str]]] = {}
@@ -215,7 +217,7 @@ class DirectorySchemas:
                     self._references.setdefault(file, references)
                     self._subjects.setdefault(int(row["id"]), []).append((str(row["subject"]), file))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                raise ValueError(f"schemas: {manifest} is no manifest of schemas: {error!r}") from None
+                raise ValueError(f"schemas: {manifest} is not a manifest of schemas: {error!r}") from None
 
     def by_id(self, schema_id: int) -> Schema | None:
         return self.named(str(schema_id))

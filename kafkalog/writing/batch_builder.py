@@ -129,8 +129,8 @@ class BatchBuilder:
             count = np.diff(piece.headers.offsets)
             bad, limit = int(np.argmax(count)), self.limits.max_headers_per_record
             if count[bad] > limit:
-                detail = f"row {row + bad} has {int(count[bad])} headers, and Limits(max_headers_per_record={limit})"
-                raise UnwritableError(Reason.COLUMN_VALUE, f"{detail} does not allow to read it again", row=row + bad)
+                detail = f"row {row + bad} has {int(count[bad])} headers; with Limits(max_headers_per_record={limit})"
+                raise UnwritableError(Reason.COLUMN_VALUE, f"{detail}, kafkalog could not read it again", row=row + bad)
 
     def _encode(
         self, filled: Filled, producers: ProducerState, producer: Producer | None, transactional: bool
@@ -146,9 +146,9 @@ class BatchBuilder:
         for name, sizes in (("max_batch_bytes", batches.size_in_bytes), ("max_decompressed_bytes", value_bytes)):
             limit, row = getattr(self.limits, name), int(np.argmax(sizes))
             if sizes[row] > limit:
-                detail = f"the batch at offset {int(batches.base_offset[row])} has {int(sizes[row])} bytes, and"
+                detail = f"the batch at offset {int(batches.base_offset[row])} has {int(sizes[row])} bytes;"
                 raise UnwritableError(
-                    Reason.COLUMN_VALUE, f"{detail} Limits({name}={limit}) does not allow to read it again"
+                    Reason.COLUMN_VALUE, f"{detail} with Limits({name}={limit}), kafkalog could not read it again"
                 )
 
     def _warn_of_size(self, batches: BatchTable) -> None:
@@ -159,9 +159,9 @@ class BatchBuilder:
             return
         self._has_warned = True
         warn(
-            f"{self.name}: the batch at offset {int(batches.base_offset[row])} has {size} bytes, and"
-            f" max.message.bytes is {limit}: consumers can read it, but a broker refuses it from a producer, so"
-            " that it cannot be mirrored. A topic that has another limit: LogConfig(max_message_bytes=...), --config",
+            f"{self.name}: the batch at offset {int(batches.base_offset[row])} has {size} bytes, but max.message.bytes"
+            f" is {limit}: consumers can read it, but brokers refuse it from producers and mirrors. Set the topic's"
+            " limit with LogConfig(max_message_bytes=...) (--config)",
             ConfigWarning,
         )
 
@@ -313,9 +313,11 @@ def check_producer(producers: ProducerState, producer: Producer | None, transact
         return
     known = producers.epoch_and_sequence(producer.producer_id)
     if known is not None and known[0] > producer.producer_epoch:
-        raise ValueError(f"producer {producer.producer_id} has been seen with epoch {known[0]}: this one is fenced")
+        raise ValueError(f"producer {producer.producer_id} is fenced: the log has its later epoch {known[0]}")
     if not transactional and producer.producer_id in producers.transactions:
-        raise ValueError(f"producer {producer.producer_id} has a transaction open: what it writes is part of that")
+        raise ValueError(
+            f"producer {producer.producer_id} has an open transaction: end it first, or write with transactional=True"
+        )
 
 
 def next_sequence(producers: ProducerState, producer: Producer) -> int:

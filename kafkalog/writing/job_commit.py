@@ -290,7 +290,7 @@ class _Intent:
             ]
             return cls(content["log_dir"], content["job_id"], partitions, content["makes_log_dir"])
         except (ValueError, KeyError, TypeError) as error:
-            detail = f"a commit that was begun cannot be finished, since its plan cannot be read: {error}"
+            detail = f"a started commit cannot be finished: its plan is unreadable: {error}"
             raise SidecarError(Reason.CHECKPOINT_SYNTAX, detail, path=path) from error
 
 
@@ -299,8 +299,8 @@ def _refuse_shared(partitions: Iterable[StagedPartition]) -> None:
     for each in partitions:
         if each.name in seen:
             detail = (
-                "two tasks wrote to it, and each would have given its records the same offsets: distribute them with"
-                " kafkalog.spark.prepare(df, ...) first, so that a partition's records are in one task"
+                "two tasks wrote to it, which would assign the same offsets twice: use kafkalog.spark.prepare(df, ...)"
+                " first, which brings the records of a partition into one task"
             )
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=each.name)
         seen.add(each.name)
@@ -309,9 +309,9 @@ def _refuse_shared(partitions: Iterable[StagedPartition]) -> None:
 def _check_unchanged(path: Path, staged: StagedPartition) -> None:
     if staged.stamp is None:
         if os.path.lexists(path):
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "the partition appeared meanwhile", path=path)
+            raise OutputExistsError(Reason.OUTPUT_EXISTS, "another process created the partition", path=path)
     elif not path.is_dir() or log_stamp(path) != staged.stamp:
-        detail = f"the end of the log has moved since it was read: records were to be appended at {staged.first_offset}"
+        detail = f"another process wrote to the log: expected its end at {staged.first_offset}"
         raise FileChangedError(Reason.FILE_CHANGED, detail, path=path)
 
 
@@ -355,8 +355,8 @@ def _check_ours(path: Path, staged: Path, each: StagedPartition) -> None:
         if found == (names, size) or not left:
             return
     detail = (
-        f"a job that died while it committed was to append records here, at {each.first_offset}, and somebody else"
-        f" wrote meanwhile: they are in {staged}; take them from there, and remove {staged.parent.parent}"
+        f"a job died before it appended its records here at {each.first_offset}, and another process has appended"
+        f" since. The records are in {staged}: copy them, then remove {staged.parent.parent}"
     )
     raise FileChangedError(Reason.FILE_CHANGED, detail, path=path)
 
@@ -392,7 +392,7 @@ def _carry_out(area: StagingArea, job: Path, intent: _Intent) -> None:
             for step in reversed(undo):
                 step()
         except OSError as error:
-            detail = f"what was moved cannot be moved back ({error.strerror}): the next job finishes the commit"
+            detail = f"moved files cannot be moved back ({error.strerror}): the next job finishes the commit"
             raise _HalfMovedError(Reason.WRITE_FAILED, detail, path=area.log_dir) from error
         raise
 

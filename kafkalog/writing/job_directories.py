@@ -133,7 +133,7 @@ class CommitLog:
                 raise ValueError(f"version {content['version']} is not known")
             return cls(path, [str(job) for job in content["jobs"]])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            detail = f"which jobs were committed before is not known ({error}): restore the file, or remove it"
+            detail = f"the list of committed jobs is unreadable ({error}): restore the file, or remove it"
             raise SidecarError(Reason.CHECKPOINT_SYNTAX, detail, path=path) from error
 
     def has(self, job: str | None) -> bool:

@@ -95,7 +95,7 @@ def read_log_end(
     stamp = log_stamp(path)
     epochs = read_leader_epochs(path / kf.LEADER_EPOCH_CHECKPOINT)
     if any(finding.reason is Reason.SWAP_FILE for finding in partition.findings):
-        detail = "the cleaner's output is half moved into place: a broker finishes that when it starts"
+        detail = "the log cleaner did not finish a replacement; a broker finishes it at its next start"
         raise SidecarError(Reason.SWAP_FILE, detail, path=path)
     log = LogEnd(0, ProducerState(limits=limits), epochs, read_topic_id(path), _stamp=stamp)
     if epochs is not None and epochs.size:
@@ -183,7 +183,7 @@ def _producers(
         if found.finding is not None and not is_last:
             raise CorruptionError(
                 found.finding.reason,
-                f"{found.finding.detail}; without a snapshot of the producers all of the log has to be read",
+                f"{found.finding.detail}; without a producer snapshot, the whole log must be readable",
                 path=found.finding.path,
                 position=found.finding.position,
             )

@@ -40,12 +40,12 @@ def check_partition_name(path: Path) -> kf.TopicPartition:
     directory = kf.parse_partition_directory(path.name)
     if directory is None or directory.kind is not None or str(directory.topic_partition) != path.name:
         detail = (
-            f"{path.name!r} is not TOPIC-N, with a topic of 1 to 249 ASCII letters, digits, '.', '_' and '-'"
-            " and the number of a partition"
+            f"{path.name!r} is not a partition name such as orders-0: a topic of 1 to 249 ASCII letters, digits, '.',"
+            " '_' and '-', a hyphen and a number"
         )
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
     if directory.topic_partition.topic == kf.METADATA_TOPIC:
-        detail = "this is the log of the cluster's metadata, which only its controllers write"
+        detail = "this is the cluster's metadata log, which only controllers write"
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=path)
     return directory.topic_partition
 

@@ -108,9 +108,9 @@ class PartitionFiles:
         if self.next_offset is not None and base_offset < self.next_offset:
             raise ValueError(f"a segment at {base_offset} would begin before the end of the log, {self.next_offset}")
         if self.bases and base_offset <= self.bases[-1]:
-            raise ValueError(f"there is a segment at {self.bases[-1]} already")
+            raise ValueError(f"the log already has a segment at {self.bases[-1]}")
         if base_offset < 0:
-            raise ValueError(f"offsets are not negative, as {base_offset} is")
+            raise ValueError(f"an offset must not be negative: {base_offset}")
         is_first = not self.bases
         if self._segment is not None and not self._segment.size_in_bytes:
             # without timestamps a broker uses the file's modification time as the segment's largest timestamp: 0 keeps
@@ -175,13 +175,13 @@ def _check_order(batches: BatchTable, next_offset: int | None) -> None:
         return
     last = batches.last_offset
     if (last == _MAX_OFFSET).any():
-        raise ValueError(f"no batch has offset {_MAX_OFFSET}: it is the largest there is, and what comes next has none")
+        raise ValueError(f"offset {_MAX_OFFSET} is too large: the next record would have none")
     before = np.concatenate([[-1 if next_offset is None else next_offset - 1], last[:-1]])
     wrong = (last <= before) | (batches.base_offset > last)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"offsets have to rise: a batch of offsets {batches.base_offset[row]}..{int(last[row]) + 1} comes after"
+            f"offsets must increase: a batch with offsets {batches.base_offset[row]}..{int(last[row]) + 1} follows"
             f" offset {before[row]}"
         )
 

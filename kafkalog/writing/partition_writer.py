@@ -236,7 +236,7 @@ class PartitionWriter(PublicNames):
     def _continue(self, existing: LogEnd, start_offset: int | None) -> int | None:
         """The offset to continue from; None if the first record may decide it."""
         if start_offset is not None and existing.last is not None and start_offset != existing.next_offset:
-            raise ValueError(f"start_offset is {start_offset}, and the partition goes on at {existing.next_offset}")
+            raise ValueError(f"start_offset is {start_offset}, but the partition continues at {existing.next_offset}")
         if start_offset is not None:
             existing.next_offset = max(start_offset, existing.next_offset)
         if self._topic_id is not None and existing.topic_id not in (None, self._topic_id):
@@ -251,7 +251,7 @@ class PartitionWriter(PublicNames):
         latest = max([latest, *(epoch for epoch, _ in self._leader_epochs)])
         epoch = max(latest, 0) if given is None else given
         if epoch < max(latest, kf.NO_EPOCH):
-            raise ValueError(f"leader_epoch {given} is older than {latest}, which the partition has seen")
+            raise ValueError(f"leader_epoch {given} is older than {latest} in the partition")
         return epoch
 
     def __enter__(self) -> Self:
@@ -470,8 +470,8 @@ class PartitionWriter(PublicNames):
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         warn(
             f"{self.topic_partition}: the transaction of producer {first.producer_id} that begins at offset"
-            f" {first.first_offset} is still open{more}: consumers with isolation.level=read_committed get nothing from"
-            " there on until commit_transaction or abort_transaction, with that producer, ends it",
+            f" {first.first_offset} is still open{more}: read_committed consumers get no records from there"
+            " on, until that producer ends it with commit_transaction or abort_transaction",
             TransactionWarning,
         )
 

@@ -291,7 +291,7 @@ class RoutedPartition:
             return
         at = int(falls[0])
         if not at and not self.n_records and not self._parts:
-            detail = f"{self.key}: offset {offsets[0]} is to be written, and the log goes on at {before + 1}"
+            detail = f"{self.key}: the input has offset {offsets[0]}, but the log continues at {before + 1}"
             raise UnwritableError(Reason.OFFSET_ORDER, detail)
         earlier = int(offsets[at - 1]) if at else before
         detail = f"{self.key}: offset {offsets[at]} after {earlier}: offsets must increase"

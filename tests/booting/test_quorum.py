@@ -90,7 +90,7 @@ def test_what_cannot_be_rescued_says_what_to_do(tmp_path: Path) -> None:
     properties = data / "meta.properties"
     text = properties.read_text()
     properties.write_text(text.replace("node.id=2", "node.id=9"))
-    with pytest.raises(UnsafePathError, match="no voter"):
+    with pytest.raises(UnsafePathError, match="is not a voter"):
         rescue_quorum(data, backup=tmp_path / "backup")
     properties.write_text(text)
     (log,) = (data / "__cluster_metadata-0").glob("*.log")
@@ -114,7 +114,7 @@ def test_the_command_says_what_is_lost_and_what_is_next(tmp_path: Path, capsys: 
     data = survivor(tmp_path)
     assert main(["boot", str(data), "--rescue-quorum", "--dry-run", "-q"]) == 0
     printed = capsys.readouterr().out
-    assert "What the other voters committed later is lost." in printed
+    assert "Records that the other voters committed later are lost." in printed
     assert "No replica on this node: orders, partitions 0" in printed
     arguments = ["boot", str(data), "--rescue-quorum", "-q", "--json"]
     assert main(arguments) == 2

@@ -67,7 +67,7 @@ def test_a_broker_deletes_what_the_note_says(client_and_broker: tuple[Client, Br
                 file.write(json.dumps({"topic": name, "key": f"k{i}", "value": "v", "timestamp": stamp}) + "\n")
     result = kafkalog.load([tmp_path / "x.jsonl"], broker.log_dir, install=True, encoding="utf8")
     (note,) = [one for one in result.notes if one.startswith("the records of both-0, ")]
-    assert f"as those of {len(GONE) - 1} more partitions do" in note
+    assert f"as those of {len(GONE) - 1} more: the newest" in note
     boot(client, broker)
 
     def left() -> dict[str, int]:

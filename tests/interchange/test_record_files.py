@@ -17,25 +17,25 @@ from kafkalog.errors import NotKafkaError, ReadError, UnwritableError
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("{", "line 2: it is no JSON object"),
+        ("{", "line 2: not a JSON object"),
         ("[1]", "line 2: a JSON object is expected, not list"),
         ('{"value": "x", "value": "y"}', "'value' twice"),
-        ('{"value": 5}', "line 2: value is text in base64"),
+        ('{"value": 5}', "line 2: value must be text in base64"),
         ('{"value": "?"}', "line 2: value is not base64"),
-        ('{"value": {"hex": "00"}}', "line 2: value is text"),
-        ('{"value": "", "timestamp": 1.5}', "line 2: timestamp is a whole number"),
-        ('{"value": "", "timestamp": true}', "line 2: timestamp is a whole number"),
+        ('{"value": {"hex": "00"}}', "line 2: value must be text"),
+        ('{"value": "", "timestamp": 1.5}', "line 2: timestamp must be a whole number"),
+        ('{"value": "", "timestamp": true}', "line 2: timestamp must be a whole number"),
         ('{"value": "", "timestamp": 9223372036854775808}', "line 2: timestamp does not fit"),
         ('{"value": "", "timestamp": "yesterday"}', "ISO 8601"),
         ('{"value": "", "timestamp": -7}', "line 2: timestamp is before 1970"),
-        ('{"value": "", "offset": "7"}', "line 2: offset is a whole number"),
-        ('{"value": "", "headers": {"a": "b"}}', "line 2: headers is a list"),
-        ('{"value": "", "headers": [["a"]]}', "line 2: headers is a list"),
-        ('{"value": "", "headers": [[null, ""]]}', "line 2: headers is a list"),
+        ('{"value": "", "offset": "7"}', "line 2: offset must be a whole number"),
+        ('{"value": "", "headers": {"a": "b"}}', "line 2: headers must be a list"),
+        ('{"value": "", "headers": [["a"]]}', "line 2: headers must be a list"),
+        ('{"value": "", "headers": [[null, ""]]}', "line 2: headers must be a list"),
         ('{"value": "", "headers": [["a", "?"]]}', "line 2: headers is not base64"),
         (r'{"value": "", "headers": [["\ud800", ""]]}', "line 2: headers has half a surrogate"),
         ('{"value": "", "topic": 7}', "topic"),
-        ('{"value": "", "colour": "red"}', "no column 'colour'"),
+        ('{"value": "", "colour": "red"}', "unknown column 'colour'"),
         ('{"value": "' + "[" * 100_000, "line 2"),
         ("[" * 100_000, "line 2"),
         ('"\xff"', "line 2"),
@@ -54,20 +54,20 @@ def test_a_line_of_json_that_is_no_record_is_refused_with_its_number(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (b"", "line 1 is no line of column names"),
+        (b"", "line 1 must have the column names"),
         (b"\n", "line 1"),
         (b"\xff\n", "line 1"),
         (b"value,value\n,\n", "more than one column 'value'"),
         (b"value,key\n,\nx\n", "2 columns"),
         (b"value,timestamp\n,abc\n", "timestamp"),
         (b"value,timestamp\n,2024-01-01T00:00:00\n", "time zone"),
-        (b"value,offset\n,abc\n", "line 2: offset is a whole number, not 'abc'"),
+        (b"value,offset\n,abc\n", "line 2: offset must be a whole number, not 'abc'"),
         (b"value\n?\n", "line 2: value is not base64"),
-        (b'value,headers\n,"[[1]]"\n', "line 2: headers is a list"),
+        (b'value,headers\n,"[[1]]"\n', "line 2: headers must be a list"),
         (b"value,headers\n,{\n", "line 2: headers is no JSON"),
         (b"value,topic\n,\xff\n", "line 2: topic is not UTF-8"),
         (b"key\n\n", "no column 'value'"),
-        (b"value,colour\n,red\n", "no column 'colour'"),
+        (b"value,colour\n,red\n", "unknown column 'colour'"),
     ],
 )
 def test_csv_that_holds_no_records_is_refused(tmp_path: Path, text: bytes, what: str) -> None:
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReadError):
         load([tmp_path / "absent.parquet"], tmp_path / "log", topic="t")
     (tmp_path / "folder.parquet").mkdir()
-    with pytest.raises(NotKafkaError, match="directory"):
+    with pytest.raises(NotKafkaError, match="no files of records here"):
         load([tmp_path / "folder.parquet"], tmp_path / "log", topic="t")
     for name in ("x.txt", "x", "x.parquet.gz"):
         with pytest.raises(ReadError, match="No such file"):

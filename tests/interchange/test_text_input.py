@@ -80,7 +80,7 @@ def test_finer_and_naive_timestamps_are_taken_as_the_options_say(load: Load) -> 
 
 def test_a_timestamp_that_is_none_is_told_with_line_and_value(load: Load) -> None:
     text = 'value,key,timestamp\n"a\nb","\n\n",1\n\nc,d,0x10\n'
-    expected = "timestamp is neither milliseconds, nor ISO 8601 with Z or an offset: '0x10'"
+    expected = "timestamp must be milliseconds or ISO 8601 with Z or an offset, not '0x10'"
     assert refused(load, "x.csv", text) == f"line 7: {expected}"
     lines = '{"value": "", "timestamp": 1}\n\n{"value": "", "timestamp": "0x10"}\n'
     assert refused(load, "x.jsonl", lines) == f"line 3: {expected}"
@@ -90,12 +90,12 @@ def test_a_line_without_a_value_is_a_mistake_and_null_a_tombstone(load: Load) ->
     lines = ['{"value": "a"}', '{"key": "k"}']
     for content, line in (("\n".join(lines), 2), ("\n\n".join(reversed(lines)), 1)):
         detail = refused(load, "x.jsonl", content)
-        assert detail.startswith(f"line {line}: value is not there, as it is in other lines")
+        assert detail.startswith(f"line {line}: value is missing here and present in other lines")
         assert '"value": null' in detail
     assert values(load("x.jsonl", '{"value": "a"}\n{"key": "k", "value": null}')) == [b"a", None]
     assert "no column 'value'" in refused(load, "x.jsonl", '{"key": "k"}\n{"key": "l"}')
     detail = refused(load, "x.jsonl", '{"body": "a"}\n{}', columns={"value": "body"})
-    assert "line 2: body is not there" in detail
+    assert "line 2: body is missing here" in detail
     rows = load("x.jsonl", '{"value": "a", "key": "k", "headers": [["h", "v"]], "timestamp": 7}\n{"value": "b"}')
     assert {**rows[1], "timestamp": -1} == {"offset": 1, "timestamp": -1, "key": None, "value": b"b", "headers": []}
 
@@ -103,7 +103,7 @@ def test_a_line_without_a_value_is_a_mistake_and_null_a_tombstone(load: Load) ->
 def test_a_value_that_is_missing_far_behind_is_found(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog.interchange.text_input._READ_BYTES", 300)
     lines = [json.dumps({"value": str(i)} if i != 70 else {"key": "k"}) for i in range(100)]
-    assert refused(load, "x.jsonl", "\n\n".join(lines)).startswith("line 141: value is not there")
+    assert refused(load, "x.jsonl", "\n\n".join(lines)).startswith("line 141: value is missing here")
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
@@ -132,15 +132,17 @@ def test_columns_that_are_left_out_are_not_looked_at(load: Load) -> None:
 def test_markers_are_no_records_in_text_either(load: Load) -> None:
     for text in ("true", "True", "t"):
         detail = refused(load, "x.csv", f"value,is_control\na,false\nb,{text}\n")
-        assert "row 1 is set: markers are no records" in detail
+        assert "row 1 is set: markers cannot be written" in detail
     assert "row 1 is set" in refused(load, "x.jsonl", '{"value": "a"}\n{"value": "b", "is_control": true}')
     assert values(load("x.csv", "value,is_control\na,false\nb,\n")) == [b"a", b"b"]
 
 
 def test_numbers_in_csv_are_decimal_and_as_pandas_writes_them(load: Load) -> None:
     assert [row["offset"] for row in load("x.csv", "value,offset\na,3.0\nb,7\n")] == [3, 7]
-    assert refused(load, "x.csv", "value,offset\na,0x10\n") == "line 2: offset is a whole number, not '0x10'"
-    assert refused(load, "x.csv", "value,partition\na,1\nb,1.5\n").startswith("line 3: partition is a whole number")
+    assert refused(load, "x.csv", "value,offset\na,0x10\n") == "line 2: offset must be a whole number, not '0x10'"
+    assert refused(load, "x.csv", "value,partition\na,1\nb,1.5\n").startswith(
+        "line 3: partition must be a whole number"
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,18 +150,21 @@ def test_numbers_in_csv_are_decimal_and_as_pandas_writes_them(load: Load) -> Non
     [
         (
             '{"value": {"a": 1}}',
-            "line 1: value is text in utf8, or null, not {'a': 1} (make it text, with tojson of jq",
+            "line 1: value must be text in utf8 or null, not {'a': 1}; turn other values into text",
         ),
         ('{"value": 5}', "tojson"),
-        ('{"value": NaN}', "line 1: value is text in utf8, or null, not nan"),
+        ('{"value": NaN}', "line 1: value must be text in utf8 or null, not nan"),
         ('[{"value": "a"},\n{"value": "b"}]', "jq -c"),
         ('[{"value": "a"}]', "jq -c '.[]'"),
-        ('{\n  "value": "a"\n}', "an object per line is expected"),
-        ('{"value": "a", "timestamp": 1.5}', "line 1: timestamp is a whole number, not 1.5"),
-        ('{"value": "a", "timestamp": NaN}', "line 1: timestamp is a whole number, not nan"),
-        ('{"value": "a", "timestamp": "1"}\n{"value": "a", "timestamp": 1.5}', "line 2: timestamp is a whole number"),
-        ('{"value": "a", "topic": 7}', "line 1: topic is text, not 7"),
-        (b'{"value": "\xff"}', "line 1: it is no JSON object: 'utf-8'"),
+        ('{\n  "value": "a"\n}', "expected an object per line"),
+        ('{"value": "a", "timestamp": 1.5}', "line 1: timestamp must be a whole number, not 1.5"),
+        ('{"value": "a", "timestamp": NaN}', "line 1: timestamp must be a whole number, not nan"),
+        (
+            '{"value": "a", "timestamp": "1"}\n{"value": "a", "timestamp": 1.5}',
+            "line 2: timestamp must be a whole number",
+        ),
+        ('{"value": "a", "topic": 7}', "line 1: topic must be text, not 7"),
+        (b'{"value": "\xff"}', "line 1: not a JSON object: 'utf-8'"),
     ],
 )
 def test_json_of_another_shape_is_refused_with_a_way_out(load: Load, content: str | bytes, what: str) -> None:
@@ -169,13 +174,13 @@ def test_json_of_another_shape_is_refused_with_a_way_out(load: Load, content: st
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        ("Value,key\na,b\n", "'Value' is to be named (columns={...}, --value-column)"),
-        ("key, value\na,b\n", "' value' is to be named"),
+        ("Value,key\na,b\n", "to use 'Value', name it (columns={...}, --value-column)"),
+        ("key, value\na,b\n", "to use ' value', name it"),
         ("value,key\ra,b\r", "it ends in CR alone"),
         ('value,key\na,"b\nc,d\n', "line 2: a quote has no end"),
-        ("value,key\na,b\nc\n", "line 3: 2 columns are expected, not 1: 'c'"),
+        ("value,key\na,b\nc\n", "line 3: expected 2 columns, not 1: 'c'"),
         ("value," + "x" * 2**21 + "\n", "longer than 1048576 bytes"),
-        ("value,timestamp\na,\\N\n", "line 2: timestamp is neither milliseconds, nor ISO 8601 with Z or an offset"),
+        ("value,timestamp\na,\\N\n", "line 2: timestamp must be milliseconds or ISO 8601 with Z or an offset"),
     ],
 )
 def test_csv_of_another_shape_is_refused_with_a_way_out(load: Load, content: str, what: str) -> None:
@@ -209,7 +214,7 @@ def test_a_column_that_is_absent_in_the_first_lines_is_read_from_where_it_comes(
     assert [row["key"] for row in rows] == [None] * 51 + [b"k"] * 9
     lines[55]["colour"] = "red"
     detail = refused(load, "x.jsonl", "\n".join(map(json.dumps, lines)))
-    assert "no column 'colour'" in detail
+    assert "unknown column 'colour'" in detail
 
 
 def test_what_is_refused_has_its_reason(load: Load) -> None:
@@ -235,8 +240,8 @@ def test_bytes_as_postgres_writes_them_are_read(load: Load) -> None:
 @pytest.mark.parametrize(
     ("content", "note"),
     [
-        ("value;key\na;b\n", "only commas stand between columns here"),
-        ("value\tkey\na\tb\n", "only commas stand between columns here"),
+        ("value;key\na;b\n", "columns must be separated by commas"),
+        ("value\tkey\na\tb\n", "columns must be separated by commas"),
         (",value\n0,a\n", "a column without a name is the index that pandas writes unless index=False"),
     ],
 )
@@ -287,11 +292,11 @@ def test_the_line_of_a_value_or_row_that_is_refused_is_right(
 ) -> None:
     text, line = written(rows, end)
     rest = written(behind, end, "")[0].removeprefix(end)
-    assert refusal(f"{text}?,a,b{end}{rest}", block_bytes).startswith(f"line {line}: timestamp is neither")
-    assert refusal(f"{text}1,b{end}{rest}", block_bytes) == f"line {line}: 3 columns are expected, not 2: '1,b'"
+    assert refusal(f"{text}?,a,b{end}{rest}", block_bytes).startswith(f"line {line}: timestamp must be milliseconds")
+    assert refusal(f"{text}1,b{end}{rest}", block_bytes) == f"line {line}: expected 3 columns, not 2: '1,b'"
     assert refusal(f'{text}1,a,"{"x" * 30}', block_bytes).startswith(f"line {line}: ")
     unclosed = f'{text}1,"x{end}","y{end}{end}z'
-    assert refusal(unclosed, block_bytes) == f"line {line + 1}: a quote has no end: is the file whole?"
+    assert refusal(unclosed, block_bytes) == f"line {line + 1}: a quote has no end; the file may be cut off"
     assert refusal(text + "a" * 20_000, block_bytes).startswith(f"line {line}: ")
 
 
@@ -322,14 +327,14 @@ def test_names_of_columns_may_take_several_lines() -> None:
 
 def test_of_a_stream_that_is_read_once_the_row_is_told() -> None:
     stream = io.BytesIO(b'timestamp,key,value\n\n1,"a\nb",c\n\n?,a,b\n')
-    with pytest.raises(UnwritableError, match="row 2: timestamp is neither milliseconds"):
+    with pytest.raises(UnwritableError, match="row 2: timestamp must be milliseconds"):
         list(read_csv(stream, TextOptions(encoding="utf8"), known))
 
 
 def test_the_line_of_a_row_is_found_below_a_value_with_many_quotes() -> None:
     value = '""' * 100_000 + ',"",\n' * 100_000
     text = f'timestamp,key,value\n1,"{value}",b\n1,"""a",k"\n\n1,a"b,"c"d\n?,a,b\n'
-    assert refusal(text, 2**22).startswith(f"line {100_000 + 6}: timestamp is neither")
+    assert refusal(text, 2**22).startswith(f"line {100_000 + 6}: timestamp must be milliseconds")
 
 
 # what Arrow reads differently from Python's decoder, or not at all, among lines that it reads

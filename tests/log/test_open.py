@@ -153,7 +153,7 @@ def test_of_several_replicas_the_one_that_leads_counts(tmp_path: Path) -> None:
         assert found["t", 0].path.parent == roots[2]
         assert len(found.findings) == 3, "one for each broker, not for each partition"
         assert not any(one.damage for one in found.findings)
-        assert "2 partitions (t-0, t-1), of which another broker's replica is open as well. The copy" in str(
+        assert "2 partitions (t-0, t-1) that are also open as replicas of another broker. kafkalog" in str(
             found.findings[0]
         )
     (path,) = (roots[2] / "t-1").glob("*.log")

@@ -94,7 +94,7 @@ def test_a_swap_that_cannot_be_read_stands_for_nothing(directory: Path) -> None:
     assert [one.path.name for one in found.load()] == [name(0), name(5), name(10)]
     (finding,) = found.findings
     assert finding.damage
-    assert "it is not taken in place of other segments here" in finding.detail
+    assert "kafkalog ignores it" in finding.detail
 
 
 @pytest.mark.parametrize(

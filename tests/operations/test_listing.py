@@ -25,7 +25,7 @@ def test_settings_and_strays_are_known_from_the_metadata_log_beside_it(tmp_path:
     assert set(strays) == {"p-delrec-0", "p-empty-7", "unknown-0"}
     assert strays["unknown-0"] == "the cluster has no such topic"
     assert "its topic id is AAAAAAAAAAAAAAAAAAAAAQ" in strays["p-delrec-0"]
-    assert strays["p-empty-7"] == "the broker is none of its replicas"
+    assert strays["p-empty-7"] == "the broker is not one of its replicas"
     configs = found["p-txn-0"].configs
     assert configs is not None
     assert configs["retention.ms"] == "-1"

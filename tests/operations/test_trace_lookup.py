@@ -121,7 +121,7 @@ def offset_index_ahead(path: Path) -> None:
         (time_index_of_another, "leads past offset 250"),
         (
             time_index_cut,
-            "its last timestamp is 2023-11-14T22:18:38.517Z; that of the batches is 2023-11-14T22:19:23.523Z",
+            "2023-11-14T22:18:38.517Z, but the largest in the batches is 2023-11-14T22:19:23.523Z",
         ),
         (offset_index_shifted, "where no batch begins"),
         (offset_index_ahead, "past the batch that holds it"),
@@ -184,17 +184,17 @@ def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
     for question in ("earliest", "latest", "max-timestamp", 50, 4_000, 7_000):
         trace = trace_timestamp(partition, question)
         said[question] = trace.offset, trace.reason
-    and_no_other = "and a broker asks no later segment"
+    and_no_other = "and a broker searches no later segment"
     assert said == {
         "earliest": (1, "the log start offset; the first segment begins at 0"),
         "latest": (11, "the offset after the last batch"),
         "max-timestamp": (10, ""),
-        50: (-1, f"its records from there on lie below the log start offset 1, or are gone, {and_no_other}"),
-        4_000: (-1, f"no batch in it has a timestamp: when its file was last written to counts, {and_no_other}"),
+        50: (-1, f"its later records are below the log start offset 1, or are gone, {and_no_other}"),
+        4_000: (-1, f"no batch in it has a timestamp, so its modification time is used, {and_no_other}"),
         7_000: (-1, "no segment's largest timestamp is that late"),
     }
     for offset, found, reason in [
-        (0, 0, "below the log start offset 1: deleted, though it may still be there; a broker refuses it"),
+        (0, 0, "below the log start offset 1: it counts as deleted, and a broker refuses it"),
         (2, 2, ""),
         (4, 10, "no record has offset 4; this is the next one"),
         (11, -1, "the log end offset is 11: 11 is the next to be written"),

@@ -336,7 +336,7 @@ def test_what_a_dataset_cannot_do_is_an_error_and_no_crash(log: Path, tmp_path: 
     ):
         with pytest.raises(NotImplementedError, match="use an engine, or to_table"):
             call()
-    with pytest.raises(FileNotFoundError, match="read through its own methods"):
+    with pytest.raises(FileNotFoundError, match="use the dataset's own methods"):
         ds.Scanner.from_dataset(dataset).to_table()
     with pytest.raises(AttributeError, match="format='parquet'"):
         _ = dataset.format

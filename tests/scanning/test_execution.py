@@ -247,7 +247,7 @@ def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of(tmp_path:
     path.write_bytes(first + hidden + last)
     for policy in ("raise", "stop", "skip"):
         scan = kafkalog.scan(path, columns=["offset"], on_corruption=policy, **options)  # type: ignore[arg-type]
-        with pytest.warns(kafkalog.CorruptionWarning, match="no reader gives them"):
+        with pytest.warns(kafkalog.CorruptionWarning, match="no reader returns them"):
             assert scan.to_table()["offset"].to_pylist() == [0, 2]
         (finding,) = scan.findings
         assert (finding.reason, finding.position, finding.n_records) == ("record_trailing_bytes", len(first), 1)

@@ -59,7 +59,7 @@ def test_limits_of_what_is_open_cannot_be_changed(log_dir: Path) -> None:
     opened = kafkalog.open(log_dir, limits=kafkalog.Limits(max_batch_bytes=100))
     with pytest.raises(kafkalog.LimitExceededError):
         kafkalog.scan(opened).count_rows()
-    with pytest.raises(ValueError, match="give them to kafkalog"):
+    with pytest.raises(ValueError, match="pass them to kafkalog"):
         kafkalog.scan(opened, limits=kafkalog.Limits())
 
 

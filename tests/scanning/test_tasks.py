@@ -183,7 +183,7 @@ def test_a_process_pool_reads_the_parts_and_says_which_file_changed(log: Path) -
         if second.name in names:
             assert isinstance(after, str)
             assert second.name in after
-            assert "when its reading was planned; plan again" in after
+            assert "when the read was planned; plan again" in after
         else:
             assert after == before
     second.unlink()

@@ -159,11 +159,11 @@ def test_filters_as_text_compare_an_extracted_column_with_numbers(topic: Path) -
     assert offsets(["half in 0,0.25", "value is not null"], decode={"value": "utf8"}) == offsets(
         [("half", "in", [0, 0.25])]
     )
-    with pytest.raises(ValueError, match=r"x is a whole number, not '1\.5'"):
+    with pytest.raises(ValueError, match=r"x must be a whole number, not '1\.5'"):
         offsets("x > 1.5")
-    with pytest.raises(ValueError, match="half is a number, not 'a'"):
+    with pytest.raises(ValueError, match="half must be a number, not 'a'"):
         offsets("half > a", decode={"value": "utf8"})
-    with pytest.raises(ValueError, match="is_even is true or false, not '1'"):
+    with pytest.raises(ValueError, match="is_even must be true or false, not '1'"):
         offsets("is_even == 1")
 
 
@@ -386,8 +386,8 @@ def test_a_function_of_another_result_or_one_that_does_not_compile_is_refused(
         ([("x", "f8", number)], TypeError, "extract must be a dict such as"),
         ({"x": number}, TypeError, r"extract\['x'\] must be a \(dtype, function\) pair"),
         ({"x": ("f8", number, 1)}, TypeError, "pair"),
-        ({"": ("f8", number)}, TypeError, "name is text"),
-        ({1: ("f8", number)}, TypeError, "name is text"),
+        ({"": ("f8", number)}, TypeError, "name must be text"),
+        ({1: ("f8", number)}, TypeError, "name must be text"),
         ({"key": ("f8", number)}, ValueError, "records have a column of that name"),
     ],
 )

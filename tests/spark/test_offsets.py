@@ -68,7 +68,7 @@ def test_offsets_and_timestamps_say_where_to_begin_and_end(
                 r"Could not read records in offset \[0, 1001\)",
             ),
             ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
-            ({"kafka__bootstrap__servers": "x:9092"}, "asks no broker"),
+            ({"kafka__bootstrap__servers": "x:9092"}, "uses no broker"),
         ],
         5,
     ),

@@ -38,7 +38,7 @@ def test_offsets_are_preserved_from_source_to_sink(session: SparkSession, tmp_pa
 
 def test_other_modes_are_refused(session: SparkSession, tmp_path: Path) -> None:
     writer = frame(session, 10).write.format("kafkalog").option("topic", "t")
-    with pytest.raises(Exception, match="only ever appended to"):
+    with pytest.raises(Exception, match="a log only grows"):
         writer.mode("overwrite").save(str(tmp_path / "log"))
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         writer.mode("errorifexists").save(str(tmp_path / "log"))
@@ -47,7 +47,7 @@ def test_other_modes_are_refused(session: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kafka.bootstrap.servers": "localhost:9092"}, "asks no broker"),
+        ({"kafka.bootstrap.servers": "localhost:9092"}, "uses no broker"),
         ({"topicc": "t"}, "did you mean topic?"),
         ({"preserveOffsets": "maybe"}, "true or false"),
         ({"topic": "a/b"}, "not a valid topic name"),

@@ -347,21 +347,21 @@ def test_a_transaction_whose_marker_is_damaged_is_of_unknown_outcome() -> None:
             ("crc_mismatch", 2, True),
             ("transaction_outcome", 0, True),
         ]
-        assert "producer 5 committed its transaction from offset 0" in findings[1].detail
+        assert "producer 5's transaction from offset 0" in findings[1].detail
         # what the marker's place held is counted once, by the first of them
         assert (findings[0].n_records, findings[1].n_records) == (1, None)
         assert skipped(partition, "stop")[0] == []
         assert [found.reason for found in skipped(partition, "stop")[1]] == ["crc_mismatch", "transaction_outcome"]
-        with pytest.raises(kafkalog.CorruptionError, match="whether producer 5 committed") as caught:
+        with pytest.raises(kafkalog.CorruptionError, match="outcome of producer 5's") as caught:
             offsets(partition)
         assert (caught.value.reason, caught.value.base_offset) == ("crc_mismatch", 2)
         # where the last stable offset is depends on it, too
-        with pytest.raises(kafkalog.CorruptionError, match="whether producer 5 committed"):
+        with pytest.raises(kafkalog.CorruptionError, match="outcome of producer 5's"):
             offsets(partition, start_offset=3)
         assert skipped(partition, start_offset=3) == ([3, 5], [])
-        with pytest.raises(kafkalog.CorruptionError, match="whether producer 5 committed"):
+        with pytest.raises(kafkalog.CorruptionError, match="outcome of producer 5's"):
             _ = partition.last_stable_offset
-        with pytest.raises(kafkalog.CorruptionError, match="whether producer 5 committed"):
+        with pytest.raises(kafkalog.CorruptionError, match="outcome of producer 5's"):
             partition.aborted_transactions()
         # who does not want checksums checked gets what the bytes say
         assert offsets(partition, check_crcs=False) == [1, 3, 5]

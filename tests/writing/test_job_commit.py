@@ -154,12 +154,12 @@ def test_a_log_that_moved_is_not_appended_to(log_dir: Path) -> None:
     staged = stage(area, job, *NAMES)
     write(log_dir / "t-0", 5, 3)
     before = content(log_dir)
-    with pytest.raises(FileChangedError, match="has moved since"):
+    with pytest.raises(FileChangedError, match="another process wrote to the log"):
         commit(area, job, staged)
     assert content(log_dir) == before
     staged = stage(area, job, "t-3")
     write(log_dir / "t-3", 1)
-    with pytest.raises(OutputExistsError, match="appeared meanwhile"):
+    with pytest.raises(OutputExistsError, match="another process created the partition"):
         commit(area, job, staged)
 
 
@@ -173,7 +173,7 @@ def test_a_commit_is_not_finished_behind_who_wrote_in_between(log_dir: Path, mon
             commit(area, job, staged)
     write(log_dir / "t-0", 5, 3)
     before = content(log_dir)
-    with pytest.raises(FileChangedError, match="somebody else wrote meanwhile"):
+    with pytest.raises(FileChangedError, match="another process has appended"):
         recover(area)
     assert content(log_dir) == before
 

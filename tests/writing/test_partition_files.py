@@ -69,10 +69,10 @@ def test_what_brokers_appended_comes_out_the_same_file_by_file(tmp_path: Path) -
 def test_offsets_have_to_rise(tmp_path: Path) -> None:
     data = np.zeros(300, np.uint8)
     for wrong, said in (
-        (batch_table(100, [1, 1]), "have to rise"),
-        (batch_table(100, [5, 4]), "have to rise"),
-        (batch_table(100, 3), "have to rise"),
-        (batch_table(100, 2**63 - 1), "the largest there is"),
+        (batch_table(100, [1, 1]), "must increase"),
+        (batch_table(100, [5, 4]), "must increase"),
+        (batch_table(100, 3), "must increase"),
+        (batch_table(100, 2**63 - 1), "is too large"),
     ):
         wrong.position[:] = np.arange(len(wrong)) * 100
         with contextlib.suppress(RuntimeError), staged_directory(tmp_path / "t-0") as staged:

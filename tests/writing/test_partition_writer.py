@@ -124,7 +124,7 @@ def test_transactions_come_out_as_they_ended(path: Path) -> None:
     writer.append(columns_of(draw(20, 2)), transactional=True)
     assert writer.abort_transaction() == 40
     writer.append(columns_of(draw(20, 3)), transactional=True)
-    with pytest.raises(ValueError, match="has a transaction open"):
+    with pytest.raises(ValueError, match="has an open transaction"):
         writer.append(columns_of(draw(1)))
     with pytest.raises(ValueError, match="no transaction open"):
         writer.commit_transaction(producer=(6, 0))
@@ -262,7 +262,7 @@ def test_options_that_contradict_what_is_there_are_refused(path: Path) -> None:
         PartitionWriter(path, topic_id="A" * 21 + "Q")
     with pytest.raises(ValueError, match="older than 5"):
         PartitionWriter(path, leader_epoch=4)
-    with pytest.raises(ValueError, match="goes on at 150"):
+    with pytest.raises(ValueError, match="continues at 150"):
         PartitionWriter(path, start_offset=7)
     with PartitionWriter(path, topic_id=TOPIC_ID, leader_epoch=7) as writer:
         writer.append(columns_of(draw(5)))
@@ -325,7 +325,7 @@ def test_batches_have_to_go_on(path: Path) -> None:
     write(path, 20)
     with kafkalog.Partition(path).segments[0].open() as source:
         (window,) = kafkalog.Partition(path).segments[0].iter_windows(source)
-        with pytest.raises(ValueError, match="have to rise"), PartitionWriter(path) as writer:
+        with pytest.raises(ValueError, match="must increase"), PartitionWriter(path) as writer:
             writer.append_batches(window)
         with PartitionWriter(path.with_name("orders-1"), config=SMALL) as writer:
             assert writer.append_batches(Window(window.data, 0, BatchTable.empty())).n_batches == 0

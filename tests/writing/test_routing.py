@@ -127,7 +127,7 @@ def test_offsets_rise_over_what_waits_and_what_is_written(tmp_path: Path) -> Non
 def test_a_log_that_goes_on_says_where(tmp_path: Path) -> None:
     with PartitionWriter(tmp_path / "t-0", start_offset=7) as writer:
         held = waiting(tmp_path, writer)
-        with pytest.raises(UnwritableError, match="offset 3 is to be written, and the log goes on at 7"):
+        with pytest.raises(UnwritableError, match="the input has offset 3, but the log continues at 7"):
             held.give(records([3]))
 
 
@@ -189,7 +189,7 @@ def limited(path: Path, soft: int, hard: int, **options: Any) -> list[str]:
 @pytest.mark.parametrize("options", thinned([{}, {"partitions": 100}, {"dry_run": True}], 3))
 def test_more_partitions_than_may_be_open_are_refused_with_what_helps(tmp_path: Path, options: Any) -> None:
     said, rest = limited(tmp_path / "log", 64, 120, **options)
-    assert "files have to be open at a time, and this process may have 120" in said
+    assert "open files, but its limit is 120" in said
     assert "ulimit -n" in said
     assert rest.split()[1:] == ["0", "False"]
     assert os.listdir(tmp_path) == []

@@ -13,7 +13,7 @@ from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, a
 _PATHS: Final = (
     "URL",
     "root of the remote storage",
-    "URL is the root of the remote storage, or the prefix that the plugin has: a URL or a local directory.",
+    "URL is the root of the remote storage, or the prefix configured in the plugin: a URL or a local directory.",
 )
 _VERIFY: Final = HelpText(
     summary="check remote storage: what is missing, damaged, left over or replaced",
@@ -31,7 +31,7 @@ _RESTORE: Final = HelpText(
     summary="write a log dir with the segments of remote storage",
     description="""\
 Write partitions with the segments of remote storage, which a broker serves with the same offsets. With --log-dir, the
-newer segments of that broker are written, too. DIR appears when everything is in it, and is verified then.""",
+command also writes the newer segments of that broker. DIR appears when it is complete, and is verified then.""",
     examples="""\
   kafkalog tiered restore s3://tiered/kafka -o restored
   kafkalog tiered restore s3://tiered/kafka -o restored --log-dir /backup/kafka -t orders""",

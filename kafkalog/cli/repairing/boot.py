@@ -180,12 +180,12 @@ def _rescue(args: argparse.Namespace, console: Console) -> None:
     kind = f"dynamic, voters {', '.join(map(str, found.voters))}" if found.is_dynamic else "static"
     console.line(f"{found.path}: node {found.node_id}, quorum {kind}")
     end = f"offset {found.end_offset} (leader epoch {found.leader_epoch}, {iso_seconds(found.timestamp)})"
-    console.line(f"The metadata log ends at {end}. What the other voters committed later is lost.")
+    console.line(f"The metadata log ends at {end}. Records that the other voters committed later are lost.")
     if found.is_dynamic:
         verb = "is appended" if found.is_written else "would be appended"
         console.line(f"One batch {verb} that names node {found.node_id} the only voter.")
     else:
-        console.line("Nothing has to be written: the voters are a setting.")
+        console.line("Nothing to write: the voters are a setting.")
     for topic, numbers in found.orphaned.items():
         console.line(f"No replica on this node: {topic}, partitions {', '.join(map(str, numbers))}")
     console.line("Next steps")

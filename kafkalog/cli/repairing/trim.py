@@ -40,9 +40,9 @@ def add_parser(commands: Any) -> None:
         help="remove records before the first one at or after this time",
     )
     place.add_argument(
-        "--free", metavar="BYTES", type=parse_bytes, help="delete the oldest segments until that is free"
+        "--free", metavar="BYTES", type=parse_bytes, help="delete the oldest segments until they free this much"
     )
-    place.add_argument("--retention", action="store_true", help="delete what the topics' own settings say")
+    place.add_argument("--retention", action="store_true", help="apply the topics' own retention settings")
     rules = parser.add_argument_group("or rules for all partitions")
     rules.add_argument("--retention-ms", metavar="MS", type=int, help="delete segments with older records; -1: none")
     rules.add_argument("--retention-bytes", metavar="N", type=int, help="delete all before the last N bytes; -1: none")

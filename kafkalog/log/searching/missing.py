@@ -33,8 +33,8 @@ def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[F
     if start <= end:
         return []
     detail = (
-        f"the checkpointed log start offset is {start}, and the log ends at {end}: all records count as deleted, and a"
-        " broker deletes them when it starts; they are still there, and read if deleted ones are included"
+        f"the checkpointed log start offset {start} is past the log end {end}: all records count as deleted, and a"
+        " broker deletes them at its next start. include_deleted (--include-deleted) reads them"
     )
     first = segments[0].base_offset
     lost: dict[str, Any] = {"base_offset": first, "last_offset": end - 1, "n_records": end - first}
@@ -44,8 +44,8 @@ def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[F
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:
     """The finding about offsets before the first segment, which begins at `end`; `why` names what has `start`."""
     detail = (
-        f"the log begins at offset {end}, but offset {start} is in {why}: retention has deleted the offsets between, or"
-        " they are in remote storage, or their segments are missing (kafkalog verify says more)"
+        f"the log begins at offset {end}, but {why} has offset {start}. The offsets between were deleted by retention,"
+        " are in remote storage, or their segments are missing; see kafkalog verify"
     )
     return offsets_finding(Reason.OFFSET_GAP, detail, path, start, end, damage=False)
 
@@ -79,7 +79,7 @@ def end_finding(path: str, end: int, known_ends: dict[str, int], *, damage: bool
     if not behind:
         return None
     said = ", ".join(f"{what} ({offset})" for what, offset in behind.items())
-    detail = f"the log ends at offset {end}, and these know of more: {said}"
+    detail = f"the log ends at offset {end}, but other files have later offsets: {said}"
     stop = max(*behind.values(), end + 1)
     return offsets_finding(Reason.LOG_END_MISSING, detail, path, end, stop, damage=damage)
 

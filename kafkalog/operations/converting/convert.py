@@ -193,7 +193,7 @@ def convert(
     target = Path(output)
     chosen = list(_choose(opened, topics, partitions, internal, on_corruption, note))
     if not chosen and (topics is not None or partitions is not None):
-        raise ValueError("no partition here matches the topics and the partition numbers")
+        raise ValueError("no partition matches; kafkalog ls lists them")
     sources = opened.paths if isinstance(opened, LogDir) else [opened.path]
     # checked before anything is read: a conversion may take hours
     check_outside(output, [*sources, *(partition.path for partition in chosen)], is_new=True)
@@ -207,8 +207,8 @@ def convert(
     if rules.redaction is not None and rules.redaction.removes_keys:
         for topic in sorted({key.topic for key, partition in named if targets.is_compacted(partition)}):
             warn(
-                f"{topic} is compacted and its keys become null: a broker takes no record without a key there, and its"
-                " cleaner drops those that it finds; hash them instead",
+                f"{topic} is compacted, and its keys become null: a broker refuses such records, and its cleaner drops"
+                " them. Hash the keys instead",
                 ConfigWarning,
             )
     with contextlib.ExitStack() as stack:
@@ -320,6 +320,6 @@ def _named(chosen: list[Partition]) -> Iterator[_Pair]:
     for partition in chosen:
         key = partition.topic_partition
         if key is None:
-            detail = "it does not lie in a directory such as orders-0: end the destination in one"
+            detail = "not in a directory such as orders-0: end the output path with such a name"
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=partition.path)
         yield key, partition

@@ -107,7 +107,7 @@ class Conversion:
             self._bases[:n_below] = [self._start] * n_below
             self._bases = self._bases or [self._start]
         if self._bases[-1] >= _MAX_OFFSET:
-            detail = f"the log would begin at {self._bases[-1]}, where no record can be"
+            detail = f"the log would begin at {self._bases[-1]}, past the largest offset of a record"
             raise CorruptionError(Reason.OFFSET_OUTSIDE_SEGMENT, detail, path=partition.path)
         self.start_offset = self.end_offset = self._bases[0]
         self.counts = Counts()

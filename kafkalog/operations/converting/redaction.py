@@ -60,7 +60,7 @@ class Redaction:
         if not actions:
             raise ValueError("redact names nothing to redact")
         if secret is not None and not any(action == "hash" for _, action in actions):
-            raise ValueError("a secret is for 'hash', and nothing is to be hashed")
+            raise ValueError("a secret needs a part with the action 'hash'")
         return cls(tuple(actions), secret.encode() if isinstance(secret, str) else secret)
 
     @property

@@ -306,7 +306,9 @@ class _Job:
         if not steps.size:
             return records, row
         bad = int(row[steps[0] + 1])
-        error = CorruptionError(Reason.OFFSET_ORDER, "the offsets of its records do not rise: it cannot be rewritten")
+        error = CorruptionError(
+            Reason.OFFSET_ORDER, "the offsets of its records do not increase: it cannot be rewritten"
+        )
         self._cut_off(bad, locate_error(error, self.batches, bad, self.path))
         n = int(np.searchsorted(row, bad))
         return records.slice(0, n), row[:n]

@@ -71,14 +71,18 @@ class ResumedDelta(ResumedTable):
         if self._table is not None:
             settings = self._table.metadata().configuration
             if _FORGETS in settings:
-                raise ValueError(f"{target}: its property {_FORGETS} makes it forget up to where it was exported")
+                raise ValueError(
+                    f"{target}: remove its property {_FORGETS}, which deletes the offsets of earlier exports"
+                )
             if PROPERTY in settings:
                 old = manifest_of(settings[PROPERTY], target)
             elif self._table.get_add_actions().num_rows:
-                detail = f"the table has rows, and no export with resume made it: it has no property {PROPERTY}"
+                detail = f"the table has rows, but not from an export with resume: it has no property {PROPERTY}"
                 raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
         elif os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
-            raise OutputExistsError(Reason.OUTPUT_EXISTS, "it exists, and is no Delta table", path=target)
+            raise OutputExistsError(
+                Reason.OUTPUT_EXISTS, "exists, but is not a Delta table; name another output", path=target
+            )
         super().__init__(target, old)
 
     def close(self) -> None:

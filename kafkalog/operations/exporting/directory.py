@@ -62,7 +62,7 @@ class ResumedDirectory(Resumption):
             remove_tree(self._work / _STAGED)
             manifest = _read(self.target / MANIFEST)
             if manifest is None and self.target.exists() and (not self.target.is_dir() or os.listdir(self.target)):
-                detail = f"no export with resume made it: it has no {MANIFEST}. Begin with resume in a new directory"
+                detail = f"not from an export with resume: it has no {MANIFEST}. Use resume with a new directory first"
                 raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=self.target)
         except BaseException:
             self.close()

@@ -107,7 +107,7 @@ class Exporter:
             format, compression = _format_of(to, format, given.pop("compression", None), bool(self._keys) or is_resumed)
             self._options = OutputFormat(format, compression, **given)
         if self._keys and format not in TABLE_FORMATS and not isinstance(to, (str, os.PathLike)):
-            raise ValueError("partition_by makes a directory: name one to write to")
+            raise ValueError("partition_by writes a directory: name one as the output")
         self._limits = scan.get("limits") or DEFAULT_LIMITS
         self.scan = self._open(path, scan)
         shown = self._columns if self._columns is not None else self.scan.columns
@@ -117,7 +117,7 @@ class Exporter:
         else:
             self._shown = [name for name in shown if name not in self._keys]
         if not self._shown:
-            raise ValueError("partition_by takes all the columns: nothing is left to write into the files")
+            raise ValueError("partition_by names all columns, so the files would have none")
         if is_resumed:
             self._resume(path, scan, format)
         else:
@@ -136,7 +136,7 @@ class Exporter:
             or isinstance(path, Scan)
             or self._overwrite
         ):
-            raise ValueError("resume takes a path to a log, a directory or table to add to, and no overwrite")
+            raise ValueError("resume needs the path of a log and of a directory or table, and excludes overwrite")
         check_options(options)
         if isinstance(to, Location) or (
             isinstance(to, (str, os.PathLike)) and format != "iceberg" and "://" not in str(to)
@@ -291,9 +291,9 @@ def _check_table(format: str, to: Any, options: dict[str, Any], *, is_resumed: b
     if not is_resumed:
         raise ValueError(f"an export to a {format} table needs resume=True (--resume)")
     if given := [name for name, value in options.items() if value is not None and value is not False]:
-        raise ValueError(f"{given[0]} is for files: a table ({format}) has properties of its own")
+        raise ValueError(f"{given[0]} does not work with {format}: a table has its own properties")
     if not isinstance(to, (str, os.PathLike)) and (format == "delta" or not hasattr(to, "catalog")):
-        raise ValueError(f"a table ({format}) is named by text, not by {type(to).__name__}")
+        raise ValueError(f"the output of {format} must be a str, not {type(to).__name__}")
 
 
 def _resumption(format: str, to: Any) -> Resumption:
@@ -319,7 +319,7 @@ def check_keys(keys: str | Sequence[str]) -> tuple[str, ...]:
     keys = (keys,) if isinstance(keys, str) else tuple(keys)
     for key in keys:
         if key not in PARTITION_KEYS:
-            raise ValueError(f"partition_by takes {', '.join(PARTITION_KEYS)}, not {key!r}")
+            raise ValueError(f"partition_by (--partition-by) takes {', '.join(PARTITION_KEYS)}, not {key!r}")
     if len(set(keys)) != len(keys):
         raise ValueError("partition_by names a key twice")
     return keys
@@ -329,19 +329,19 @@ def _format_of(to: Any, format: str | None, compression: str | None, is_director
     """Return format and compression: the arguments, or else what the suffix of the name implies."""
     if not isinstance(to, (str, os.PathLike)):
         if format is None:
-            raise ValueError(f"format must be given: one of {', '.join(FORMATS)}")
+            raise ValueError(f"format is required: one of {', '.join(FORMATS)}")
         return format, compression
     named, packed = file_type(to)
     if format is None:
         format = named or ("parquet" if is_directory else None)
         if format is None:
             raise ValueError(
-                f"{os.fspath(to)}: unknown format; end the name in {SUFFIXES}, set format, or use partition_by for a"
-                " directory"
+                f"{os.fspath(to)}: unknown format; end the name in {SUFFIXES}, set format (--format),"
+                " or use partition_by (--partition-by) for a directory"
             )
     if packed is not None and format in TEXT_FORMATS:
         if compression not in (None, packed):
-            raise ValueError(f"{os.fspath(to)} is named like {packed}, and compression is {compression}")
+            raise ValueError(f"{os.fspath(to)}: the name ends in {packed}, but compression is {compression}")
         compression = packed
     return format, compression
 
@@ -364,7 +364,8 @@ def check_replaceable(path: Path) -> None:
             if not _OURS.fullmatch(name):
                 raise OutputExistsError(
                     Reason.OUTPUT_EXISTS,
-                    f"{Path(root) / name} is nothing that an export made, so the directory is not replaced",
+                    f"not replaced: {Path(root) / name} is not from an export. Remove the directory, or name another"
+                    " output",
                     path=path,
                 )
 

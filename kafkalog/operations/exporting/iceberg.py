@@ -76,7 +76,7 @@ class ResumedIceberg(ResumedTable):
             target = ".".join(target.name())
         old = None if self._table is None else _manifest(self._table, target)
         if self._table is not None and old is None and _has_rows(self._table):
-            detail = f"the table has rows, and no export with resume made it: it has no property {PROPERTY}"
+            detail = f"the table has rows, but not from an export with resume: it has no property {PROPERTY}"
             raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
         super().__init__(target, old)
 
@@ -200,7 +200,7 @@ def _manifest(table: Table, where: str) -> dict[str, Any] | None:
         return {**newest, "partitions": partitions} if ours or not _has_rows(table) else None
     # older snapshots have expired, those of exports among them
     if ours or any(_said(one) is not None for one in table.snapshots()):
-        detail = "the table was rolled back, and snapshots that say what was exported to it have expired"
+        detail = "the table was rolled back, and the snapshots with the offsets of its exports have expired"
         raise FileChangedError(Reason.FILE_CHANGED, detail, path=where)
     return newest
 

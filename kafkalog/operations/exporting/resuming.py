@@ -35,7 +35,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise ValueError for an option of the scan that an export which is continued cannot have."""
     given = [name for name in _NOT_RESUMED if options.get(name) is not None]
     if given:
-        raise ValueError(f"resume takes what is new in each partition: {given[0]} cannot be given with it")
+        raise ValueError(f"resume exports the new records of each partition, so it excludes {given[0]}")
 
 
 class Exported(NamedTuple):
@@ -212,7 +212,7 @@ def writing_table(where: str, conflict: type[Exception]) -> Iterator[None]:
     except (KafkalogError, ValueError):
         raise
     except conflict as error:
-        detail = f"nothing was added: something else wrote to the table meanwhile ({first_line(error)})"
+        detail = f"nothing was added: another process wrote to the table; run it again ({first_line(error)})"
         raise WriteError(Reason.WRITE_FAILED, detail, path=where) from error
     except Exception as error:
         detail = f"the write failed; the next run detects whether rows were added: {first_line(error)}"
@@ -233,9 +233,9 @@ def manifest_of(text: str | bytes, path: Any) -> dict[str, Any]:
             (isinstance(found.get("partitions"), dict) and isinstance(found.get("n_runs"), int)) or "manifest" in found
         )
         if not is_ours:
-            raise ValueError("it is no object of an export")
+            raise ValueError("fields are missing")
     except ValueError as error:
-        raise SidecarError(Reason.CHECKPOINT_SYNTAX, f"it is no manifest of an export: {error}", path=path) from error
+        raise SidecarError(Reason.CHECKPOINT_SYNTAX, f"not a manifest of an export: {error}", path=path) from error
     return found
 
 
@@ -275,7 +275,7 @@ class TableRows:
         self._with_date = with_date
         if with_date:
             if _DATE.name in schema.names:
-                raise ValueError("partition_by date adds a column date to the table, and there is one already")
+                raise ValueError("partition_by date adds a column date, but the table already has one")
             schema = schema.append(_DATE)
         self.schema = stored_schema(schema, target)
         if known is not None:

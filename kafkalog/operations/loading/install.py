@@ -154,7 +154,7 @@ def install(
     target = root / str(key)
     given = None if topic_id is None else parse_topic_id(topic_id)
     if source == target:
-        raise UnsafePathError(Reason.UNSAFE_PATH, "it is in the log dir already", path=source)
+        raise UnsafePathError(Reason.UNSAFE_PATH, "it is already in the log dir", path=source)
     # the source may be of a running broker, too: its files would change while they are copied
     refuse_if_locked([source.parent])
     with (
@@ -298,7 +298,7 @@ def _assigned_id(root: Path, key: kf.TopicPartition, cluster: ClusterMetadata, m
     elif assigned is None:
         problem = f"the topic has no partition {key.partition}: add it first"
     elif meta.get("node.id", "").isdecimal() and meta["node.id"] not in map(str, assigned.replicas):
-        problem = f"broker {meta['node.id']} is none of its replicas, which are {assigned.replicas}"
+        problem = f"broker {meta['node.id']} is not among its replicas, {assigned.replicas}"
     else:
         return found
     raise UnsafePathError(
@@ -326,7 +326,7 @@ def _check_source(partition: Partition, verify: bool) -> None:
 def _refuse(finding: Finding) -> None:
     is_tail = finding.reason in (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
     kind = TruncatedTailError if is_tail else CorruptionError
-    detail = f"{finding.detail}; a broker that was shut down cleanly does not look, and may not start"
+    detail = f"{finding.detail}; after a clean shutdown a broker does not check this, and may not start"
     raise kind.about(finding, detail)
 
 
@@ -338,7 +338,7 @@ def _check_target(target: Path, replace: bool, limits: Limits) -> bool:
         raise UnsafePathError(Reason.UNSAFE_PATH, "the path exists but is not a directory", path=target)
     size = Partition(target, limits=limits).size_in_bytes
     if size and not replace:
-        detail = f"a partition with {size} bytes of records is there; replace=True (--replace) replaces it"
+        detail = f"the partition already has {size} bytes of records; replace=True (--replace) replaces it"
         raise OutputExistsError(Reason.OUTPUT_EXISTS, detail, path=target)
     return True
 
@@ -350,8 +350,8 @@ def _epoch_findings(partition: Partition, cluster: ClusterMetadata | None) -> li
     if assigned is None or not epochs.size or int(epochs["epoch"].max()) <= assigned.leader_epoch:
         return []
     detail = (
-        f"its leader epochs go to {epochs['epoch'].max()}, the cluster's to {assigned.leader_epoch}: the broker forgets"
-        " the later ones, with a warning, and consumers may take what they read for truncated"
+        f"its leader epochs go to {epochs['epoch'].max()}, the cluster's to {assigned.leader_epoch}: the broker drops"
+        " the later ones with a warning, and consumers may report truncated records"
     )
     return [Finding(Reason.EPOCH_ORDER, detail, path=str(partition.path), damage=False)]
 

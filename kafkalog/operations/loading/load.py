@@ -91,9 +91,11 @@ class LoadOptions:
         if self.value_format is None:
             for name in ("schema", "message", "schema_id"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name} is for values that are encoded: give value_format (--value-format)")
+                    raise ValueError(f"{name} needs value_format (--value-format), which encodes values")
             if self.header_columns:
-                raise ValueError("header_columns is for rows whose values are encoded: give value_format")
+                raise ValueError(
+                    "header_columns (--header-columns) needs value_format (--value-format), which encodes values"
+                )
             return None
         encoder = ValueEncoder(
             self.value_format,
@@ -107,17 +109,17 @@ class LoadOptions:
     def __post_init__(self) -> None:
         if self.partitions is not None and not 1 <= self.partitions <= self.limits.max_directories:
             raise ValueError(
-                f"partitions is 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
+                f"partitions must be 1 to {self.limits.max_directories} (max_directories), not {self.partitions}"
             )
         if self.only_topics is not None:
             if self.topic is not None:
-                raise ValueError("only_topics chooses by the column 'topic', which does not count with topic: give one")
+                raise ValueError("only_topics selects by the column 'topic', which topic replaces: use one of the two")
             names = self.only_topics
             object.__setattr__(self, "only_topics", (names,) if isinstance(names, str) else tuple(names))
         if self.topic is not None:
             check_topic(self.topic)
         elif self.topic_id is not None:
-            raise ValueError("topic_id is that of one topic: name it (topic)")
+            raise ValueError("topic_id (--topic-id) requires topic (--topic)")
 
     def wants(self, topic: str) -> bool:
         """Whether to write the records of a topic in the column `topic`."""
@@ -340,7 +342,7 @@ def run_load(
     log_dir = Path(os.path.realpath(path))
     check_log_dir(log_dir)
     if install and not log_dir.is_dir():
-        raise NotKafkaError(Reason.NOT_KAFKA, "there is no such log dir to install into", path=log_dir)
+        raise NotKafkaError(Reason.NOT_KAFKA, "no such log dir to install into", path=log_dir)
     if os.path.lexists(log_dir) and not log_dir.is_dir():
         raise OutputExistsError(Reason.OUTPUT_EXISTS, "the path exists but is not a directory", path=log_dir)
     with contextlib.ExitStack() as stack:
@@ -434,7 +436,7 @@ class _Load:
         )
         if options.topic is None and "topic" not in reader.names:
             raise UnwritableError(
-                Reason.COLUMN_MISSING, "no topic given: the input has no column 'topic'; name one (topic, --topic)"
+                Reason.COLUMN_MISSING, "the input has no column 'topic': name the topic (topic, --topic)"
             )
         return reader
 
@@ -524,10 +526,10 @@ class _Load:
             missing = sorted(
                 one for one in TopicPatterns(self._options.only_topics).included if not fnmatch.filter(there, one)
             )
-            return [f"there are no records of topic {topic!r}" for topic in missing]
+            return [f"no records of topic {topic!r}" for topic in missing]
         counts = self._router.left_out
         if not counts:
             return []
         which = ", ".join(f"{topic} ({counted(counts[topic], 'record')})" for topic in sorted(counts))
-        how = "only_topics (--only-topics) names them, internal=True (--internal) takes all"
+        how = "to include them, name them in only_topics (--only-topics), or use internal=True (--internal)"
         return [f"internal topics are left out: {which}; {how}"]

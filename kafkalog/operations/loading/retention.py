@@ -44,11 +44,10 @@ def retention_note(
     if not overdue:
         return None
     key, timestamp, keeps_ms = overdue[0]
-    others = f", as those of {len(overdue) - 1} more partitions do" if len(overdue) > 1 else ""
+    others = f" and {len(overdue) - 1} more" if len(overdue) > 1 else ""
     return (
-        f"the records of {key}, which end at {np.datetime64(timestamp, 'ms')}Z, are older than"
-        f" retention.ms={keeps_ms}{others}: a broker deletes them soon after its start; increase the topic's"
-        " retention.ms first (-1: forever)"
+        f"a broker will soon delete the records of {key}{others}: the newest, {np.datetime64(timestamp, 'ms')}Z, is"
+        f" older than retention.ms={keeps_ms}. Increase the topic's retention.ms first (-1: forever)"
     )
 
 

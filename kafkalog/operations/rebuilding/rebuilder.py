@@ -77,8 +77,8 @@ def _shortened(finding: Finding) -> Finding:
     if not finding.damage:
         return finding
     detail = (
-        "its indexes end there, too: without recovery, as after a clean shutdown, a broker serves the rest, but"
-        " finds no times there, and retention counts from the last entry"
+        "its indexes also end there: without recovery, as after a clean shutdown, a broker serves the rest, but"
+        " finds no times in it, and retention counts from the last entry"
     )
     return replace(finding, detail=f"{finding.detail}; {detail}")
 
@@ -246,17 +246,16 @@ class Rebuilder:
             self._put(path, kind, entries.tobytes(), entries.size)
             return
         detail = (
-            f"not written: {entries.nbytes} bytes are needed, and segment.index.bytes is {work.max_index_bytes}; a"
-            " broker fails when it recovers such a segment, and does not start where it is the last one. Take a larger"
-            " index interval"
+            f"not written: it needs {entries.nbytes} bytes, but segment.index.bytes is {work.max_index_bytes}. A broker"
+            " fails to recover such a segment, and does not start if it is the last one. Use a larger index interval"
         )
         self._report.findings.add(Finding(Reason.INDEX_SIZE, detail, path=str(path)))
 
     def _keep_files(self, work: Work, segment: Segment) -> None:
         """Keep the files of a damaged segment, and those files of later segments that depend on its lost batches."""
         why = (
-            'its .log is damaged, so the files there are kept; damaged="cut" (--damaged cut) makes indexes that end'
-            " before the damage"
+            'its .log is damaged, so its old files stay; damaged="cut" (--damaged cut) writes indexes that end before'
+            " the damage"
         )
         if work.only is None or segment.base_offset in work.only:
             self._skip(segment, work.kinds & {"offset", "time", "txn"}, why)
@@ -393,7 +392,7 @@ class Rebuilder:
             if before[number].base_offset == start:
                 return kinds, before[number:], newest
         if first.base_offset and before[0] is first and partition.topic_partition is None:
-            why = "the segment alone does not tell what its producers did before it, and no snapshot does"
+            why = "the state of its producers before the segment is unknown: no snapshot has it"
             self._skip(first, kinds & _REPLAYED, why)
             return kinds - _REPLAYED, named, None
         return kinds, before, None

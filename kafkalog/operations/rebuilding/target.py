@@ -148,7 +148,7 @@ class InPlace(Target):
 
 def _check_path(path: Path) -> None:
     if path.is_symlink() and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
-        detail = "it is a link that leads out of the partition, where nothing is to be written: remove it first"
+        detail = "a link that leads out of the partition, where kafkalog does not write: remove it first"
         raise UnsafePathError(Reason.LINK_OUTSIDE, detail, path=path)
     if path.exists() and not path.is_file():
         detail = "the path exists but is not a regular file: remove it first"

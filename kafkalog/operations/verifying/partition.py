@@ -81,7 +81,7 @@ def check_partition(
         if before.last_offset >= after.base_offset:
             if around.is_live and not os.path.exists(after.path):
                 continue  # its cleaner merges segments: the first is there in its new form, the others are gone
-            detail = f"reaches offset {before.last_offset}, and the next segment begins at {after.base_offset}"
+            detail = f"reaches offset {before.last_offset}, but the next segment begins at {after.base_offset}"
             after_path = os.path.basename(after.path)
             add(
                 Finding(
@@ -116,7 +116,7 @@ def check_partition(
     properties = _try(add, partial(read_properties, metadata), "a broker does not start on it", around)
     # a topic id is 16 bytes in base64 without padding: 22 characters
     if properties is not None and (properties.get("version") != "0" or len(properties.get("topic_id", "")) != 22):
-        detail = "no version 0 with a topic id of 22 characters: a broker does not start on it"
+        detail = "expected version 0 and a topic id of 22 characters: a broker does not start on it"
         add(Finding(Reason.CHECKPOINT_SYNTAX, detail, path=str(metadata)))
     return gaps
 
@@ -135,10 +135,10 @@ def _check_producer_snapshots(partition: Partition, names: Sequence[str], around
     for name in snapshots:
         path = partition.path / name
         found: list[Finding] = []
-        _try(found.append, partial(read_snapshot, path), "a broker deletes it, and takes an older one", around)
+        _try(found.append, partial(read_snapshot, path), "a broker deletes it, and uses an older one", around)
         # a broker makes the file and then writes all of it at once: one that is killed in between leaves an empty file
         if found and name == snapshots[-1] and not around.was_closed and size_of(path) == 0:
-            detail = f"{found[0].detail}; a broker that is killed before it fills the file leaves this"
+            detail = f"{found[0].detail}; a broker leaves this if it is killed before it fills the file"
             found = [replace(found[0], damage=False, detail=detail)]
         for finding in found:
             add(finding)
@@ -156,8 +156,8 @@ def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], 
     start, end = partition.log_start_offset, segments[-1].last_offset + 1
     if start > end:
         detail = (
-            f"the log start offset of {partition.path.name} is {start}, and the log ends at {end}: a broker deletes all"
-            f" segments when it starts, and begins again at {start}"
+            f"the log start offset {start} of {partition.path.name} is past the log end {end}: at its next start, a"
+            f" broker deletes all segments, and continues at {start}"
         )
         path = partition.path.absolute().parent / kf.LOG_START_OFFSET_CHECKPOINT
         add(Finding(Reason.LOG_START_BEHIND_END, detail, path=str(path), base_offset=start))
@@ -167,7 +167,7 @@ def check_root(root: Path) -> list[Finding]:
     """Check the checkpoints and `meta.properties` of a log dir."""
     found: list[Finding] = []
     for name in _CHECKPOINTS:
-        consequence = "a broker takes the log dir for failed, or begins from nothing"
+        consequence = "a broker takes the log dir offline, or ignores the file"
         _try(found.append, partial(read_offset_checkpoint, root / name), consequence)
     _try(found.append, partial(read_properties, root / kf.META_PROPERTIES), "a broker does not start on it")
     return found
@@ -199,8 +199,8 @@ def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
         if at_odds and 2 * len(at_odds) >= len(near):
             other, its = at_odds[0]
             detail = (
-                f"an entry only after {spacing.passed_bytes} bytes and more, in {os.path.basename(other.path)} after"
-                f" {its.least_gap_bytes}: some are gone, and a broker scans more at every lookup"
+                f"gaps of at least {spacing.passed_bytes} bytes between entries, but {its.least_gap_bytes} in"
+                f" {os.path.basename(other.path)}: entries are missing, and every lookup scans more"
             )
             path = kf.sidecar_name(segment.path, kf.INDEX_SUFFIX)
             segment.findings.append(Finding(Reason.INDEX_SPARSE, detail, path=path, base_offset=segment.base_offset))
@@ -248,7 +248,7 @@ def _check_transactions(partition: Partition, segments: Sequence[VerifiedSegment
             found += [*index.findings(), *index.padding_findings()]
         if not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
             # without a .index, LogSegment.sanityCheck fails, and LogSegment.recover rebuilds all indexes
-            but = "but as there is no .index, a broker makes this one again when it starts"
+            but = "but a broker rebuilds it at its next start, because there is no .index"
             found = [replace(finding, damage=False, detail=f"{finding.detail}; {but}") for finding in found]
         result.findings += [*found, *check.missing_markers()]
 
@@ -306,7 +306,7 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], aro
     bad = (epoch < 0) | (start < 0)
     bad[1:] |= (epoch[1:] <= epoch[:-1]) | (start[1:] <= start[:-1])
     if bad.any():
-        detail = f"epochs and offsets do not rise at line {int(np.argmax(bad)) + 3}: a broker answers followers wrongly"
+        detail = f"epochs or offsets do not increase at line {int(np.argmax(bad)) + 3}: a broker misleads its followers"
         add(Finding(Reason.EPOCH_ORDER, detail, path=str(path)))
         return
     if segments and not around.is_live and not any(one.damage for one in segments[-1].findings):
@@ -315,8 +315,8 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], aro
         row = int(np.searchsorted(start, end, side="right"))
         if row < len(start):
             detail = (
-                f"epoch {epoch[row]} begins at offset {start[row]}, and the log ends at {end}: a broker drops it when"
-                " it starts"
+                f"epoch {epoch[row]} begins at offset {start[row]}, past the log"
+                f" end {end}: a broker drops it at its next start"
             )
             add(Finding(Reason.EPOCH_CHECKPOINT, detail, path=str(path), base_offset=int(start[row]), damage=False))
     changes = np.concatenate([np.empty((0, 2), np.int64), *(segment.epochs for segment in segments)])
@@ -325,8 +325,8 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], aro
     for row in np.flatnonzero(said != changes[:, 0])[:1].tolist():
         found, offset = changes[row].tolist()
         detail = (
-            f"says leader epoch {said[row]} for offset {offset}, and the batch there says {found}: a broker tells"
-            " followers to truncate at the wrong offset"
+            f"has leader epoch {said[row]} for offset {offset}, but the batch there has {found}: followers of this"
+            " broker truncate at the wrong offset"
         )
         add(Finding(Reason.EPOCH_CHECKPOINT, detail, path=str(path), base_offset=offset))
 

@@ -69,16 +69,15 @@ def incoherent(columns: RecordColumns, batches: BatchTable, path: str) -> Iterat
         base, last = int(batches.base_offset[batch]), int(batches.last_offset[batch])
         if outside[record]:
             reason = Reason.HEADER_INCONSISTENT
-            detail = f"a record has offset {offset[record]}, and the batch says that it holds {base}..{last + 1}"
+            detail = f"a record has offset {offset[record]}, but its batch header has {base}..{last + 1}"
         elif falls[record]:
             reason = Reason.OFFSET_ORDER
-            detail = f"a record of offset {offset[record]} comes after one of {offset[record - 1]} in a batch"
+            detail = f"a record with offset {offset[record]} follows one with {offset[record - 1]} in a batch"
         else:
             reason = Reason.HEADER_INCONSISTENT
             detail = (
-                f"a record has timestamp {iso_milliseconds(int(timestamp[record]))}, and the batch says that"
-                f" {iso_milliseconds(int(batches.max_timestamp[batch]))}"
-                " is the largest: a search for later times passes it over"
+                f"a record has timestamp {iso_milliseconds(int(timestamp[record]))}, later than the largest in its"
+                f" batch header, {iso_milliseconds(int(batches.max_timestamp[batch]))}: lookups of later times skip it"
             )
         yield Finding(
             reason,
@@ -152,9 +151,8 @@ def wrong_checksums(window: Window, *, limits: Limits, path: str) -> Iterator[Fi
             if n_wrong:
                 yield Finding(
                     Reason.CRC_MISMATCH,
-                    f"{n_wrong} of the {sum(map(len, parts))} messages inside have a wrong checksum of their own, which"
-                    " their producer wrote: readers give them, but a consumer that compares checksums (check.crcs)"
-                    " ends here",
+                    f"{n_wrong} of the {sum(map(len, parts))} messages inside have a wrong checksum of their own, from"
+                    " their producer: kafkalog reads them, but a consumer with check.crcs stops here",
                     path=path,
                     position=int(wrappers.position[row]),
                     length=int(wrappers.size_in_bytes[row]),

@@ -183,7 +183,7 @@ class SegmentCheck:
             # what a wrong index looks like must not be held against its neighbours
             result.spacing = offset_check.spacing if not rows and self._interval_bytes is None else None
         elif end and segment.has_base_offset and not segment.sidecar_path(kf.INDEX_SUFFIX).exists():
-            what = "a broker makes all indexes of the segment again"
+            what = "a broker rebuilds all indexes of the segment"
             rows.append(_missing(segment, kf.INDEX_SUFFIX, what, damage=False))
         if time_index is not None and time_check is not None:
             used = time_index.dtype.itemsize if time_check.starts_with_zeros else 0
@@ -191,7 +191,7 @@ class SegmentCheck:
             rows += time_check.finish(end if is_torn and segment.is_last else source.size)
         elif offset_index is not None and largest > 0 and not segment.sidecar_path(kf.TIME_INDEX_SUFFIX).exists():
             # the first batch of a new segment may be written before its time index is created
-            what = "a broker makes an empty one, and then finds no times in the segment"
+            what = "a broker creates an empty one, and then finds no times in the segment"
             rows.append(_missing(segment, kf.TIME_INDEX_SUFFIX, what, damage=not is_open))
         for finding in rows:
             findings.add(finding)
@@ -202,7 +202,7 @@ class SegmentCheck:
         batches = window.batches
         valid = valid_crcs(window)
         for row in np.flatnonzero(~valid).tolist():
-            detail = "a broker serves it as it is; one that recovers the segment cuts it off here"
+            detail = "a broker serves it as it is, but cuts the log here if it recovers the segment"
             error = batch_error(STATUS["CRC_MISMATCH"], batches, row, str(segment.path), detail=detail)
             add(lost_in(segment, window, error))
         for finding in coherence.miscounted(
@@ -245,8 +245,8 @@ def _too_far(segment: Segment, batches: BatchTable) -> Finding:
     row = int(np.argmax(batches.last_offset - segment.base_offset > kf.MAX_RELATIVE_OFFSET))
     return Finding(
         Reason.OFFSET_OUTSIDE_SEGMENT,
-        f"offset {batches.last_offset[row]} is too far from the segment's base for an index entry, as releases before"
-        " 1.1.1 could write it: a broker that recovers the segment splits it here",
+        f"offset {batches.last_offset[row]} is too far from the segment's base for an index entry. Releases before"
+        " 1.1.1 wrote such batches; a broker that recovers the segment splits it here",
         path=str(segment.path),
         position=int(batches.position[row]),
         base_offset=int(batches.base_offset[row]),
@@ -302,7 +302,7 @@ def open_index(
         # a broker may have written since the segment was opened: the log as it is now, after the reading of the index
         most = max_index_entries(size_of(segment.path))
         if len(index) > most:
-            detail = f"overfull: {len(index)} entries, and the .log has room for {most - 2} batches"
+            detail = f"overfull: {len(index)} entries, but the .log has room for {most - 2} batches"
             add(Finding(Reason.INDEX_SIZE, detail, path=index.path, base_offset=segment.base_offset))
     return index
 

@@ -128,7 +128,7 @@ def iter_verify(
 ) -> Iterator[VerifiedPartition]:
     """Like `verify`, but yields one partition at a time; findings about the log dirs are added to `into`."""
     if indexes_only and deep:
-        raise ValueError("deep decodes records, indexes_only does not even compute checksums: choose one")
+        raise ValueError("deep (--deep) and indexes_only (--indexes-only) exclude each other")
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     optional_integer("index_interval_bytes", index_interval_bytes, 0)
     found: list[Finding] = []

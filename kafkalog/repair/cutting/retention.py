@@ -48,11 +48,11 @@ class RetentionOptions:
             raise ValueError("retention_ms and retention_bytes, free, and retention exclude one another")
         for name in ("retention_ms", "retention_bytes"):
             if (value := getattr(self, name)) is not None and value < -1:
-                raise ValueError(f"{name} is -1 (no limit) or more, not {value}")
+                raise ValueError(f"{name} must be -1 (no limit) or more, not {value}")
         if self.free is not None and self.free < 1:
-            raise ValueError(f"free is a number of bytes, not {self.free}")
+            raise ValueError(f"free must be a positive number of bytes, not {self.free}")
         if self.config is not None and not self.retention:
-            raise ValueError("config= goes with retention=True")
+            raise ValueError("config= needs retention=True")
 
     @property
     def is_set(self) -> bool:
@@ -85,7 +85,7 @@ def choose(
     for plan in plans:
         config = _config(plan.partition, cluster, options, cleaned)
         if "delete" not in config.cleanup_policy:
-            detail = "an internal or compacted topic: nothing of it is deleted"
+            detail = "an internal or compacted topic: it keeps everything"
             note(Finding(Reason.UNKNOWN_FILE, detail, path=str(plan.path), damage=False))
             continue
         segments = plan.partition.segments
@@ -160,7 +160,7 @@ def _make_room(
         if at + 1 < one.most:
             heapq.heappush(heap, (one.newest[at + 1], number, at + 1))
     if n_freed < wanted:
-        detail = f"{n_freed:,} bytes can be made free, not {wanted:,}: the last segment of each partition stays"
+        detail = f"only {n_freed:,} of {wanted:,} bytes can be freed: the last segment of each partition stays"
         note(Finding(Reason.UNKNOWN_FILE, detail, damage=False))
 
 

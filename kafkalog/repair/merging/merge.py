@@ -144,7 +144,7 @@ def merge(
     if are_partitions and len(groups) > 1:
         names = " and ".join(sorted(map(str, groups)))
         raise NotKafkaError(
-            Reason.NOT_KAFKA, f"these are copies of different partitions: {names}", path=[*groups.values()][-1][0].path
+            Reason.NOT_KAFKA, f"different partitions, not copies of one: {names}", path=[*groups.values()][-1][0].path
         )
     target = Path("" if output is None else output)
     if not dry_run and os.path.lexists(target):
@@ -209,7 +209,7 @@ def _common_topic_id(group: list[Partition], note: Callable[[Finding], object]) 
             note(error.to_finding())  # the others still tell
     if len(topic_ids) > 1:
         (first, a), (second, b) = list(topic_ids.items())[:2]
-        detail = f"its topic id is {second}, that of {a.path} is {first}: they are no copies of one partition"
+        detail = f"its topic id is {second}, that of {a.path} is {first}: they are not copies of one partition"
         raise NotKafkaError(Reason.NOT_KAFKA, detail, path=b.path)
     return next(iter(topic_ids), None)
 
@@ -232,7 +232,10 @@ class _PartitionMerge:
         self.report.replicas = [_described(one) for one in replicas]
         doubted = doubted_epoch(replicas, self._leader)
         if doubted is not None:
-            detail = f"the copy leads only by leader epoch {leader.last_epoch} of this batch. No checksum covers it"
+            detail = (
+                "the copy is the base only because of leader"
+                f" epoch {leader.last_epoch} of this batch, which no checksum covers"
+            )
             self._doubt(self._leader, doubted, detail)
         order = sorted(range(len(replicas)), key=lambda n: (-replicas[n].last_epoch, -replicas[n].end_offset, n))
         for number in order:
@@ -282,8 +285,8 @@ class _PartitionMerge:
             self._doubt(number, doubted, detail)
         if left_from is not None:
             detail = (
-                f"{counted(described.n_batches_left, 'batch')} from here on not taken: {self.report.leader} has gaps"
-                " there, and no damage. Compaction leaves such gaps; without compaction the leader lost them"
+                f"{counted(described.n_batches_left, 'batch')} from here on not merged: {self.report.leader} has gaps"
+                " there, and no damage. Compaction leaves such gaps; without compaction, the base lost them"
             )
             self._note(Finding(Reason.OFFSET_GAP, detail, path=described.path, base_offset=left_from, damage=False))
 
@@ -320,7 +323,7 @@ class _PartitionMerge:
             segment = replica.partition.segments[number]
             with BadSectorSource(segment.path) as source:
                 if source.identity != replica.identities[number]:
-                    detail = "it is not the file that was searched: somebody writes to the copy"
+                    detail = "the file changed after it was searched: stop all writers of the copy"
                     raise FileChangedError(Reason.FILE_CHANGED, detail, path=segment.path)
                 stops = run["position"] + run["size_in_bytes"]
                 for window, a, b in read_intact(source, run["position"], stops, np.ones(run.size, np.int64)):

@@ -110,11 +110,11 @@ class MergeReport(CopyReport):
                 role = "leader" if one.path == partition.leader else "copy"
                 words = [f"leader epoch {one.last_epoch}, offsets {one.start_offset}..{one.end_offset}"]
                 if one.n_bytes_lost:
-                    words.append(f"{one.n_bytes_lost:,} bytes lost{', at its end, too' if one.is_tail_lost else ''}")
+                    words.append(f"{one.n_bytes_lost:,} bytes lost{', also at its end' if one.is_tail_lost else ''}")
                 if one.n_batches_undecodable:
-                    words.append(f"{counted(one.n_batches_undecodable, 'batch')} taken that cannot be decoded")
+                    words.append(f"{counted(one.n_batches_undecodable, 'batch')} merged that cannot be decoded")
                 if one.n_batches_left:
-                    words.append(f"{counted(one.n_batches_left, 'batch')} not taken: the leader looks compacted there")
+                    words.append(f"{counted(one.n_batches_left, 'batch')} not merged: the base looks compacted there")
                 if one.truncate_to is not None:
                     words.append(f"cut at offset {one.truncate_to}")
                 if one.differs_from is not None:

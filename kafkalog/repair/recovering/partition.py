@@ -81,7 +81,7 @@ class PartitionRecovery:
         self.written.add(final_name(path.name))
         is_transactions = final_name(path.name).endswith(kf.TRANSACTION_INDEX_SUFFIX)
         if is_transactions and not is_in_order(np.frombuffer(data, kf.TRANSACTION_INDEX_DTYPE)):
-            detail = "aborted transactions do not end in order: a broker fails on it"
+            detail = "aborted transactions do not end in order: a broker fails to load it"
             self.unwritten = Finding(Reason.INDEX_TRANSACTION, detail, path=str(path))
         self.output.write(final_name(path.name), data)
 
@@ -205,12 +205,12 @@ class PartitionRecovery:
                 # a broker recovers such a segment for its missing index, before it has read the rest of the log, and
                 # then fails on its findings
                 if one.is_emptied and one.segment.base_offset in (*self.plan.lone, *self.plan.cut_before):
-                    return _because(one, "without its offset index it is not emptied: a broker does not start")
+                    return _because(one, "without an offset index, recovery does not empty it: a broker does not start")
             if work.stopped_by is not None and (last is None or not (last.is_cut or last.is_emptied)):
                 return work.stopped_by
             wanted = work.only or {segment.base_offset for segment in work.partition.segments}
             if last is not None and last.segment.base_offset < min(wanted):
-                why = "it lies below the recovery point, and there is no producer snapshot after it: recover all"
+                why = "it is below the recovery point, and no later producer snapshot exists: recover all"
                 return _because(last, f"{why} segments (all_segments, --all)")
         return None
 
@@ -400,7 +400,7 @@ class PartitionRecovery:
         for name in self.plan.files.names:
             is_kept = kf.parse_base_offset(name) in kept or name in self.written or name in self.plan.files.removed
             if name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX) and not is_kept and self.kept_snapshots is not None:
-                self._remove(report, name, "a snapshot that a broker does not keep")
+                self._remove(report, name, "a snapshot that a broker would remove")
 
     def _put_epochs(self, log_end_offset: int) -> None:
         """Merge the leader epochs of the recovered segments into the file, and cut it at both ends of the log.

@@ -119,7 +119,7 @@ def preflight(
     names = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     named = [Path(one) for one in names]
     if not named:
-        raise ValueError("no log dir is named")
+        raise ValueError("name at least one log dir")
     roots = list(dict.fromkeys(one.absolute().parent if is_partition_directory(one) else one for one in named))
     result = Preflight(findings=Findings(limits.max_findings))
     result.problems = root_problems(roots, limits=limits)
@@ -211,10 +211,10 @@ class _LogDirStart:
                 self.result.findings.add(finding)
         self.is_live = is_locked(self.root)
         if self.is_live:
-            detail = "a broker runs on this log dir: this is about a start after it was killed now"
+            detail = "a broker runs on this log dir: this shows its next start if it is killed now"
             self.result.findings.add(Finding(Reason.FILE_CHANGED, detail, path=str(self.root), damage=False))
         if not self.cluster.has_log_dir(self.root):
-            detail = "log.dirs of the configuration does not name this log dir: the broker does not load it"
+            detail = "not in log.dirs of the configuration: the broker does not load this log dir"
             self.result.findings.add(Finding(Reason.UNKNOWN_FILE, detail, path=str(self.root), damage=False))
 
     def directories(self) -> Iterator[Path]:
@@ -307,9 +307,9 @@ class _Load:
             row.stray = self._why_stray()
             self._expire(row, report.findings)
             if plan.is_clean and row.log_end_offset > row.log_start_offset and not plan.snapshots():
-                row.remarks.append("no producer snapshot: the state of producers is forgotten")
+                row.remarks.append("no producer snapshot: the broker loses the state of producers")
             if row.n_bytes and not (plan.path / kf.LEADER_EPOCH_CHECKPOINT).exists():
-                row.remarks.append("no leader epochs: only those of recovered segments are found")
+                row.remarks.append("no leader epoch checkpoint: the broker finds only the epochs of recovered segments")
         return row, report.findings
 
     def _why_stray(self) -> str | None:
@@ -346,7 +346,7 @@ class _Load:
             if one.is_expired_early:
                 row.lost += remains(by_base[one.base_offset], 0, state)[1]
                 detail = (
-                    f"{_ZEROS}, which a broker takes for records of 1970: {setting} deletes the segment soon after the"
+                    f"{_ZEROS}, which a broker reads as the year 1970: {setting} deletes the segment soon after the"
                     " start. kafkalog recover repairs the index"
                 )
                 path = self.plan.path / kf.segment_file_name(one.base_offset, kf.TIME_INDEX_SUFFIX)

@@ -175,7 +175,7 @@ def read_intact(
     for data, first, last in gather(source, start, end):
         window = Window(data, 0, whole_batches(data, 0))
         if len(window.batches) != n_batches[first:last].sum() or not valid_crcs(window).all():
-            detail = "it is not what it was when it was searched: somebody writes to it, or the disk fails"
+            detail = "the bytes changed after the search: another process writes to the file, or the disk fails"
             raise FileChangedError(Reason.FILE_CHANGED, detail, path=source.path, position=int(start[first]))
         yield window, first, last
 
@@ -197,7 +197,9 @@ def wrong_epochs(plan: SegmentPlan) -> Iterator[Finding]:
     """The findings about leader epochs that are replaced, one for each run of batches."""
     path, kept = str(plan.segment.path), plan.kept
     for row in np.flatnonzero(kept.leader_epoch != plan.epochs).tolist():
-        detail = f"leader epoch {kept.leader_epoch[row]} contradicts those around it, so {plan.epochs[row]} is written"
+        detail = (
+            f"leader epoch {kept.leader_epoch[row]} contradicts its neighbours, so salvage writes {plan.epochs[row]}"
+        )
         first, last = int(kept.first_offset[row]), int(kept.last_offset[row])
         found = Finding(Reason.EPOCH_ORDER, detail, path, int(kept.start[row]), base_offset=first, last_offset=last)
         yield replace(found, n_records=0, certainty="exact")

@@ -82,7 +82,7 @@ class LostRange:
         detail, is_damage = f"{what}, of offsets {offsets}", not self.is_torn
         if not self.pieces:
             is_damage = self.end_offset is not None
-            known = "batches that are lost" if is_damage else "padding, or batches that are lost: nothing tells"
+            known = "lost batches" if is_damage else "padding or lost batches, which cannot be told apart"
             detail = f"{self.end - self.start:,} zeros, of offsets {offsets}: {known}"
         return Finding(
             self.reason,
@@ -240,7 +240,7 @@ class SalvageReport(CopyReport):
             for producer_id, first in partition.transactions_without_marker:
                 yield (
                     f"  WARNING    the transaction of producer {producer_id} that begins at offset {first} may have"
-                    " lost its marker: its records may change their visibility"
+                    " lost its marker: read_committed consumers may see its records differently"
                 )
 
 

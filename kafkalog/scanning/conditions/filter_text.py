@@ -87,7 +87,7 @@ def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tu
         raise ValueError('a value is expected; the empty one is ""')
     if match["value"] in ("null", "NULL"):
         negated = " not" if operation == "!=" else ""
-        raise ValueError(f"nothing compares with null; write '{column} is{negated} null', or in quotes for the text")
+        raise ValueError(f"null does not compare; write '{column} is{negated} null', or put the text in quotes")
     return column, operation, _value(column, match["value"], dtype)
 
 
@@ -110,7 +110,7 @@ class _Parser:
         found = self._either(negated=False)
         rest = self._text[self._at :].strip()
         if rest:
-            raise ValueError(f"the filter continues with {rest!r}, where 'and', 'or' or its end is expected")
+            raise ValueError(f"expected 'and', 'or' or the end of the filter, not {rest!r}")
         return found
 
     def _either(self, *, negated: bool) -> Groups:
@@ -222,7 +222,9 @@ _WHOLE: Final = re.compile(rf"""(?:"[^"]*"|'[^']*'|{_LIST.pattern})""", re.DOTAL
 def _opposite(term: tuple[Any, ...]) -> tuple[Any, ...]:
     column, operation, *value = term
     if str(column).startswith("headers."):
-        raise ValueError(f"'not' is not for {column}: several headers may have the name; write {column} != ...")
+        raise ValueError(
+            f"'not' does not work with {column}, since several headers may have the name; write {column} != ..."
+        )
     return column, _NEGATED.get(operation) or _NEGATED_BACK[operation], *value
 
 
@@ -243,13 +245,13 @@ def _value(column: str, text: str, derived: np.dtype[Any] | None) -> Any:
         return text
     if column.startswith("is_") if derived is None else derived.kind == "b":
         if text.lower() not in ("true", "false"):
-            raise ValueError(f"{column} is true or false, not {text!r}")
+            raise ValueError(f"{column} must be true or false, not {text!r}")
         return text.lower() == "true"
     is_whole = derived is None or derived.kind != "f"
     try:
         return int(text) if is_whole else float(text)
     except ValueError:
-        raise ValueError(f"{column} is a {'whole number' if is_whole else 'number'}, not {text!r}") from None
+        raise ValueError(f"{column} must be a {'whole number' if is_whole else 'number'}, not {text!r}") from None
 
 
 def _bytes(text: str) -> str | bytes:

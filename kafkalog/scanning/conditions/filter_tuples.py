@@ -143,7 +143,7 @@ def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any
         return _bytes(column, value)
     if column in ("topic", "segment"):
         if not isinstance(value, str):
-            raise TypeError(f"{column} is text, not {value!r}")
+            raise TypeError(f"{column} must be text, not {value!r}")
         return value
     if column == "timestamp":
         return parse_milliseconds("timestamp", value)
@@ -158,12 +158,12 @@ def _value(column: str, value: Any, derived: Mapping[str, np.dtype[Any]]) -> Any
     dtype = derived[column] if column in derived else np.dtype(FIXED_COLUMNS.get(column, np.int32))
     if dtype == np.bool_:
         if not isinstance(value, (bool, np.bool_)):
-            raise TypeError(f"{column} is True or False, not {value!r}")
+            raise TypeError(f"{column} must be True or False, not {value!r}")
         return bool(value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{column} is a number, not {value!r}")
+        raise TypeError(f"{column} must be a number, not {value!r}")
     if dtype.kind != "f" and not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{column} is a whole number, not {value!r}")
+        raise TypeError(f"{column} must be a whole number, not {value!r}")
     return value
 
 
@@ -171,5 +171,5 @@ def _bytes(column: str, value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError(f"{column} is bytes (or text, taken as UTF-8), not {value!r}")
+        raise TypeError(f"{column} must be bytes, or text (as UTF-8), not {value!r}")
     return bytes(value)

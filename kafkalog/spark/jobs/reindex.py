@@ -147,10 +147,10 @@ def reindex(
 def _choose(path: Any, topics: Any, partitions: Any, limits: Limits) -> tuple[LogDir | Partition, list[Chosen]]:
     opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
     if isinstance(opened, Segment):
-        raise ValueError(f"{opened.path} is one segment: a job is for partitions and log dirs")
+        raise ValueError(f"{opened.path} is one segment; a job needs partitions or log dirs")
     found = list(choose(opened, topics, partitions))
     if some := [one.partition.path for one in found if one.only is not None]:
-        raise ValueError(f"segments of {some[0]} were named: a job is for partitions and log dirs")
+        raise ValueError(f"segments of {some[0]} are named; a job needs partitions or log dirs")
     return opened, found
 
 

@@ -90,7 +90,7 @@ def verify(
     >>> kafkalog.spark.verify(spark, "/backup/kafka").where("not ok").show()  # doctest: +SKIP
     """
     if indexes_only and deep:
-        raise ValueError("deep decodes records, indexes_only does not even compute checksums: choose one")
+        raise ValueError("deep (--deep) and indexes_only (--indexes-only) exclude each other")
     limits = limits or Limits(max_findings=MAX_FINDINGS)
     found: list[Finding] = []
     chosen = partitions_to_verify(absolute(path), topics, partitions, limits, found)

@@ -76,7 +76,7 @@ def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
     if pt.is_integer(kind) and isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        raise UnfitError(f"not as its schema says: {path or 'the value'} is no {name}")
+        raise UnfitError(f"does not match its schema: {path or 'the value'} is not of type {name}")
     if isinstance(value, list):
         return [conformed(item, kind.value_type, f"{path}[]") for item in value]
     if not isinstance(value, dict):
@@ -91,7 +91,7 @@ def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
     return found
 
 
-_MISSING: Final = "not as its schema says: {} is missing"
+_MISSING: Final = "does not match its schema: {} is missing"
 _PYTHON_TYPES: Final[dict[int, tuple[Any, str]]] = {
     pa.int64().id: (int, "integer"),
     pa.float64().id: ((int, float, Digits), "number"),

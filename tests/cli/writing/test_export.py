@@ -70,7 +70,7 @@ def test_what_is_there_is_6_without_overwrite(run: Any, log_dir: Path, tmp_path:
     (tmp_path / "home" / "letters").mkdir(parents=True)
     code, _, err = run("export", log_dir, "-o", tmp_path / "home", "--partition-by", "topic", "--overwrite")
     assert code == 6
-    assert "nothing that an export made" in err
+    assert "is not from an export" in err
     assert "--overwrite" not in err
 
 
@@ -170,7 +170,7 @@ def test_internal_topics_are_left_out_unless_they_are_named(run: Any, log_dir: P
     assert kafkalog.scan(mixed, internal=True).count_rows() == kafkalog.scan(mixed).count_rows() + 99
     with pytest.raises(ValueError, match="no partition 7 here; there are 0"):
         kafkalog.scan(mixed, partitions=7)
-    with pytest.raises(ValueError, match="no partition __consumer_offsets-7 here to begin or end at"):
+    with pytest.raises(ValueError, match="no partition __consumer_offsets-7 here"):
         kafkalog.scan(mixed, start_offset={("__consumer_offsets", 7): 5})
     # what is about files takes all of them
     assert {row.topic_partition.topic for row in kafkalog.batches(mixed).iter_rows() if row.topic_partition} == {

@@ -203,4 +203,4 @@ def test_a_record_above_the_topics_limit_is_noted(run: Any, tmp_path: Path) -> N
     code, out, error = run("load", str(path), "-o", str(tmp_path / "log"), "--topic", "t", "--encoding", "utf8")
     assert code == 0
     assert out.startswith("t-0  1 record  ")
-    assert "kafkalog: note: t-0: the batch at offset 0 has 2000074 bytes, and max.message.bytes is 1048588" in error
+    assert "kafkalog: note: t-0: the batch at offset 0 has 2000074 bytes, but max.message.bytes is 1048588" in error

@@ -61,10 +61,10 @@ def test_offsets_that_were_deleted_before_they_were_exported_are_said(root: Path
 
 def test_a_directory_that_no_resumed_export_made_is_refused(root: Path, lake: Path) -> None:
     kafkalog.export(root, lake, partition_by=KEYS)
-    with pytest.raises(kafkalog.OutputExistsError, match="no export with resume made it"):
+    with pytest.raises(kafkalog.OutputExistsError, match="not from an export with resume"):
         run(root, lake)
     (lake / exporting.MANIFEST).write_text("{}")
-    with pytest.raises(kafkalog.errors.SidecarError, match="no manifest of an export"):
+    with pytest.raises(kafkalog.errors.SidecarError, match="not a manifest of an export"):
         run(root, lake)
     with pytest.raises(kafkalog.UnsafePathError):
         run(root, root / "orders-0" / "lake")

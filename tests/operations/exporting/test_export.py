@@ -297,7 +297,7 @@ def test_output_is_refused_in_the_log_dir_that_is_read(log_dir_copy: Path, tmp_p
             kafkalog.export(path, to)
     log = tmp_path / "s.log"
     log.write_bytes(b"")
-    with pytest.raises(UnsafePathError, match="is being read"):
+    with pytest.raises(UnsafePathError, match="is an input"):
         kafkalog.export(log, log, format="csv", overwrite=True)
     assert sorted(log_dir_copy.rglob("*")) == before
 
@@ -306,7 +306,7 @@ def test_a_directory_is_replaced_only_if_an_export_made_it(log_dir: Path, tmp_pa
     home = tmp_path / "home"
     (home / "letters").mkdir(parents=True)
     (home / "letters" / "dear.txt").touch()
-    with pytest.raises(OutputExistsError, match="nothing that an export made"):
+    with pytest.raises(OutputExistsError, match="is not from an export"):
         kafkalog.export(log_dir, home, partition_by="topic", overwrite=True)
     assert (home / "letters" / "dear.txt").exists()
     to = tmp_path / "lake"
@@ -359,7 +359,7 @@ def test_partitioning_needs_no_column_to_be_written(log_dir: Path, tmp_path: Pat
     files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
     assert {tuple(pq.read_schema(path).names) for path in files} == {("offset",)}
     assert any("date=2023-11-14/topic=p-txn" in str(path) for path in files)
-    with pytest.raises(ValueError, match="nothing is left"):
+    with pytest.raises(ValueError, match="names all columns"):
         kafkalog.export(log_dir, tmp_path / "b", partition_by="topic", columns=["topic"])
     with pytest.raises(ValueError, match="needs the scan to have the columns timestamp"):
         kafkalog.export(kafkalog.scan(log_dir, columns=["offset"]), tmp_path / "b", partition_by="date")
@@ -373,7 +373,7 @@ def test_partitioning_needs_no_column_to_be_written(log_dir: Path, tmp_path: Pat
         ("x.parquet", {"format": "xml"}, "format must be one of"),
         ("x.parquet", {"compression": "lzo"}, "compression of parquet must be"),
         ("x.csv", {"compression": "snappy"}, "compression of csv must be"),
-        ("x.csv.gz", {"compression": "zstd"}, "named like gzip"),
+        ("x.csv.gz", {"compression": "zstd"}, "the name ends in gzip"),
         ("x.parquet", {"encoding": "hex"}, "encoding is for csv and jsonl"),
         ("x.csv", {"encoding": "ascii"}, "encoding must be one of"),
         ("x.jsonl", {"null": "x"}, "null is for csv"),
@@ -381,12 +381,12 @@ def test_partitioning_needs_no_column_to_be_written(log_dir: Path, tmp_path: Pat
         ("x.csv", {"row_group_rows": 10}, "no row groups"),
         ("x.parquet", {"row_group_rows": 0}, "at least 1"),
         ("x.parquet", {"limit": -1}, "limit must be at least 0, not -1"),
-        ("x", {"partition_by": "offset"}, "partition_by takes"),
+        ("x", {"partition_by": "offset"}, "partition_by .* takes"),
         ("x", {"partition_by": ["date", "date"]}, "twice"),
         ("x.parquet", {"columns": ["offset", "offset"], "partition_by": "date"}, "twice"),
         ("x.parquet", {"columns": ["nope"]}, "no column 'nope'"),
-        (io.BytesIO(), {}, "format must be given"),
-        (io.BytesIO(), {"format": "csv", "partition_by": "date"}, "makes a directory"),
+        (io.BytesIO(), {}, "format is required"),
+        (io.BytesIO(), {"format": "csv", "partition_by": "date"}, "writes a directory"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_written(

@@ -23,7 +23,9 @@ def test_the_limit_is_that_of_a_broker() -> None:
     assert note(93 * DAY) is None
     said = note(93 * DAY - 1)
     assert said is not None
-    assert said.startswith("the records of t-0, which end at 1970-04-03T23:59:59.999Z, are older than retention")
+    assert said.startswith(
+        "a broker will soon delete the records of t-0: the newest, 1970-04-03T23:59:59.999Z, is older than retention"
+    )
     assert note(93 * DAY, retention_ms=7 * DAY - 1) is not None
     assert note(0) is not None
     assert note(-1) is None  # a broker goes by when the file was written
@@ -45,17 +47,17 @@ def test_what_the_cluster_says_of_a_topic_counts_first() -> None:
         cluster.settings = {(TOPIC, "other"): settings}
         assert note() is not None
     cluster.settings[TOPIC, "t"] = {"retention.ms": "1000", "cleanup.policy": "compact, delete"}
-    assert "retention.ms=1000:" in (note(retention_ms=-1) or "")
+    assert "retention.ms=1000." in (note(retention_ms=-1) or "")
     cluster.settings[TOPIC, "t"] = {"retention.ms": "damaged"}
-    assert "retention.ms=5:" in (note(retention_ms=5) or "")
+    assert "retention.ms=5." in (note(retention_ms=5) or "")
 
 
 def test_many_partitions_are_one_note() -> None:
     newest = {TopicPartition("t", number): 1000 if number % 2 else 100 * DAY for number in range(10)}
     note = retention_note(newest, config=None, cluster=None, now_ms=100 * DAY)
     assert note is not None
-    assert note.startswith("the records of t-1, ")
-    assert "as those of 4 more partitions do" in note
+    assert note.startswith("a broker will soon delete the records of t-1 ")
+    assert "and 4 more: the newest" in note
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -67,11 +69,11 @@ def test_a_load_notes_it(tmp_path: Path, dry_run: bool) -> None:
         return write_table(table, tmp_path / name, topic="t", dry_run=dry_run, **options).notes
 
     (note,) = notes("default")
-    assert note.startswith("the records of t-1, which end at 1970-01-01T00:00:02.000Z")
-    assert "more partitions" not in note
+    assert note.startswith("a broker will soon delete the records of t-1: the newest, 1970-01-01T00:00:02.000Z")
+    assert " more: " not in note
     assert notes("for-ever", config=LogConfig(retention_ms=-1)) == []
     assert notes("stamped", timestamp_type="LogAppendTime") == []
     assert notes("config", config=LogConfig(message_timestamp_type="LogAppendTime")) == []
     (note,) = notes("stamped-early", timestamp_type="LogAppendTime", log_append_time=5)
-    assert "t-0, which end at 1970-01-01T00:00:00.005Z" in note
-    assert "2 more partitions" in note
+    assert "t-0 and 2 more: the newest, 1970-01-01T00:00:00.005Z" in note
+    assert "2 more: " in note

@@ -30,7 +30,7 @@ def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(
     report = kafkalog.reindex(partition, kinds=KINDS, damaged="cut", dry_run=True)
     (finding,) = report.findings.rows
     assert (finding.reason, finding.position, finding.path) == (Reason.CRC_MISMATCH, start, str(path))
-    assert "its indexes end there, too" in finding.detail
+    assert "its indexes also end there" in finding.detail
     assert finding.damage
     base = kafkalog.Partition(partition).segments[1].base_offset
     (index,) = (one for one in report.files if one.path.endswith(f"{base:020d}.index"))
@@ -100,8 +100,8 @@ def test_a_segment_with_damage_keeps_its_files_unless_asked_otherwise(
     assert printed.out == ""
     assert f"damage: {path}@{start} base_offset={batches.base_offset[1]}: crc_mismatch" in printed.err
     assert (
-        f"{path}: offset, time and txn are not rebuilt: its .log is damaged, so the files there are kept;"
-        ' damaged="cut" (--damaged cut) makes indexes that end before the damage'
+        f"{path}: offset, time and txn are not rebuilt: its .log is damaged, so its old files stay;"
+        ' damaged="cut" (--damaged cut) writes indexes that end before the damage'
     ) in printed.err
     assert files_in(partition) == whole
     assert main(["reindex", "-q", str(partition), "--in-place", "--damaged", "cut"]) == 1

@@ -56,7 +56,7 @@ def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking
     ("deltas", "options", "reason", "said"),
     [
         ([(0, 0), (9, 5)], {"last_offset_delta": 1}, "header_inconsistent", "a record has offset 19"),
-        ([(5, 0), (1, 5)], {"last_offset_delta": 5}, "offset_order", "a record of offset 11 comes after one of 15"),
+        ([(5, 0), (1, 5)], {"last_offset_delta": 5}, "offset_order", "a record with offset 11 follows one with 15"),
         ([(0, 0), (1, 500)], {"max_timestamp": 1005}, "header_inconsistent", "a record has timestamp 1970-01-01T00"),
         ([(0, 0), (1, 500)], {"max_timestamp": 1500}, None, ""),
         ([(0, 0), (4, 500)], {"last_offset_delta": 9, "max_timestamp": 1600}, None, ""),

@@ -285,7 +285,11 @@ def test_producers_that_were_just_replayed_have_not_expired(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("epochs", "said"), [([3, 3, 9, 3], "offset 2 says leader epoch 9, the last one 3"), ([3, 9, 9, 9], None)]
+    ("epochs", "said"),
+    [
+        ([3, 3, 9, 3], "leader epoch 9 of the batch at offset 2 enters the checkpoint, but the last batch has 3"),
+        ([3, 9, 9, 9], None),
+    ],
 )
 def test_a_leader_epoch_above_later_ones_is_noted_and_foretold(
     tmp_path: Path, epochs: list[int], said: str | None

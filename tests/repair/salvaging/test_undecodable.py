@@ -69,7 +69,7 @@ def test_merge_names_them_with_their_copy_in_a_dry_run_too(tmp_path: Path) -> No
         found = [finding for finding in report.findings.rows if finding.reason == reason]
         path = str(one / f"{0:020d}.log")
         assert [(one.path, one.position, one.base_offset) for one in found] == [(path, position, 2)]
-        assert any("1 batch taken that cannot be decoded" in line for line in report.lines())
+        assert any("1 batch merged that cannot be decoded" in line for line in report.lines())
 
 
 def test_a_batch_beyond_the_limits_is_told_of_and_is_no_damage(tmp_path: Path) -> None:

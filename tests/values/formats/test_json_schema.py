@@ -99,16 +99,16 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "null": (GOOD | {"id": None}, "id is missing"),
     "no inner field": (GOOD | {"who": {"age": 3}}, "who.name is missing"),
     "no field in a list": (GOOD | {"lines": [{"sku": "a"}, {}]}, "lines[].sku is missing"),
-    "text": (GOOD | {"id": "1"}, "id is no integer"),
-    "fraction": (GOOD | {"id": 1.5}, "id is no integer"),
-    "truth": (GOOD | {"id": True}, "id is no integer"),
-    "number": (GOOD | {"who": {"name": 7}}, "who.name is no string"),
-    "list": (GOOD | {"who": []}, "who is no object"),
-    "object": (GOOD | {"lines": {}}, "lines is no array"),
-    "truth for a rate": (GOOD | {"rate": False}, "rate is no number"),
-    "item": (GOOD | {"lines": [7]}, "lines[] is no object"),
-    "one for a truth": (GOOD | {"paid": 1}, "paid is no boolean"),
-    "no object": ([], "the value is no object"),
+    "text": (GOOD | {"id": "1"}, "id is not of type integer"),
+    "fraction": (GOOD | {"id": 1.5}, "id is not of type integer"),
+    "truth": (GOOD | {"id": True}, "id is not of type integer"),
+    "number": (GOOD | {"who": {"name": 7}}, "who.name is not of type string"),
+    "list": (GOOD | {"who": []}, "who is not of type object"),
+    "object": (GOOD | {"lines": {}}, "lines is not of type array"),
+    "truth for a rate": (GOOD | {"rate": False}, "rate is not of type number"),
+    "item": (GOOD | {"lines": [7]}, "lines[] is not of type object"),
+    "one for a truth": (GOOD | {"paid": 1}, "paid is not of type boolean"),
+    "no object": ([], "the value is not of type object"),
 }
 
 
@@ -126,7 +126,7 @@ def test_what_does_not_conform_to_its_schema_is_null_with_a_reason(name: str, mi
     reader = JsonValues()
     reader.learn(payloads, said)
     found = reader.decode(payloads, None, said)
-    assert found.failures == {len(some): f"not as its schema says: {why}"}
+    assert found.failures == {len(some): f"does not match its schema: {why}"}
     rows = found.array.to_pylist()
     assert rows[-1] is None
     assert [row["id"] for row in rows[:-1]] == [1, 1, 2, 1][: len(some)]
@@ -167,15 +167,15 @@ def test_values_are_checked_against_the_version_that_they_name(tmp_path: Path) -
         {"n": None, "m": None, "z": []},
         None,
     ]
-    no = "not as its schema says: "
+    no = "does not match its schema: "
     assert table.column("value_error").to_pylist() == [
         None,
-        f"{no}n is no integer",
+        f"{no}n is not of type integer",
         None,
         None,
         f"{no}n is missing",
         None,
-        f"{no}the value is no object",
+        f"{no}the value is not of type object",
     ]
 
 
