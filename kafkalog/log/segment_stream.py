@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kafkalog import format as kf
 from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, OnCorruption, Reason, TruncatedTailError
 from kafkalog.indexes.index_files import OffsetIndex
+from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_end, odd_end_error, offsets_from
 from kafkalog.log.searching.resume import Resynchroniser
 from kafkalog.records.batch_table import HIDDEN, Window
@@ -246,8 +247,7 @@ class SegmentStream:
         if position is None:
             end = self.segment.next_base_offset
         else:
-            window = self._batch_at(position)
-            end = None if window is None or window.batches.base_offset[0] < 0 else int(window.batches.base_offset[0])
+            end = first_offset_at(self.source, position, self.segment.limits)
         if end is None:
             return replace(finding, base_offset=first)
         if end < first:  # the damaged batch before it, whose header is wrong, has a finding about these offsets
@@ -260,9 +260,9 @@ class SegmentStream:
             head = self.source.window(where, where + kf.RECORD_BATCH_OVERHEAD)
             base, delta, count = (int.from_bytes(head[a:b].tobytes(), "big") for a, b in ((0, 8), (23, 27), (57, 61)))
             self.source.release(head, where)
-            # a header that fits exactly between its neighbours is taken as intact, so its count is exact
-            if base == first and base + delta + 1 == end and count == n:
-                certainty = "exact"
+            # a header that fits exactly between its neighbours is taken as intact; without gaps its count is exact
+            if base == first and base + delta + 1 == end and 0 < count <= n:
+                certainty, n = "exact" if count == n else "header", count
         return replace(finding, base_offset=first, last_offset=end - 1, n_records=n, certainty=certainty)
 
     def _batch_at(self, position: int) -> Window | None:

@@ -80,10 +80,7 @@ class Lost:
 
 def losses_of(findings: Iterable[Finding]) -> list[Lost]:
     """Return the losses that findings describe, by offset. Losses that touch or overlap become one."""
-    found = sorted(
-        (lost for one in findings if (lost := Lost.of(one)) is not None),
-        key=lambda lost: (lost.first_offset is None, lost.first_offset or 0, lost.end_offset or 0),
-    )
+    found = sorted((lost for one in findings if (lost := Lost.of(one)) is not None), key=_order)
     joined: list[Lost] = []
     for one in found:
         before = joined[-1] if joined else None
@@ -99,6 +96,12 @@ def losses_of(findings: Iterable[Finding]) -> list[Lost]:
         else:
             joined[-1] = _join(before, one, before.end_offset)
     return joined
+
+
+def _order(lost: Lost) -> tuple[bool, int, bool, bool, int]:
+    """By offset; of several with the same first offset, what says where they end comes last."""
+    first, end = lost.first_offset, lost.end_offset
+    return first is None, first or 0, lost.reason is Reason.LOG_END_MISSING, end is None, end or 0
 
 
 def total(losses: Iterable[Lost]) -> Loss:

@@ -24,7 +24,7 @@ from kafkalog.log.searching.copies import are_same
 from kafkalog.log.searching.resync import CHAINED, INSIDE, PLAIN, SEARCHED, Found, find_batches, heaviest_rising
 from kafkalog.records.batch_table import Window, whole_batches
 from kafkalog.records.decode import decode
-from kafkalog.records.header_walk import LINKED
+from kafkalog.records.header_walk import LINKED, intact_batch_at
 from kafkalog.storage.source import Bytes, ByteSource
 
 _MOST_ROWS: Final = 4096
@@ -68,6 +68,22 @@ def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Foun
         source.release(data, start)
         del data
     return replace(runs, first_offset=first), is_wrong
+
+
+def first_offset_at(source: ByteSource, position: int, limits: Limits) -> int | None:
+    """Return the first offset of the intact batch at a position, of its records if its header hides it.
+
+    None if no intact batch is there, or if it cannot be decoded.
+    """
+    window, _ = intact_batch_at(source, position, limits.max_batch_bytes)
+    if window is None:
+        return None
+    offsets = window.batches.base_offset[:1]
+    if offsets[0] < 0:
+        columns = decode(window, ["offset"], check_crcs=False, limits=limits).columns
+        offsets = offsets[:0] if columns is None else np.asarray(columns["offset"])
+    source.release(window.data, window.start)
+    return int(offsets[0]) if offsets.size else None
 
 
 def _offsets_inside(data: Bytes, limits: Limits) -> npt.NDArray[np.int64]:

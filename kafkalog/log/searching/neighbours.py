@@ -11,6 +11,7 @@ import contextlib
 import numpy as np
 
 from kafkalog.errors import Finding, KafkalogError
+from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_stream import SegmentStream
 from kafkalog.records.batch_table import Window, lost_batch, row_of
@@ -51,7 +52,8 @@ def _offset_after(segment: Segment, source: ByteSource, position: int) -> int | 
     """Base offset of the next intact batch after damage, or of the next segment; None if there is neither."""
     for window in SegmentStream(segment, source, on_corruption="skip").windows(position):
         source.release(window.data, window.start)
-        return window.batches.first_offset
+        inside = first_offset_at(source, int(window.batches.position[0]), segment.limits)
+        return window.batches.first_offset if inside is None else inside
     return segment.next_base_offset
 
 

@@ -17,6 +17,7 @@ from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, Reason
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
+from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.log.searching.missing import END_CHECKPOINTS, known_ends
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
@@ -355,11 +356,12 @@ class PartitionSalvage:
         lost, kept, path = plan.lost, plan.kept, str(plan.segment.path)
         pieces: list[LostPiece] = []
         heads: list[bytes] = []
+        suspects: list[bytes] = []
         for row in range(first, stop):
             start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
             at, digest, head, is_zero = self._quarantine.add(source, start, end)
+            (suspects if is_suspect else heads).append(head)
             if not is_suspect:
-                heads.append(head)
                 self._singles.add(source, plan.segment, start, end)
             if len(pieces) < _MOST_PIECES:
                 unreadable = source.is_unreadable(start, end)
@@ -377,7 +379,8 @@ class PartitionSalvage:
         begin, end_offset = self._next_offset, plan.next_base_offset
         timestamp, epoch = None, None
         if hole < len(kept):
-            end_offset = int(kept.first_offset[hole])
+            inside = first_offset_at(source, int(kept.start[hole]), self._limits)
+            end_offset = int(kept.first_offset[hole]) if inside is None else inside
             timestamp, epoch = _first_of(source, int(kept.start[hole]))
         is_linked = bool(lost.is_linked[first:stop].all())
         is_cut = end_offset is None and {one.reason for one in pieces} == {Reason.PARTIAL_TAIL}
@@ -386,6 +389,10 @@ class PartitionSalvage:
         # what the header of an incomplete batch says was never all there
         heads = [] if is_cut else heads
         n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
+        if not heads and len(suspects) == 1 and n_records:
+            # an intact batch whose offset alone is wrong
+            n_inside = _n_records(suspects[0])
+            n_records, certainty = (n_inside, "exact") if 0 < n_inside <= n_records else (n_records, certainty)
         if not is_torn:
             self._contents[plan.segment.base_offset].claimed_end = claimed
         transactions = self._open()[:_MOST_TRANSACTIONS]
@@ -458,6 +465,11 @@ def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int |
     return timestamp if timestamp >= 0 else None, epoch if epoch >= 0 else None
 
 
+def _n_records(head: bytes) -> int:
+    """The record count of a batch of v2; 0 if there is none."""
+    return int.from_bytes(head[57:61], "big", signed=True) if len(head) >= _HEAD_BYTES and head[16] == 2 else 0
+
+
 def _count(
     heads: list[bytes], begin: int, end: int | None, known_end: int | None, *, is_linked: bool
 ) -> tuple[int | None, Certainty | None, int | None, int]:
@@ -485,13 +497,15 @@ def _count(
         is_far = delta > kf.MAX_RELATIVE_OFFSET if end is None else base + delta >= end
         if base < at or delta < 0 or is_far:
             break
-        is_counted &= 0 < count <= delta + 1
+        is_counted &= base == at and 0 < count <= delta + 1
         at, n_records = base + delta + 1, n_records + (count if is_counted else delta + 1)
     else:
         if heads and is_counted and at == end and n_records == end - begin:
             return n_records, "exact", end, at
-        if heads and is_counted and is_linked and (end is not None or (known_end or 0) <= at):
-            return n_records, "header", at if end is None else end, at
+        if heads and is_counted and is_linked and end is None and (known_end or 0) <= at:
+            return n_records, "header", at, at
+    if heads and is_counted and at == end:
+        return n_records, "header", end, at
     if end is None and known_end is not None and known_end > at:
         end = known_end
     return (None, None, None, at) if end is None else (end - begin, "at_most", end, at)
