@@ -93,6 +93,7 @@ public class Client {
             case "groups" -> groups(reply);
             case "resume" -> resume(command, reply);
             case "send" -> send(command, reply);
+            case "stream" -> stream(command);
             case "delete_records" -> deleteRecords(command);
             case "delete_topic" -> deleteTopic(command);
             case "consume" -> consume(command, reply);
@@ -230,7 +231,8 @@ public class Client {
         for (JsonNode topic : command.get("topics")) {
             Map<String, String> configs = new HashMap<>();
             topic.get("configs").properties().forEach(entry -> configs.put(entry.getKey(), entry.getValue().asText()));
-            topics.add(new NewTopic(topic.get("name").asText(), topic.get("partitions").asInt(), (short) 1)
+            short replicas = (short) topic.path("replicas").asInt(1);
+            topics.add(new NewTopic(topic.get("name").asText(), topic.get("partitions").asInt(), replicas)
                 .configs(configs));
         }
         try (Admin admin = admin()) {
@@ -465,6 +467,31 @@ public class Client {
             }
             if (!id.isEmpty()) {
                 producer.commitTransaction();
+            }
+        }
+    }
+
+    /** Sends numbers until the process is killed; the offsets that are acknowledged go to a file. */
+    static void stream(JsonNode command) throws Exception {
+        String topic = command.get("topic").asText();
+        int partitions = command.get("partitions").asInt();
+        try (KafkaProducer<byte[], byte[]> producer = producer("linger.ms", 2, "enable.idempotence", true);
+                BufferedWriter lines = Files.newBufferedWriter(Path.of(command.get("file").asText()))) {
+            for (int number = 0; ; number++) {
+                String value = String.valueOf(number);
+                producer.send(new ProducerRecord<>(topic, number % partitions, null, value.getBytes()), (at, problem) -> {
+                    if (problem == null) {
+                        try {
+                            lines.write(at.partition() + " " + at.offset() + " " + value + "\n");
+                            lines.flush();
+                        } catch (java.io.IOException failed) {
+                            throw new java.io.UncheckedIOException(failed);
+                        }
+                    }
+                });
+                if (number % 5 == 0) {
+                    Thread.sleep(1);
+                }
             }
         }
     }

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from conformance.jars import KAFKA_VERSION, class_path, java
 from conformance.kafka import Broker, Client, free_ports, lines_said, wait_until
 from golden_sets import truth, truth_topics, unpacked
+from tiered_sets import TieredSet
 
 import kafkalog
 from kafkalog.booting import boot as booting
@@ -282,6 +284,165 @@ def test_three_nodes_follow_the_best_copy(own_client: Client, tmp_path: Path) ->
     assert read[0].num_rows == 42
     assert read[0].equals(read[1])
     assert read[0].equals(read[2])
+
+
+def test_outputs_of_all_commands_that_repair_or_make_partitions_are_served(own_client: Client, tmp_path: Path) -> None:
+    """Salvage, merge, convert, tiered restore and load, in one boot."""
+    wanted: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
+
+    def some(set_name: str, name: str, folder: str) -> Path:
+        return Path(shutil.copytree(unpacked(set_name) / f"{name}-0", tmp_path / folder / f"{name}-0"))
+
+    def truths(set_name: str, topic: str) -> dict[str, list[tuple[Any, ...]]]:
+        levels = ("read_uncommitted", "read_committed")
+        return {level: [shown(one) for one in truth(set_name, topic, level)] for level in levels}
+
+    # a batch in the middle of a closed segment is damaged: its records are lost, and no others
+    damaged = some("k44", "p-none-java", "damaged")
+    log = sorted(damaged.glob("*.log"))[0]
+    batches = kafkalog.open(log).batches
+    lost = range(int(batches.base_offset[3]), int(batches.last_offset[3]) + 1)
+    data = bytearray(log.read_bytes())
+    data[int(batches.position[3]) + 70] ^= 1
+    log.write_bytes(data)
+    kafkalog.salvage(damaged.parent, tmp_path / "salvaged")
+    rows = truths("k44", "p-none-java")
+    wanted["p-none-java"] = {level: [row for row in found if row[1] not in lost] for level, found in rows.items()}
+    assert len(wanted["p-none-java"]["read_committed"]) == len(rows["read_committed"]) - len(lost)
+    # each replica misses the end, or a piece that the other one has
+    copies = [some("k44", "p-txn", name) for name in ("one", "other")]
+    end = kafkalog.open(copies[0]).log_end_offset
+    kafkalog.truncate(copies[0], to_offset=end - 30, in_place=True, backup=tmp_path / "cut")
+    sorted(copies[1].glob("*.log"))[0].unlink()
+    kafkalog.merge(copies, tmp_path / "merged")
+    wanted["p-txn"] = truths("k44", "p-txn")
+    mixed = some("k28", "p-v0v1v2-mixed", "old")
+    kafkalog.convert(mixed.parent, tmp_path / "converted")
+    wanted["p-v0v1v2-mixed"] = truths("k28", "p-v0v1v2-mixed")
+    tiered = TieredSet(some("k44", "p-zstd-java", "local").parent, tmp_path / "remote")
+    tiered.move("p-zstd-java-0")
+    kafkalog.restore_tiered(tiered.remote, tmp_path / "restored", tiered.log_dir)
+    wanted["p-zstd-java"] = truths("k44", "p-zstd-java")
+    kafkalog.write_table({"value": [b"%d" % i for i in range(50)]}, tmp_path / "loaded", topic="loaded")
+    made = [tmp_path / name for name in ("salvaged", "merged", "converted", "restored", "loaded")]
+    report = kafkalog.boot(made, tmp_path / "out", listeners=listeners())
+    with served(own_client, report, **QUICK):
+        for level in ("read_uncommitted", "read_committed"):
+            found = own_client.consume(tmp_path / "read.jsonl", [*wanted, "loaded"], isolation=level).records
+            assert [row["value"] for row in found.pop("loaded")] == [b"%d" % i for i in range(50)]
+            for topic, rows in found.items():
+                assert [essence(shown(row)) for row in rows] == [essence(row) for row in wanted[topic][level]], topic
+
+
+def essence(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A record without its leader epoch, which converted ones have not."""
+    return (*row[:3], *row[4:])
+
+
+class KilledCluster(NamedTuple):
+    """What three brokers left that were killed at once, and what their clients saw before."""
+
+    log_dirs: list[Path]
+    records: dict[str, dict[str, list[tuple[Any, ...]]]]
+    """Of the quiet topics, by isolation level."""
+    acknowledged: dict[tuple[int, int], bytes]
+    """Values of the topic that was written to, by partition and offset."""
+    groups: list[Any]
+
+
+QUIET = [{"name": "orders", "partitions": 3}, {"name": "payments.v1_x", "partitions": 2}]
+
+
+@pytest.fixture(scope="module")
+def killed_cluster(own_client: Client, tmp_path_factory: pytest.TempPathFactory) -> KilledCluster:
+    """Three stock nodes, each a broker and a controller; every topic has three replicas."""
+    folder, program = tmp_path_factory.mktemp("three"), java()
+    jars, ports = class_path(program), free_ports(6)
+    voters = ",".join(f"{number}@127.0.0.1:{ports[number + 2]}" for number in (1, 2, 3))
+    brokers = []
+    for number in (1, 2, 3):
+        (folder / f"node-{number}").mkdir()
+        listener = f"PLAINTEXT://127.0.0.1:{ports[number - 1]}"
+        properties: dict[str, str | int] = {
+            "node.id": number,
+            "controller.quorum.voters": voters,
+            "listeners": f"{listener},CONTROLLER://127.0.0.1:{ports[number + 2]}",
+            "advertised.listeners": listener,
+            "offsets.topic.replication.factor": 3,
+            "transaction.state.log.replication.factor": 3,
+        }
+        brokers.append(Broker(program, jars, folder / f"node-{number}", **properties))
+    writer = Client(program, jars, folder)
+    try:
+        for broker in brokers:
+            broker.begin()
+        own_client.server = writer.server = f"127.0.0.1:{ports[0]}"
+        wait_until(lambda: is_ready(own_client), "three brokers are there", 120)
+        made = [*QUIET, {"name": "busy", "partitions": 2}]
+        own_client.ask("create", topics=[{**one, "replicas": 3, "configs": {}} for one in made])
+        for one in QUIET:
+            how = {"seed": 1, "first": 0, "kind": "headers", "topic": one["name"], "partitions": one["partitions"]}
+            codecs = ["none", "zstd"]
+            own_client.ask("produce", **how, records=400, per_batch=9, codecs=codecs, idempotent=True)
+            own_client.ask("transactions", **how, rounds=4, fence=True, open=True)
+        for group in ("a", "b", "some group"):
+            own_client.ask("commit", group=group, topic="orders")
+        records = {level: quiet(own_client, folder, level) for level in ("read_uncommitted", "read_committed")}
+        groups = committed(own_client)
+        stream = {"topic": "busy", "partitions": 2, "file": str(folder / "acknowledged")}
+        thread = threading.Thread(target=lambda: pytest.raises(RuntimeError, writer.ask, "stream", **stream))
+        thread.start()
+        wait_until(lambda: len(lines(folder / "acknowledged")) > 2000, "the producer writes")
+        for broker in brokers:
+            broker.kill()
+    finally:
+        for broker in brokers:
+            if broker.is_running:
+                broker.kill()
+        writer.kill()
+        writer.close()
+    thread.join()
+    rows = [line.split() for line in lines(folder / "acknowledged")]
+    acknowledged = {(int(partition), int(offset)): value.encode() for partition, offset, value in rows}
+    return KilledCluster([broker.log_dir for broker in brokers], records, acknowledged, groups)
+
+
+def lines(path: Path) -> list[str]:
+    """The complete lines of a file that somebody writes to."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+def quiet(client: Client, folder: Path, level: str) -> dict[str, list[tuple[Any, ...]]]:
+    found = client.consume(folder / "read.jsonl", [one["name"] for one in QUIET], isolation=level).records
+    return {topic: [shown(record) for record in some] for topic, some in found.items()}
+
+
+def committed(client: Client) -> list[Any]:
+    found = client.ask("groups")["groups"]
+    return sorted((one["group"], sorted(one["offsets"])) for one in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_killed_cluster_is_served_again(
+    own_client: Client, tmp_path: Path, killed_cluster: KilledCluster, nodes: int
+) -> None:
+    sources = killed_cluster.log_dirs
+    before = [logs(source) for source in sources]
+    out = tmp_path / "out"
+    report = kafkalog.boot(sources, out, nodes=nodes, best=nodes == 1, listeners=listeners(nodes))
+    assert report.ok, report.text()
+    with served(own_client, report):
+        for level, wanted in killed_cluster.records.items():
+            assert quiet(own_client, tmp_path, level) == wanted
+        busy = own_client.consume(tmp_path / "read.jsonl", ["busy"]).records["busy"]
+        found = {(row["partition"], row["offset"]): row["value"] for row in busy}
+        assert len(killed_cluster.acknowledged) > 2000
+        assert killed_cluster.acknowledged.items() <= found.items()
+        assert committed(own_client) == killed_cluster.groups
+        end = max(offset for partition, offset in found if partition == 0) + 1
+        assert own_client.ask("send", topic="busy", records=3)["offsets"] == [end, end + 1, end + 2]
+    assert [logs(source) for source in sources] == before
 
 
 def known(data: Path) -> list[Any]:
