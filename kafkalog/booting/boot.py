@@ -183,7 +183,7 @@ def boot(
         one_of("retention", retention, ("keep", "as-was"))
     n_nodes, first_id = integer("nodes", nodes, 1), integer("node_id", node_id, 0)
     ids = {topic: parse_topic_id(one) for topic, one in (topic_ids or {}).items()}
-    options = TopicOptions(TARGETS[release], retention, settings or {}, ids, missing)
+    options = TopicOptions(TARGETS[release], retention, settings or {}, ids, missing, limits.max_directories)
     paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     if not paths:
         raise ValueError("no source is named")
@@ -275,17 +275,25 @@ class _Boot:
         self._metadata, where = sources.metadata(others, limits)
         report.metadata = None if where is None else str(where)
         patterns = TopicPatterns(topics)
-        known = [] if self._metadata is None else self._metadata.topic_ids
-        patterns.check(list(dict.fromkeys([*(key.topic for key in sources.copies), *known])))
+        names = dict.fromkeys(key.topic for key in sources.copies)
+        # the other topics of a log dir of which only partitions were named are not missing
+        if self._metadata is not None and (
+            where in others or any(r.is_log_dir and r.path == where for r in sources.roots)
+        ):
+            names |= dict.fromkeys(self._metadata.topic_ids)
+        patterns.check([*names])
 
         def is_wanted(topic: str) -> bool:
-            return patterns.wants(topic) and (groups == "keep" or topic != kf.CONSUMER_OFFSETS)
+            return topic in names and patterns.wants(topic) and (groups == "keep" or topic != kf.CONSUMER_OFFSETS)
 
         copies = {key: some for key, some in sorted(sources.copies.items()) if is_wanted(key.topic)}
         if not copies and self._metadata is None:
             detail = "no partitions here: name log dirs (values of log.dirs), or directories such as orders-0"
+            detail += "".join(f". {one.path}: {one.detail}" for one in sources.left_out[:1])
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=paths[0])
-        self._wanted = self._choose(copies, best=best)
+        bare = {key: some for key, some in copies.items() if all(one.is_bare for one in some)}
+        full = {key: [one for one in some if not one.is_bare] for key, some in copies.items() if key not in bare}
+        self._wanted = self._choose(full, best=best)
         chosen = {one.path for one, _ in self._wanted}
         self._others = [one.path for some in sources.copies.values() for one in some if one.path not in chosen]
         taken: dict[kf.TopicPartition, list[Copy]] = {}
@@ -301,13 +309,13 @@ class _Boot:
         evidence = Evidence(
             self._metadata,
             state,
-            sources.offsets(kf.HIGH_WATERMARK_CHECKPOINT),
+            sources.offsets(kf.HIGH_WATERMARK_CHECKPOINT, kf.RECOVERY_POINT_CHECKPOINT, kf.LOG_START_OFFSET_CHECKPOINT),
             sources.offsets(kf.CLEANER_OFFSET_CHECKPOINT),
             lambda one: looks_compacted(one, limits),
             report.findings.add,
         )
         self._cleaned, self._state = evidence.cleaned, state
-        self._topics = report.topics = plan_topics(taken, evidence, self._options, is_wanted)
+        self._topics = report.topics = plan_topics(bare | taken, evidence, self._options, is_wanted)
         if self._commits is not None:
             # the offsets go into new partitions, of which a broker makes those without groups
             plan = self._commits_topic = next(one for one in self._topics if one.name == kf.CONSUMER_OFFSETS)
@@ -359,6 +367,7 @@ class _Boot:
         self._records = self._cluster.records()
         self._note_transactions()
         self._note_commits()
+        self._note_followers()
 
     def _next_producer_id(self) -> int:
         """An id above all that are known: a broker takes an old one for a resent batch, and does not write it."""
@@ -366,7 +375,12 @@ class _Boot:
         used += map(highest_producer_id, self._others)
         known = -1 if self._metadata is None else self._metadata.next_producer_id
         # controllers hand out whole blocks
-        return -(-max(max(used, default=-1) + 1, known, 0) // _PRODUCER_ID_BLOCK) * _PRODUCER_ID_BLOCK
+        found = -(-max(max(used, default=-1) + 1, known, 0) // _PRODUCER_ID_BLOCK) * _PRODUCER_ID_BLOCK
+        if found >= 2**63:
+            one = max(self.placed, key=lambda one: one.producer_id)
+            detail = f"no producer id is left after {one.producer_id}, which it has: leave it out (--exclude-topics)"
+            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=one.copy.path)
+        return found
 
     def _row(self, one: StagedPartition) -> BootPartition:
         return BootPartition(
@@ -405,6 +419,17 @@ class _Boot:
                     f" {end}: its consumers reset (auto.offset.reset)"
                 )
                 self._report.findings.add(Finding(Reason.LOG_END_MISSING, detail, damage=False))
+
+    def _note_followers(self) -> None:
+        for key, (leader, *followers) in sorted(self._cluster.placed.items()):
+            for one in followers:
+                if one.log_end_offset > leader.log_end_offset:
+                    detail = (
+                        f"{key} ends at {one.log_end_offset} here. Node {leader.node_id} has a later epoch and leads:"
+                        f" node {one.node_id} cuts its offsets from {leader.log_end_offset} on, if not earlier ones"
+                    )
+                    path = str(one.copy.path)
+                    self._report.findings.add(Finding(Reason.PARTITION_TWICE, detail, path=path, damage=False))
 
     # what is written besides the partitions
 

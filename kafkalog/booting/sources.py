@@ -10,12 +10,14 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason, UnsafePathError
 from kafkalog.log.log_dir import LogDir, is_partition_directory
 from kafkalog.log.partition import Partition
+from kafkalog.log.searching.missing import known_ends
 from kafkalog.repair.diff import diff
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties, read_topic_id
 from kafkalog.state.cluster_image import ClusterMetadata
@@ -76,6 +78,21 @@ class Copy:
             return epoch, partition.log_end_offset, -partition.log_start_offset
         except KafkalogError:
             return -2, -1, 0
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of its files."""
+        return os.listdir(self.path)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it has no segment, as if its `.log` files were lost; brokers create one with the directory."""
+        return not any(name.removesuffix(kf.SWAP_SUFFIX).endswith(kf.LOG_SUFFIX) for name in self.names)
+
+    @property
+    def known_end(self) -> int:
+        """The highest offset that its log once reached, as other files know."""
+        return max(known_ends(self.path, self.key, self.names).values(), default=0)
 
     @cached_property
     def topic_id(self) -> str | None:
@@ -152,11 +169,11 @@ class Sources:
         self.roots.append(SourceRoot(path))
         return self.roots[-1]
 
-    def offsets(self, name: str) -> dict[kf.TopicPartition, int]:
-        """The highest offset of each partition in a checkpoint of all log dirs that were named."""
+    def offsets(self, *names: str) -> dict[kf.TopicPartition, int]:
+        """The highest offset of each partition in checkpoints of all log dirs that were named."""
         found: dict[kf.TopicPartition, int] = {}
-        for root in self.roots:
-            for key, offset in root.offsets(name).items() if root.is_log_dir else ():
+        for root, name in product([root for root in self.roots if root.is_log_dir], names):
+            for key, offset in root.offsets(name).items():
                 found[key] = max(offset, found.get(key, 0))
         return found
 
@@ -221,6 +238,11 @@ def one_copy_each(
             if how:
                 differing.append((one, first, how))
             detail = f"left out: {first.path} is a better or equal copy of the same partition"
+            _, end, start = one.progress
+            if end > first.progress[1]:
+                detail += f". Its offsets {first.progress[1]} to {end - 1} are dropped: they have an earlier epoch"
+            if -start < -first.progress[2]:
+                detail += f". Its offsets below {-first.progress[2]} are dropped: kafkalog merge keeps them"
             note(Finding(Reason.PARTITION_TWICE, detail, path=str(one.path), damage=False))
     if differing:
         one, other, how = differing[0]

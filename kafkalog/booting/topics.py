@@ -16,7 +16,15 @@ from kafkalog import format as kf
 from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState
 from kafkalog.booting.sources import Copy
 from kafkalog.booting.targets import Target
-from kafkalog.errors import CorruptionError, Finding, KafkalogError, Reason, UnsafePathError
+from kafkalog.errors import (
+    DEFAULT_LIMITS,
+    CorruptionError,
+    Finding,
+    KafkalogError,
+    LimitExceededError,
+    Reason,
+    UnsafePathError,
+)
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.text import counted
@@ -120,6 +128,8 @@ class TopicOptions:
     settings: Settings = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     missing: Missing = "continue"
+    max_partitions: int = DEFAULT_LIMITS.max_directories
+    """Of a topic: a wrong number in a name or a file must not make billions."""
 
 
 @dataclass(slots=True)
@@ -179,12 +189,18 @@ def new_id() -> str:
 def _plan(name: str, copies: Sequence[Copy], evidence: Evidence, options: TopicOptions) -> TopicPlan:
     topic_id, id_origin = _topic_id(name, copies, evidence, options)
     n_partitions, count_origin = _n_partitions(name, copies, evidence)
+    if n_partitions > options.max_partitions:
+        detail = (
+            f"{name} would have {n_partitions:,} partitions ({count_origin}), more than max_directories. Leave out the"
+            " directory or the commit with that number, or raise the limit"
+        )
+        raise LimitExceededError(Reason.TOO_MANY_DIRECTORIES, detail)
     plan = TopicPlan(name, topic_id, n_partitions, id_origin, count_origin)
     assigned = {} if evidence.metadata is None else evidence.metadata.partitions(name)
     n_copies = max((sum(one.key == copy.key for one in copies) for copy in copies), default=1)
     plan.replication_factor = max([len(one.replicas) for one in assigned.values()], default=n_copies)
     _set_all(plan, copies, evidence, options)
-    _find_missing(plan, {copy.key.partition for copy in copies}, evidence, options)
+    _find_missing(plan, copies, evidence, options)
     return plan
 
 
@@ -315,8 +331,9 @@ def _guess_policy(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence) -
         evidence.note(Finding(Reason.METADATA_INCOMPLETE, detail, damage=False))
 
 
-def _find_missing(plan: TopicPlan, there: set[int], evidence: Evidence, options: TopicOptions) -> None:
-    gone = sorted({*range(plan.n_partitions)} - there)
+def _find_missing(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, options: TopicOptions) -> None:
+    bare = {copy.key.partition: copy for copy in copies if copy.is_bare}
+    gone = sorted({*range(plan.n_partitions)} - {copy.key.partition for copy in copies} | {*bare})
     if not gone:
         return
     if options.missing == "refuse":
@@ -328,9 +345,11 @@ def _find_missing(plan: TopicPlan, there: set[int], evidence: Evidence, options:
     for number in gone:
         key = kf.TopicPartition(plan.name, number)
         committed = [commit.offset for commit in evidence.state.commits if commit.key == key]
-        known = max([0, evidence.ends.get(key, 0), *committed]) if options.missing == "continue" else 0
+        ends = [evidence.ends.get(key, 0), bare[number].known_end if number in bare else 0]
+        known = max([*ends, *committed]) if options.missing == "continue" else 0
         plan.missing[number] = known
-        detail = f"no source has {key}: it begins empty at offset {known}"
+        who = f"{bare[number].path} has no .log file" if number in bare else f"no source has {key}"
+        detail = f"{who}: {key} begins empty at offset {known}"
         detail += ", the highest known one" if known else ""
         detail += _LOST_STATE.get(plan.name, "")
         evidence.note(Finding(Reason.SEGMENT_MISSING, detail, last_offset=known - 1 if known else None))

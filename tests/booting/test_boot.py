@@ -18,12 +18,21 @@ import kafkalog
 from kafkalog.booting.report import BootReport
 from kafkalog.booting.topics import TopicPlan
 from kafkalog.cli.app import main
-from kafkalog.errors import CorruptionError, KafkalogError, NotKafkaError, OutputExistsError, Reason, UnsafePathError
+from kafkalog.errors import (
+    CorruptionError,
+    KafkalogError,
+    LimitExceededError,
+    NotKafkaError,
+    OutputExistsError,
+    Reason,
+    UnsafePathError,
+)
 from kafkalog.state.checkpoints import read_offset_checkpoint, read_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.broker_lock import hold_locks
+from kafkalog.writing.partition_writer import PartitionWriter
 
 KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
 
@@ -190,6 +199,73 @@ def test_missing_partitions_go_on_where_they_are_known_to_have_been(tmp_path: Pa
     assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
     report = kafkalog.boot(source, tmp_path / "empty", missing="empty")
     assert plan(report, "orders").missing == {1: 0, 2: 0}
+
+
+def test_a_partition_without_its_log_files_goes_on_where_other_files_know_it_ended(tmp_path: Path) -> None:
+    source = make(tmp_path / "log", partitions=2)
+    topic_id = f"{'A' * 21}Q"
+    (source / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    next((source / "orders-0").glob("*.log")).unlink()
+    report = kafkalog.boot(source, tmp_path / "out")
+    assert not report.ok
+    # a producer's snapshot has this offset
+    assert plan(report, "orders").missing == {0: 15}
+    assert kafkalog.open(tmp_path / "out" / "data" / "orders-0").log_end_offset == 15
+    assert metadata(tmp_path / "out").topic_ids["orders"] == topic_id
+    assert kafkalog.preflight(tmp_path / "out" / "data").verdict == "starts"
+
+
+def test_topics_of_a_log_dir_of_which_only_a_partition_is_named_are_not_missing(tmp_path: Path) -> None:
+    report = kafkalog.boot(unpacked("k44") / "p-multi-0", tmp_path / "out")
+    assert plan(report, "p-multi").missing == {1: 0, 2: 0}
+    assert {one.name for one in report.topics if not one.is_internal} == {"p-multi"}
+    report = kafkalog.boot(unpacked("k44") / "p-multi-0", tmp_path / "all", metadata=unpacked("k44"), dry_run=True)
+    assert len(report.topics) > 30
+
+
+def test_a_wrong_number_makes_no_billions_of_partitions(tmp_path: Path) -> None:
+    source = make(tmp_path / "log")
+    commits = tmp_path / "commits.csv"
+    commits.write_text("group,topic,partition,offset\nbilling,orders,2000000000,99\n")
+    with pytest.raises(LimitExceededError, match="max_directories"):
+        kafkalog.boot(source, tmp_path / "out", groups=commits)
+
+
+def test_links_out_of_the_source_are_named(tmp_path: Path) -> None:
+    source = make(tmp_path / "log")
+    (source / "orders-0").rename(tmp_path / "orders-0")
+    (source / "orders-0").symlink_to(tmp_path / "orders-0")
+    with pytest.raises(NotKafkaError, match="name its target"):
+        kafkalog.boot(source, tmp_path / "out")
+
+
+def test_the_last_producer_id_leaves_none(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    with PartitionWriter(tmp_path / "log" / "orders-0", producer=(2**63 - 1, 0)) as writer:
+        writer.append({"value": [b"x"]})
+    with pytest.raises(UnsafePathError, match="no producer id is left"):
+        kafkalog.boot(tmp_path / "log", tmp_path / "out")
+
+
+def test_what_a_diverging_copy_has_past_the_best_one_is_named(tmp_path: Path) -> None:
+    sources = []
+    for number, (epoch, n) in enumerate([(3, 2), (2, 6)], 1):
+        source = tmp_path / f"broker-{number}"
+        source.mkdir()
+        for at, size in ((1, 5), (epoch, n)):
+            with PartitionWriter(source / "orders-0", topic_id=f"{'A' * 21}Q", leader_epoch=at) as writer:
+                writer.append({"value": [b"%d" % number] * size})
+        (source / "meta.properties").write_text(f"version=1\ncluster.id=abc\nnode.id={number}\n")
+        sources.append(source)
+    report = kafkalog.boot(sources, tmp_path / "one", best=True)
+    assert [(row.source, row.log_end_offset) for row in report.partitions] == [(str(sources[0] / "orders-0"), 7)]
+    assert [one.path for one in report.findings.rows if "offsets 7 to 10" in one.detail] == [
+        str(sources[1] / "orders-0")
+    ]
+    report = kafkalog.boot(sources, tmp_path / "two", nodes=2)
+    assert [one.path for one in report.findings.rows if "offsets from 7" in one.detail] == [
+        str(sources[1] / "orders-0")
+    ]
 
 
 def test_committed_offsets_tell_of_partitions_that_are_missing(tmp_path: Path) -> None:

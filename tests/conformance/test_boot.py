@@ -390,7 +390,12 @@ def killed_cluster(own_client: Client, tmp_path_factory: pytest.TempPathFactory)
         records = {level: quiet(own_client, folder, level) for level in ("read_uncommitted", "read_committed")}
         groups = committed(own_client)
         stream = {"topic": "busy", "partitions": 2, "file": str(folder / "acknowledged")}
-        thread = threading.Thread(target=lambda: pytest.raises(RuntimeError, writer.ask, "stream", **stream))
+
+        def write() -> None:
+            with pytest.raises(RuntimeError):
+                writer.ask("stream", **stream)
+
+        thread = threading.Thread(target=write)
         thread.start()
         wait_until(lambda: len(lines(folder / "acknowledged")) > 2000, "the producer writes")
         for broker in brokers:
