@@ -85,6 +85,7 @@ class Reason(StrEnum):
     LOG_END_MISSING = "log_end_missing"
     SEGMENT_MISSING = "segment_missing"
     OFFSET_GAP = "offset_gap"
+    END_ASSUMED = "end_assumed"
     EPOCH_ORDER = "epoch_order"
     EPOCH_CHECKPOINT = "epoch_checkpoint"
     SNAPSHOT_SIZE = "snapshot_size"

@@ -71,6 +71,7 @@ class ScanOptions(TaskOptions, total=False):
     """The keyword arguments of `scan`. Every function that reads records takes them."""
 
     limit: int | None
+    max_disorder: int | None
     extract: Mapping[str, tuple[Any, Callable[..., Any]]] | None
     threads: int | None
     batch_size: int | None

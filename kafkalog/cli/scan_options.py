@@ -34,8 +34,17 @@ if TYPE_CHECKING:
 
 _SCAN: Final = (
     *("topics", "partitions", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "limit", "latest"),
-    *("filters", "isolation_level", "include_control", "include_deleted", "internal", "on_corruption", "threads"),
-    *("limits", "use_time_index"),
+    *(
+        "max_disorder",
+        "filters",
+        "isolation_level",
+        "include_control",
+        "include_deleted",
+        "internal",
+        "on_corruption",
+        "threads",
+    ),
+    *("threads", "limits", "use_time_index"),
 )
 """The options of a scan that have the name of the parameter."""
 
@@ -60,6 +69,13 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         help="with --start-timestamp, find the start with the time indexes instead of reading all batch headers",
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=log_time, help="only records before this time")
+    what.add_argument(
+        "--max-disorder",
+        metavar="MS",
+        type=int,
+        help="with --end-timestamp, stop reading at the first record this many milliseconds past it, and report where:"
+        " no record is expected to be that much older than one before it",
+    )
     add_filters(what, help="only matching records, such as 'key == abc'; if repeated, all must match")
     what.add_argument(
         "--isolation-level",

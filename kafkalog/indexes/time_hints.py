@@ -1,4 +1,4 @@
-"""Finds where reading a segment for a time may begin, by its time index: for scans with `use_time_index`.
+"""Finds where reading a segment for a time may begin, or end, by its time index.
 
 An entry means that no record up to its offset is younger than its timestamp. A missing entry means nothing, so an
 index that was cut, or that a running broker has not written to the end, leaves nothing out. An entry counts if
@@ -58,17 +58,35 @@ def position_of_younger(segment: IndexedSegment, timestamp: int) -> int:
 
     Also 0 if a file cannot be read, or is damaged where it is read.
     """
+    found = _entry_at(segment, timestamp, -1)
+    return 0 if found is None else found[0]
+
+
+def offset_past(segment: IndexedSegment, timestamp: int) -> int | None:
+    """The offset after a record at or past a timestamp, of the first entry of the time index that tells of one.
+
+    None without one, or if a file cannot be read, or is damaged where it is read.
+    """
+    found = _entry_at(segment, timestamp, 0)
+    return None if found is None else found[1] + 1
+
+
+def _entry_at(segment: IndexedSegment, timestamp: int, step: int) -> tuple[int, int] | None:
+    """The position of the batch of an entry of the time index, and the entry's offset; None if it does not count.
+
+    The entry is the first one at or past a timestamp, or so many steps after that.
+    """
     if not segment.has_base_offset:
-        return 0
+        return None
     times, offsets = segment.index_or_none(TimeIndex), segment.index_or_none(OffsetIndex)
     if times is None or offsets is None or not len(times) or not len(offsets):
-        return 0
+        return None
     is_whole = segment.base_offset <= times.offset[0] <= offsets.offset[0] and times.timestamp[0] >= 0
     if not is_whole or not _rises(times.timestamp) or not _rises(times.offset):
-        return 0
-    entry = int(np.searchsorted(times.timestamp, timestamp, side="left")) - 1
-    if entry < 0:
-        return 0
+        return None
+    entry = int(np.searchsorted(times.timestamp, timestamp, side="left")) + step
+    if not 0 <= entry < len(times):
+        return None
     offset = int(times.offset[entry])
     try:
         with segment.open() as source:
@@ -76,12 +94,12 @@ def position_of_younger(segment: IndexedSegment, timestamp: int) -> int:
             batch = _batch_of(source, offset, start, segment.limits) if 0 <= start < source.size else None
             # the batch must be the one that the entry was made for: else what lies before it is not known to be older
             if batch is None or batch.max_timestamp[0] != times.timestamp[entry]:
-                return 0
+                return None
             position = int(batch.position[0])
             # what looks like batches may be the value of a record: then none follows after it
-            return position if is_chain(source, position, _CHAIN_BYTES) else 0
+            return (position, offset) if is_chain(source, position, _CHAIN_BYTES) else None
     except KafkalogError:
-        return 0
+        return None
 
 
 def _rises(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:

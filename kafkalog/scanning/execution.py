@@ -223,9 +223,14 @@ class Pass:
         self, partition: Partition, pool: OrderedPool, names: Sequence[str] | None, form: Form
     ) -> Iterator[_Event]:
         query, counts = self.query, self.statistics
-        selections = query.selections(partition)
+        end = query.assumed_end(partition)
+        selections = query.selections(partition, end)
         if selections is None:
             return
+        if end is not None:
+            detail = f"reading stopped at offset {end}, as max_disorder={query.max_disorder} allows"
+            note = Finding(Reason.END_ASSUMED, detail, str(partition.path), base_offset=end, damage=False)
+            yield _Found(partition, note, ends_reading=False)
         counts.n_partitions_read += 1
         # before its segments are walked: they keep what the last walk found
         latest = self._latest(partition) if query.latest is not None and names else None

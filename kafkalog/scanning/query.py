@@ -6,6 +6,7 @@ It opens the path and chooses partitions, segments and offsets. It reads no reco
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +16,7 @@ import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits, OnCorruption
-from kafkalog.indexes.time_hints import position_of_younger
+from kafkalog.indexes.time_hints import offset_past, position_of_younger
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, latest_of, partitions_of
@@ -99,6 +100,8 @@ class Query:
     limits: Limits = DEFAULT_LIMITS
     internal: bool = True
     """Whether internal topics of a log dir are read without being named."""
+    max_disorder: int | None = None
+    """In milliseconds, by how much a record is older than one before it at most; None if that is not known."""
     limit: int | None = None
     """At most this many records."""
     latest: str | None = None
@@ -138,6 +141,8 @@ class Query:
 
         condition, residual = conditions_of(options.get("filters"), derived, end_ms)
         query._check_names()
+        if query.max_disorder is not None and options.get("end_timestamp", to_end.get("end_timestamp")) is None:
+            raise ValueError("max_disorder is about the end of a range of times: give end_timestamp, too")
         times: dict[str, Any] = {name: parse_milliseconds(name, one, end_ms=end_ms) for name, one in to_end.items()}
         return replace(query, filter=condition, residual=residual, **times)
 
@@ -171,8 +176,10 @@ class Query:
             return self.target.open()
         return partitions_of(self.target, self.topics, self.partitions, internal=self.internal)
 
-    def selections(self, partition: Partition) -> tuple[Selection, dict[Segment, Selection]] | None:
-        """The selections for a partition and for each of its segments.
+    def selections(
+        self, partition: Partition, end: int | None = None
+    ) -> tuple[Selection, dict[Segment, Selection]] | None:
+        """The selections for a partition and for each of its segments, before the offset `end`.
 
         None if no record of the partition can match. Segments without a possible match have no entry.
         """
@@ -183,7 +190,7 @@ class Query:
             return None
         selection = Selection(
             offset_of(self.start_offset, key),
-            offset_of(self.end_offset, key),
+            smaller(offset_of(self.end_offset, key), end),
             self.start_timestamp,
             self.end_timestamp,
             self.include_control,
@@ -208,6 +215,15 @@ class Query:
             end_timestamp=smaller(selection.end_timestamp, bounds.get("end_timestamp")),
             predicates=self._predicates(None if condition is None else condition.within_bounds()),
         )
+
+    def assumed_end(self, partition: Partition) -> int | None:
+        """The offset from which on all records are past the end timestamp, if `max_disorder` holds; None for none."""
+        if self.max_disorder is None or self.end_timestamp is None:
+            return None
+        timestamp = self.end_timestamp + self.max_disorder
+        # if the search meets segments out of order, it ends at a later one: then more is read
+        number = bisect_left(partition.segments, True, key=lambda one: offset_past(one, timestamp) is not None)
+        return next((offset_past(one, timestamp) for one in partition.segments[number : number + 1]), None)
 
     def start_at(self, selection: Selection, segment: Segment) -> int:
         """The position of a batch of a segment before which no record of the selection is."""
@@ -446,6 +462,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "check_crcs": _flag,
     "use_time_index": _flag,
     "limit": lambda name, value: optional_integer(name, value, 0),
+    "max_disorder": lambda name, value: optional_integer(name, value, 0),
     "latest": lambda name, value: None if value is None else one_of(name, value, ("key",)),
     "threads": lambda name, value: optional_integer(name, value, 1) or os.cpu_count() or 1,
 }

@@ -38,6 +38,10 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     start_timestamp, end_timestamp : int (ms), str or aware datetime, optional
         Half-open, compared with the record timestamps. A record whose format has no timestamp never matches. Text is
         ISO 8601 with a zone, a time before now such as ``-1h``, or before the latest timestamp such as ``end-1h``.
+    max_disorder : int (ms), optional
+        With `end_timestamp`: no record is expected to be this much older than one before it in its partition. Reading
+        then stops at the first record this much past the end, which the time indexes lead to, and a finding
+        (`end_assumed`) has its offset. By default everything from the start on is read, since producers set timestamps.
     limit : int, optional
         At most this many records, the first ones.
     filters : str, list of str or tuple, list of lists of these, or pyarrow.compute.Expression, optional

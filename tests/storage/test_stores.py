@@ -387,6 +387,43 @@ def test_little_more_is_fetched_than_is_needed(
     assert max(place[1] - place[0] for kind, _, place in requests.log if kind == "get") <= 2**23
 
 
+def test_max_disorder_ends_a_range_of_times_early(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamps = np.arange(6144) * 1000
+    stamps[500::7] -= 3000
+    stamps[3000] = 1500  # later than the claim, and in none of the ranges
+    table = kafkalog.read_table(large, columns=["value"])
+    table = table.append_column("timestamp", pa.array(stamps, pa.timestamp("ms", "UTC")))
+    config = kafkalog.LogConfig.from_properties({"segment.bytes": 2**23})
+    kafkalog.write_table(table, tmp_path / "log", topic="t", batch_size=2**14, config=config, stage_in=tmp_path)
+    requests = Requests(monkeypatch, tmp_path / "log")
+    for start, end in ((1000, 1500), (0, 1), (3000, 3001), (6000, None), (5000, 6143)):
+        times: dict[str, Any] = {"start_timestamp": start * 1000, "end_timestamp": end and end * 1000}
+        expected = kafkalog.read_table(tmp_path / "log", **times)
+        if end is None:
+            with pytest.raises(ValueError, match="end_timestamp"):
+                kafkalog.scan(requests.place, **times, max_disorder=0)
+            continue
+        requests.log.clear()
+        scan = kafkalog.scan(requests.place, **times, max_disorder=3000, use_time_index=True)
+        assert scan.to_table() == expected
+        fetched = sum(place[1] - place[0] for kind, _, place in requests.log if kind == "get")
+        assert fetched <= 1.2 * expected.nbytes + 2**23
+        assert [finding.reason.value for finding in scan.findings] == ["end_assumed"] * (end < 6000)
+        assert all(end < finding.base_offset <= end + 10 for finding in scan.findings)
+    # a wrong claim is what the user said; without indexes nothing is assumed
+    options: dict[str, Any] = {"end_timestamp": 1_002_000, "max_disorder": 0}
+    assert kafkalog.scan(tmp_path / "log", **options).count_rows() == 1003
+    for path in (tmp_path / "log" / "t-0").glob("*.timeindex"):
+        path.write_bytes(b"")
+    scan = kafkalog.scan(tmp_path / "log", **options)
+    assert scan.count_rows() == 1004
+    assert not scan.findings
+    assert main(["cat", str(tmp_path / "log"), "--end-timestamp", "5000", "--max-disorder", "9", "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+
+
 # --- a web server that misbehaves ------------------------------------------------------------------------------------
 
 

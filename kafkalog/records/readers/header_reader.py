@@ -126,7 +126,8 @@ class RangeReader(BatchReader):
         super().__init__(limits=limits)
         self._selection, self._headers, self._records = selection, headers, records
         self._is_inside = self._is_behind = False
-        records.plans = selection.end_timestamp is None  # where that ends is not known
+        # where a range of times ends is not known
+        records.plans = selection.end_timestamp is None or selection.end_offset is not None
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`. Some of the windows have records."""
