@@ -421,7 +421,7 @@ def test_max_disorder_ends_a_range_of_times_early(
     assert scan.count_rows() == 1004
     assert not scan.findings
     assert main(["cat", str(tmp_path / "log"), "--end-timestamp", "5000", "--max-disorder", "9", "--json"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert len(capsys.readouterr().out.splitlines()) == 6
 
 
 # --- a web server that misbehaves ------------------------------------------------------------------------------------
