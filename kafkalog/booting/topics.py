@@ -25,6 +25,7 @@ from kafkalog.errors import (
     Reason,
     UnsafePathError,
 )
+from kafkalog.repair.recovering.settings import compacted_by
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.text import counted
@@ -311,9 +312,8 @@ def _keep_all(plan: TopicPlan, retention: Retention) -> None:
 
 def _guess_policy(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence) -> None:
     """Without its `cleanup.policy`, a compacted topic would be one whose records are deleted by age."""
-    origin = ""
-    if any(key.topic == plan.name for key in evidence.cleaned):
-        origin = f"guessed: {kf.CLEANER_OFFSET_CHECKPOINT} names it"
+    why = compacted_by(plan.name, {key.topic for key in evidence.cleaned})
+    origin = f"guessed: {why}" if why else ""
     looks_so = False
     for copy in () if origin else copies:
         is_proven, looks_so_here = evidence.compacted(copy)

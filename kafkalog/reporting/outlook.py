@@ -5,11 +5,10 @@ Mirrors `UnifiedLog.deleteOldSegments` and `LogCleanerManager`. Settings that ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kafkalog import format as kf
-from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
 from kafkalog.state.checkpoints import checkpointed_offset
@@ -58,8 +57,6 @@ def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int
     log_dir = partition.path.absolute().parent
     cleaned_to = None if key is None else checkpointed_offset(log_dir / kf.CLEANER_OFFSET_CHECKPOINT, key)
     is_known = key is not None and cluster.metadata is not None and key.topic in cluster.metadata.topic_ids
-    if not is_known and (cleaned_to is not None or (key is not None and key.topic in COMPACTED)):
-        config = replace(config, cleanup_policy=("compact",))
     sizes = [segment.size_in_bytes for segment in partition.segments]
     bases = [segment.base_offset for segment in partition.segments]
     newest = [newest_timestamps(segment, False)[0] for segment in partition.segments]

@@ -107,10 +107,24 @@ def checkpointed_offset(path: Pathish, key: kf.TopicPartition) -> int | None:
         return None
 
 
+def checkpointed_topics(path: Pathish) -> frozenset[str]:
+    """The topics that an offset checkpoint names, none if it cannot be read; cached as in `checkpointed_offset`."""
+    try:
+        status = stat_of(path)
+        return _remembered_topics(os.fspath(path), status.st_ino, status.st_mtime_ns, status.st_size)
+    except (OSError, KafkalogError):
+        return frozenset()
+
+
 @functools.lru_cache(maxsize=8)
 def _remembered(path: str, *stamp: int) -> dict[kf.TopicPartition, int]:
     # `stamp` is only part of the cache's key, so that a changed file is read again
     return read_offset_checkpoint(path) or {}
+
+
+@functools.lru_cache(maxsize=8)
+def _remembered_topics(path: str, *stamp: int) -> frozenset[str]:
+    return frozenset(key.topic for key in _remembered(path, *stamp))
 
 
 def read_leader_epochs(path: Pathish, data: bytes | None = None) -> npt.NDArray[np.void] | None:

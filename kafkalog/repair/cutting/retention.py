@@ -78,12 +78,11 @@ def choose(
     cluster = Cluster(
         read_cluster_metadata(log_dir), None, None if options.config is None else read_properties_file(options.config)
     )
-    cleaned = _checkpoint(log_dir / kf.CLEANER_OFFSET_CHECKPOINT)
     watermarks = _checkpoint(log_dir / kf.HIGH_WATERMARK_CHECKPOINT)
     found: dict[LoadPlan, int] = dict.fromkeys(plans, 0)
     candidates = []
     for plan in plans:
-        config = _config(plan.partition, cluster, options, cleaned)
+        config = _config(plan.partition, cluster, options)
         if "delete" not in config.cleanup_policy:
             detail = "an internal or compacted topic: it keeps everything"
             note(Finding(Reason.UNKNOWN_FILE, detail, path=str(plan.path), damage=False))
@@ -109,15 +108,10 @@ def _checkpoint(path: Path) -> dict[kf.TopicPartition, int]:
         return {}
 
 
-def _config(
-    partition: Partition, cluster: Cluster, options: RetentionOptions, cleaned: dict[kf.TopicPartition, int]
-) -> LogConfig:
-    key, known = partition.topic_partition, cluster.metadata
-    config = cluster.likely_config(partition)
-    is_known = key is not None and known is not None and known.cleanup_policy(key.topic) is not None
-    if key is not None and key.topic in kf.INTERNAL_TOPICS and not (is_known and options.retention):
-        return replace(config, cleanup_policy=("compact",))
-    if key is not None and not is_known and any(one.topic == key.topic for one in cleaned):
+def _config(partition: Partition, cluster: Cluster, options: RetentionOptions) -> LogConfig:
+    key, config = partition.topic_partition, cluster.likely_config(partition)
+    is_internal = key is not None and key.topic in kf.INTERNAL_TOPICS
+    if key is not None and is_internal and not (options.retention and cluster.is_policy_known(key.topic)):
         return replace(config, cleanup_policy=("compact",))
     if options.retention or options.free is not None:
         return config

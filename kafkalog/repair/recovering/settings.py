@@ -1,22 +1,25 @@
 """What is known of the cluster and of the broker's settings, and what retention deletes by them.
 
 A topic's settings are, in this order, its own in the cluster's metadata, the cluster's defaults there, those of
-`server.properties`, and Kafka's. Mirrors `KafkaConfig`, `UnifiedLog.deleteOldSegments`.
+`server.properties`, and Kafka's. If its `cleanup.policy` is lost, other files may show that it was compacted: a topic
+that is taken for another loses records. Mirrors `KafkaConfig`, `UnifiedLog.deleteOldSegments`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
+from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
+from kafkalog.state.checkpoints import checkpointed_topics
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
 from kafkalog.storage.source import file_status
@@ -37,12 +40,27 @@ class Cluster:
         return None if self.properties is None else self.likely_config(partition)
 
     def likely_config(self, partition: Partition) -> LogConfig:
-        """The settings of a partition's topic, with Kafka's defaults for those of the broker that are not known."""
+        """The settings of a partition's topic, with Kafka's defaults for those of the broker that are not known.
+
+        Only the `cleanup.policy` is guessed instead, from other files of the log dir; see `compacted_by`.
+        """
         topic = "" if partition.topic_partition is None else partition.topic_partition.topic
         known = {} if self.metadata is None else self.metadata.settings
-        return LogConfig.from_properties(
+        config = LogConfig.from_properties(
             {**(self.properties or {}), **known.get((BROKER, ""), {}), **known.get((TOPIC, topic), {})}
         )
+        if not topic or self.is_policy_known(topic) or (config.is_compacted and topic not in COMPACTED):
+            return config
+        cleaned = checkpointed_topics(partition.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT)
+        return replace(config, cleanup_policy=("compact",)) if compacted_by(topic, cleaned) else config
+
+    def is_policy_known(self, topic: str) -> bool:
+        """Whether the topic's `cleanup.policy` is set somewhere, or known to have its default."""
+        metadata = self.metadata
+        if metadata is None:
+            return False
+        has_defaults = self.properties is not None and topic in metadata.topic_ids
+        return has_defaults or metadata.cleanup_policy(topic) is not None
 
     def index_interval(self, partition: Partition) -> int:
         """`index.interval.bytes`."""
@@ -61,6 +79,20 @@ class Cluster:
         text = str(self.properties.get("log.dirs") or self.properties.get("log.dir") or "/tmp/kafka-logs")
         wanted = os.path.realpath(path)
         return any(os.path.realpath(name.strip()) == wanted for name in text.split(",") if name.strip())
+
+
+def compacted_by(topic: str, cleaned: Collection[str]) -> str:
+    """What shows that a topic was compacted, if its `cleanup.policy` is not known; "" if nothing does.
+
+    Parameters
+    ----------
+    topic : str
+    cleaned : collection of str
+        The topics in the cleaner's checkpoint.
+    """
+    if topic in COMPACTED:
+        return "brokers create it so"
+    return f"{kf.CLEANER_OFFSET_CHECKPOINT} names it" if topic in cleaned else ""
 
 
 def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now_ms: int) -> list[Retention]:
