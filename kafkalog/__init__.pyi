@@ -81,6 +81,9 @@ from kafkalog.records.codecs import Compression as Compression
 from kafkalog.records.columns import BinaryColumn as BinaryColumn
 from kafkalog.records.columns import HeadersColumn as HeadersColumn
 from kafkalog.records.columns import RecordColumns as RecordColumns
+from kafkalog.repair.compacting.compact import compact as compact
+from kafkalog.repair.compacting.report import CompactedPartition as CompactedPartition
+from kafkalog.repair.compacting.report import CompactionReport as CompactionReport
 from kafkalog.repair.cutting.trim import trim as trim
 from kafkalog.repair.cutting.truncate import truncate as truncate
 from kafkalog.repair.diff import ReplicaDiff as ReplicaDiff

@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "repairing.recover": "do a broker's recovery offline: cut torn and damaged ends, rebuild indexes and snapshots",
     "repairing.truncate": "remove the end of a log, from an offset, an epoch or a time",
     "repairing.trim": "remove the start of a log, before an offset or a time",
+    "repairing.compact": "run the log cleaner: of each key only the last record stays",
     "repairing.salvage": "save every intact batch of a damaged log, and report the losses",
     "repairing.merge": "merge several copies of a partition into one log",
     "repairing.diff": "compare two replicas of a partition: first difference, which one would truncate",
@@ -41,7 +42,7 @@ _COMMANDS: Final = {
 """The module of each command, and one sentence about it, for the help."""
 
 LOCAL: Final = frozenset(
-    {"preflight", "recover", "truncate", "trim", "merge", "diff", "reindex", "boot", "report"},
+    {"preflight", "recover", "truncate", "trim", "compact", "merge", "diff", "reindex", "boot", "report"},
 )
 """Commands that take no URLs of logs."""
 

@@ -1,8 +1,9 @@
 """Where the changed files of a partition go: into a copy of it, in place of the old ones, or nowhere.
 
 `Copied` makes a whole partition elsewhere. `InPlace` keeps the old files in a backup, then moves the new ones in, in an
-order in which a broker can start after each step. `Placement` says which, and `Placed` makes the outputs of partitions
-and the files of the log dir itself. What the changes are is not known here.
+order in which a broker can start after each step; `InPlaceFromStart` and `Swapped` have other orders. `Placement` says
+which, and `Placed` makes the outputs of partitions and the files of the log dir itself. What the changes are is not
+known here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.log.log_dir import is_partition_directory
@@ -20,11 +22,15 @@ from kafkalog.storage.broker_lock import hold_locks, hold_partitions
 from kafkalog.storage.copying import Backup, How, NoBackup, copy_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.output_paths import check_outside, copy_ownership, named_partition, staging_directory
-from kafkalog.storage.staging import StagedDirectory, staged_directory, staged_file
+from kafkalog.storage.staging import OutputFile, StagedDirectory, staged_directory, staged_file
 
 
 class PartitionOutput:
     """Receives the changes to one partition, by file names. This one, of a dry run, does nothing."""
+
+    def create(self, name: str) -> OutputFile:
+        """A file to be written; the caller closes it."""
+        return _NoFile()
 
     def write(self, name: str, data: bytes) -> None:
         """Give a file new content."""
@@ -37,6 +43,9 @@ class PartitionOutput:
 
     def take_back(self, name: str) -> None:
         """Remove a file that was written or copied."""
+
+    def commit_part(self) -> None:
+        """In place, make the changes so far, durably; `Swapped` alone does so."""
 
     def commit(self) -> None:
         """Make the changes, durably."""
@@ -77,7 +86,7 @@ class Placement:
             raise ValueError("backup= and stage_in= go with in_place=True")
 
     def enter(
-        self, stack: contextlib.ExitStack, root: Path, partitions: Iterable[Path], *, removes_last_first: bool = True
+        self, stack: contextlib.ExitStack, root: Path, partitions: Iterable[Path], *, in_place: type[InPlace]
     ) -> Placed:
         """Hold locks, and stage what is to be written.
 
@@ -89,8 +98,8 @@ class Placement:
             The log dir or the partition.
         partitions : iterable of Path
             The partitions that may change.
-        removes_last_first : bool
-            See `InPlace`.
+        in_place : type
+            `InPlace` or one of those made from it.
 
         Raises
         ------
@@ -98,7 +107,7 @@ class Placement:
             Somebody holds a lock; or the output or the backup lies in the log dir.
         """
         is_partition = is_partition_directory(root)
-        placed = Placed(root.absolute().parent if is_partition else root, is_partition, removes_last_first)
+        placed = Placed(root.absolute().parent if is_partition else root, is_partition, in_place)
         if self.output is not None:
             placed.is_lone = named_partition(self.output, is_one=is_partition) is not None
         if self.dry_run:
@@ -126,7 +135,7 @@ class Placed:
     log_dir: Path
     is_partition: bool
     """Whether a partition was named, not its log dir."""
-    removes_last_first: bool
+    in_place: type[InPlace]
     is_lone: bool = False
     """Whether the output is the directory of that partition, without a log dir and its checkpoints."""
     staged: StagedDirectory | None = None
@@ -148,7 +157,7 @@ class Placed:
             return Copied(directory, self.staged, prefix, names, _ignore)
         if self.backup is None or self.stage_in is None:
             return PartitionOutput()
-        return InPlace(directory, self.backup, self.stage_in, removes_last_first=self.removes_last_first)
+        return self.in_place(directory, self.backup, self.stage_in)
 
     def keep(self, name: str) -> bool:
         """Back up a file of the log dir; returns whether it exists."""
@@ -199,10 +208,14 @@ class Copied(PartitionOutput):
         self._left = dict.fromkeys(names)
         self._replaced: set[str] = set()
 
+    def create(self, name: str) -> OutputFile:
+        """Create a file of the copy."""
+        self._replace(name)
+        return self._staged.create(self._prefix + name)
+
     def write(self, name: str, data: bytes) -> None:
         """Write a file of the copy."""
-        self._replace(name)
-        with self._staged.create(self._prefix + name) as file:
+        with self.create(name) as file:
             file.write(data)
 
     def copy(self, source: Path, name: str, size: int | None = None) -> None:
@@ -249,34 +262,34 @@ class InPlace(PartitionOutput):
         Gets the old files, in a subdirectory with the name of the partition.
     stage_in : path-like
         Directory to stage new files in, outside of the log dir.
-    removes_last_first : bool
-        Whether `.log` files are removed from the last to the first (the log loses its end) or from the first to the
-        last (it loses its start). Either way no gap appears if a crash comes in between.
 
     Notes
     -----
     Nothing is staged until the first change. Order of the moves, each group durable before the next: `.log` files are
-    removed; other files are removed; indexes are put; `.log` files are put; snapshots and epochs are put; `.swap` files
-    are removed. An index that is shorter than its `.log` is harmless, and a broker that recovers the partition in
-    between comes to the same result.
+    removed, from the last to the first, so that no gap appears if a crash comes in between; other files are removed;
+    indexes are put; `.log` files are put; snapshots and epochs are put; `.swap` files are removed. An index that is
+    shorter than its `.log` is harmless, and a broker that recovers the partition in between comes to the same result.
     """
 
-    def __init__(
-        self, directory: Path, backup: Backup | NoBackup, stage_in: str | Path, *, removes_last_first: bool = True
-    ) -> None:
+    _removes_last_first = True
+
+    def __init__(self, directory: Path, backup: Backup | NoBackup, stage_in: str | Path) -> None:
         self._directory, self._backup, self._stage_in = directory, backup, stage_in
-        self._removes_last_first = removes_last_first
         self._put: list[str] = []
         self._removed: list[str] = []
         self._groups: list[list[Move]] = []
         self._stack = contextlib.ExitStack()
         self._staged: StagedDirectory | None = None
 
-    def write(self, name: str, data: bytes) -> None:
+    def create(self, name: str) -> OutputFile:
         """Stage a file."""
-        with self._stage().create(name) as file:
-            file.write(data)
         self._put.append(name)
+        return self._stage().create(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Stage a file with this content."""
+        with self.create(name) as file:
+            file.write(data)
 
     def copy(self, source: Path, name: str, size: int | None = None) -> None:
         """Stage a copy of a file, or of its first bytes."""
@@ -344,6 +357,69 @@ class InPlace(PartitionOutput):
             [Move(name, "put") for name in rest],
             [Move(name, "take") for name in swaps],
         ]
+
+
+class InPlaceFromStart(InPlace):
+    """Changes a partition that loses its start: its first `.log` file is removed first."""
+
+    _removes_last_first = False
+
+
+class Swapped(InPlace):
+    """Replaces segments by others with the same records, as a broker's cleaner does.
+
+    Notes
+    -----
+    New files come as `.swap`, the `.log` first; then the old ones are removed, and the new ones get their names. From
+    the first move on, a broker that starts, or `recover`, finishes this. It deletes all files between the first and the
+    last `.swap`, so each new segment is a `commit_part` of its own.
+
+    Source: LogLoader.load, Kafka 4.3.
+    """
+
+    def create(self, name: str) -> OutputFile:
+        """Stage a file as `.swap`."""
+        return super().create(name + kf.SWAP_SUFFIX)
+
+    def take_back(self, name: str) -> None:
+        """Discard a staged file."""
+        super().take_back(name + kf.SWAP_SUFFIX)
+
+    def commit_part(self) -> None:
+        """Make the changes so far."""
+        super().commit()
+        self._put, self._removed, self._groups, self._staged = [], [], [], None
+        self._stack = contextlib.ExitStack()
+
+    def _ordered(self) -> list[list[Move]]:
+        new = sorted(self._put, key=lambda name: not name.endswith(kf.LOG_SUFFIX + kf.SWAP_SUFFIX))
+        return [
+            *([Move(name, "add")] for name in new),
+            [Move(name, "take") for name in self._removed],
+            [Move(name, "swap") for name in new],
+        ]
+
+
+class _NoFile(contextlib.AbstractContextManager["_NoFile"]):
+    """A file of a dry run, of which only the size is known."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def write(self, data: Any) -> int:
+        """Count the bytes."""
+        size = memoryview(data).nbytes
+        self.n_bytes += size
+        return size
+
+    def set_modified(self, milliseconds: int) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def _ignore(n_bytes: int) -> None:

@@ -35,8 +35,9 @@ class Move(NamedTuple):
     """One step of moving staged files into an existing directory."""
 
     name: str
-    what: Literal["add", "put", "take"]
-    """`add` a file that must not exist yet, `put` one that may replace another, `take` one away if it exists."""
+    what: Literal["add", "put", "take", "swap"]
+    """`add` a file that must not exist yet, `put` one that may replace another, `take` one away if it exists; `swap`
+    gives a `.swap` file of the directory, whose place is free, its name without the suffix."""
 
 
 @contextlib.contextmanager
@@ -118,6 +119,11 @@ def move_groups(
                 if what == "take":
                     undo.append(partial(rename_back, aside, there))
                     os.rename(there, aside)
+                    continue
+                if what == "swap":
+                    final = there.with_suffix("")
+                    undo.append(partial(rename_back, final, there))
+                    rename_new(there, final)
                     continue
                 # recorded before the move: an interrupt may come right after it, and `take_back` checks what was done
                 undo.append(partial(take_back, there, new, identity(new), aside if resumes and what == "put" else None))

@@ -31,7 +31,7 @@ import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafkalog.errors import OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.storage.atomic import (
@@ -53,6 +53,25 @@ _FICLONE: Final = 0x40049409
 _MAX_UNSYNCED: Final = 32  # closed files that wait for their fsync; each has a descriptor until then
 _SYNC_THREADS: Final = 8  # a journal makes files durable with one commit if that is requested for them together
 _MAX_NAME_BYTES: Final = 200  # of the destination's name in the temporary name: file names are limited to 255 bytes
+
+
+class OutputFile(Protocol):
+    """What writers need of a `StagedFile`."""
+
+    @property
+    def n_bytes(self) -> int: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *error: Any) -> Any: ...
+    def write(self, data: Any, /) -> int: ...
+    def set_modified(self, milliseconds: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class OutputFiles(Protocol):
+    """What writers need of a `StagedDirectory`."""
+
+    def create(self, name: str) -> OutputFile:
+        """Create a file, to be closed by the caller."""
 
 
 class StagedFile(io.RawIOBase):

@@ -16,7 +16,7 @@ from kafkalog.text import counted
 
 Verdict = Literal["starts", "recovers", "loses", "does not start"]
 VERDICTS: tuple[Verdict, ...] = ("starts", "recovers", "loses", "does not start")
-SegmentAction = Literal["kept", "recovered", "cut", "emptied", "deleted"]
+SegmentAction = Literal["kept", "recovered", "cut", "emptied", "deleted", "cleaned"]
 Retention = Literal["retention.ms", "retention.bytes"]
 Kind = Literal["offset", "time", "txn", "snapshot", "epochs"]
 Change = Literal["new", "changed", "same", "removed"]
@@ -52,7 +52,8 @@ class SegmentPlan:
     action: SegmentAction
     """What is done with it. "kept": on disk according to the recovery point, and not read. "recovered": read, and
     intact. "cut": truncated to `n_bytes`, before damage. "emptied": truncated to 0 bytes, because its offsets do not
-    rise. "deleted": it follows damage, or lies below the log start offset.
+    rise. "deleted": it follows damage, lies below the log start offset, or was merged into another. "cleaned": it was
+    compacted.
     """
     n_bytes_before: int
     n_bytes: int

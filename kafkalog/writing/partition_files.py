@@ -17,6 +17,7 @@ from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.state.leader_epochs import new_epochs
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.producers import ProducerState, encode_snapshot, with_markers
+from kafkalog.state.transactions import aborted_entries
 from kafkalog.storage.staging import StagedDirectory
 from kafkalog.writing.segment_writer import SegmentWriter, rolled_base_offset
 
@@ -166,7 +167,7 @@ class PartitionFiles:
         told, coordinator_epoch = with_markers(window, batches[rows], limits=self._limits)
         ended = self.producers.update(told, log_position=told.base_offset, coordinator_epoch=coordinator_epoch)
         if ended.size:
-            segment.add_aborted(ended)
+            segment.add_aborted(aborted_entries(ended))
 
 
 def _check_order(batches: BatchTable, next_offset: int | None) -> None:

@@ -19,9 +19,8 @@ from kafkalog._kernels.indexes import count_until_roll
 from kafkalog.indexes.builder import IndexBuilder
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.state.log_config import LogConfig
-from kafkalog.state.transactions import aborted_entries
 from kafkalog.storage.source import Bytes
-from kafkalog.storage.staging import StagedDirectory
+from kafkalog.storage.staging import OutputFiles
 
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
 
@@ -112,6 +111,8 @@ class SegmentWriter:
 
     Parameters
     ----------
+    directory : StagedDirectory
+        Or another that creates files.
     jitter_ms : int
         See `SegmentRoll`.
 
@@ -128,7 +129,7 @@ class SegmentWriter:
     Source: LogSegment.append, LogSegment.onBecomeInactiveSegment, LogSegment.close, Kafka 4.3.
     """
 
-    def __init__(self, directory: StagedDirectory, base_offset: int, config: LogConfig, jitter_ms: int = 0) -> None:
+    def __init__(self, directory: OutputFiles, base_offset: int, config: LogConfig, jitter_ms: int = 0) -> None:
         self.base_offset = base_offset
         self.names: list[str] = []
         self._directory = directory
@@ -158,9 +159,9 @@ class SegmentWriter:
                 raise ValueError(f"batch {n_fed} (offset {batches.last_offset[n_fed]}): {reason.value}")
         return n
 
-    def add_aborted(self, ended: npt.NDArray[np.void]) -> None:
-        """Add the aborted ones among the transactions that ended in this segment (ENDED_DTYPE[n]) to the index."""
-        self._aborted.append(aborted_entries(ended))
+    def add_aborted(self, entries: npt.NDArray[np.void]) -> None:
+        """Add aborted transactions to the index: TRANSACTION_INDEX_DTYPE[n]."""
+        self._aborted.append(entries)
 
     def set_modified(self, milliseconds: int | None) -> None:
         """Set when batches were written, ms; a broker's retention uses it if they have no timestamps.

@@ -4,7 +4,8 @@
     `recover`         a broker's recovery, done offline
     `truncate`        removes the end of a log
     `trim`            removes the start of a log
-    `cutting`         what these two share
+    `compact`         runs the log cleaner
+    `cutting`         what these three share
     `diff`            two replicas of a partition
     `salvage`         every intact batch of a damaged log
     `merge`           several copies of a partition into the best log

@@ -1,4 +1,4 @@
-"""What `kafkalog truncate` and `kafkalog trim` share: all but the place of the cut."""
+"""What `kafkalog truncate` and `kafkalog trim` share: all but the place of the cut. `compact` takes some of it."""
 
 from __future__ import annotations
 
@@ -53,11 +53,17 @@ def _show(report: RecoveryReport, args: argparse.Namespace, console: Console) ->
             lost = f"{counted(row.count('deleted'), 'segment')} deleted, {row.n_bytes_lost:,} bytes removed"
             line = f"{row.path}  offsets {row.log_start_offset}..{row.log_end_offset}  {lost}"
             console.line(line)
+    show_notes(report, "", args, console)
+
+
+def show_notes(report: RecoveryReport, what: str, args: argparse.Namespace, console: Console) -> None:
+    """Print findings, errors, and how much is removed: `what` besides bytes."""
     console.all_findings(report.findings)
     for row in report.partitions:
         if row.error is not None:
             console.note(f"{row.path} is unchanged: {row.error}")
     verb = "would be removed" if args.dry_run else "removed"
-    console.note(f"{counted(len(report.partitions), 'partition')}: {report.n_bytes_lost:,} bytes of .log files {verb}")
+    removed = f"{what}{report.n_bytes_lost:,} bytes of .log files {verb}"
+    console.note(f"{counted(len(report.partitions), 'partition')}: {removed}")
     if report.n_backup_files:
         console.note(f"{counted(report.n_backup_files, 'old file')} kept in {args.backup}; delete it after a check")

@@ -12,7 +12,7 @@ from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.log.log_dir import is_partition_directory
 from kafkalog.log.open import latest_of
 from kafkalog.parsing import Time, parse_milliseconds
-from kafkalog.repair.placement import PartitionOutput, Placed, Placement
+from kafkalog.repair.placement import InPlace, PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.partition import contents_before, missing
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
@@ -32,8 +32,10 @@ class CutPartitions:
     ----------
     path : path-like
         A log dir or a partition directory.
-    removes_last_first : bool
-        See `InPlace`.
+    in_place : type
+        See `Placement.enter`.
+    report : RecoveryReport, optional
+        To be filled; default: a new one.
 
     Attributes
     ----------
@@ -44,18 +46,25 @@ class CutPartitions:
     """
 
     def __init__(
-        self, path: StrPath, placement: Placement, *, removes_last_first: bool, limits: Limits = DEFAULT_LIMITS
+        self,
+        path: StrPath,
+        placement: Placement,
+        *,
+        in_place: type[InPlace],
+        report: RecoveryReport | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._root = Path(path)
-        self._placement, self._removes_last_first = placement, removes_last_first
+        self._placement, self._in_place = placement, in_place
         self.is_partition = is_partition_directory(self._root)
         self.log_dir = self._root.absolute().parent if self.is_partition else self._root
         refuse_if_locked([self.log_dir])
-        self.report = RecoveryReport(is_written=not placement.dry_run, findings=Findings(limits.max_findings))
+        self.report = RecoveryReport() if report is None else report
+        self.report.is_written, self.report.findings = not placement.dry_run, Findings(limits.max_findings)
         offsets = RootOffsets.read(self.log_dir)
         directories = [self._root] if self.is_partition else self._directories()
         self.plans = [LoadPlan(directory, offsets, limits=limits) for directory in directories]
-        self._placed = Placed(self.log_dir, self.is_partition, removes_last_first)
+        self._placed = Placed(self.log_dir, self.is_partition, in_place)
         self._missing: dict[LoadPlan, list[Finding]] = {}
 
     def _directories(self) -> list[Path]:
@@ -81,7 +90,7 @@ class CutPartitions:
         """Hold locks and stage; yields the function that makes the output of a partition."""
         with contextlib.ExitStack() as stack:
             paths = [plan.path for plan in self.plans]
-            placed = self._placement.enter(stack, self._root, paths, removes_last_first=self._removes_last_first)
+            placed = self._placement.enter(stack, self._root, paths, in_place=self._in_place)
             self._placed = placed
 
             def make(plan: LoadPlan) -> PartitionOutput:

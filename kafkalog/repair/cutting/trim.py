@@ -14,7 +14,7 @@ from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.repair.cutting.partitions import CutPartitions
 from kafkalog.repair.cutting.retention import RetentionOptions, choose
-from kafkalog.repair.placement import PartitionOutput, Placement
+from kafkalog.repair.placement import InPlaceFromStart, PartitionOutput, Placement
 from kafkalog.repair.recovering.report import RecoveryReport
 from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
@@ -102,7 +102,7 @@ def trim(
         names = "before_offset, before_timestamp, retention_ms or retention_bytes, free, retention"
         raise ValueError(f"exactly one of these is required: {names}")
     placement = Placement(output, in_place, backup, dry_run, stage_in, keeps_old=not options.is_set)
-    cut = CutPartitions(path, placement, removes_last_first=False, limits=limits)
+    cut = CutPartitions(path, placement, in_place=InPlaceFromStart, limits=limits)
     stamp = cut.milliseconds("before_timestamp", before_timestamp)
     if options.is_set:
         now_ms = parse_milliseconds("now", "now" if now is None else now)

@@ -22,7 +22,7 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
 from kafkalog.operations.rebuilding.report import RebuildReport
 from kafkalog.operations.rebuilding.target import Target
 from kafkalog.parsing import optional_integer, parse_milliseconds
-from kafkalog.repair.placement import PartitionOutput, Placed, Placement
+from kafkalog.repair.placement import InPlace, PartitionOutput, Placed, Placement
 from kafkalog.repair.recovering.log_dir import root_files
 from kafkalog.repair.recovering.partition import PartitionRecovery
 from kafkalog.repair.recovering.report import RecoveryReport
@@ -150,7 +150,7 @@ def recover(
         report.findings.add(problem.to_finding())
     on_start(sum(segment.size_in_bytes for plan in plans for segment in plan.recovered))
     with contextlib.ExitStack() as stack:
-        placed = placement.enter(stack, root, [plan.path for plan in plans])
+        placed = placement.enter(stack, root, [plan.path for plan in plans], in_place=InPlace)
         if placed.backup is not None and placed.keep(kf.CLEAN_SHUTDOWN_FILE):
             # a broker that starts in between must recover what is not done yet
             remove_file(log_dir / kf.CLEAN_SHUTDOWN_FILE)

@@ -1,0 +1,63 @@
+"""`kafkalog compact`: runs the log cleaner offline."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from kafkalog.cli.console import Console
+from kafkalog.cli.options import HelpText, add_command, add_topics, chosen, log_time
+from kafkalog.cli.repairing.cutting import add_shared, show_notes
+from kafkalog.cli.repairing.output_options import PATH, output_options
+from kafkalog.cli.scan_options import usage_errors
+from kafkalog.cli.text import counted
+
+_HELP: Final = HelpText(
+    description="""\
+Compact a partition, or each compacted topic of a log dir, as a broker's log cleaner does: of each key only the last
+record stays. Stop the broker first.
+
+The last segment stays as it is, and so does everything from the first open transaction on. Topics count as compacted
+by their cleanup.policy in the cluster's metadata, or if the cleaner's checkpoint names them. A topic that the
+metadata do not have must be named, or DIR is its partition.""",
+    examples="""\
+  kafkalog compact /var/lib/kafka --dry-run
+  kafkalog compact /var/lib/kafka --in-place
+  kafkalog compact /var/lib/kafka --topics users --passes 2 --in-place --backup /other/disk/before
+  kafkalog compact /mnt/disk/users-0 -o /new/disk/users-0""",
+)
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(commands, "compact", _HELP, run, paths=PATH)
+    add_topics(parser)
+    parser.add_argument(
+        "--passes",
+        type=int,
+        metavar="N",
+        help="1 (default): as a broker, which keeps tombstones for delete.retention.ms; 2: also remove tombstones now;"
+        " 3: also remove the markers of transactions of which nothing is left",
+    )
+    parser.add_argument("--now", metavar="TIME", type=log_time, help="the cleaner's clock (default: now)")
+    parser.add_argument("--config", metavar="FILE", help="the broker's server.properties, for its defaults")
+    add_shared(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> None:
+    """Compact, and print what became of each partition."""
+    from kafkalog.repair.compacting.compact import compact
+    from kafkalog.repair.compacting.report import CompactedPartition
+
+    options = output_options(args, needs_backup=False) | chosen(args, "topics", "passes", "now", "config", "limits")
+    with usage_errors():
+        report = compact(args.paths[0], **options)
+    for row in report.partitions:
+        assert isinstance(row, CompactedPartition)
+        if args.json:
+            console.json(row.as_dict())
+        elif row.error is None:
+            n_bytes = row.n_bytes_before - row.n_bytes
+            what = f"{counted(row.n_records_removed, 'record')}, {n_bytes:,} of {row.n_bytes_before:,} bytes removed"
+            to = "nothing to clean" if row.cleaned_to is None else f"cleaned to offset {row.cleaned_to}: {what}"
+            console.line("; ".join([f"{row.path}  {to}", *row.remarks]))
+    show_notes(report, f"{counted(report.n_records_removed, 'record')} and ", args, console)

@@ -1,0 +1,147 @@
+"""Runs the log cleaner offline, on the compacted topics of a log dir."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+
+from kafkalog import format as kf
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason
+from kafkalog.parsing import TopicPatterns, optional_integer
+from kafkalog.repair.compacting.partition import PartitionCompaction
+from kafkalog.repair.compacting.report import CompactedPartition, CompactionReport
+from kafkalog.repair.cutting.partitions import CutPartitions
+from kafkalog.repair.placement import Placement, Swapped
+from kafkalog.repair.recovering.settings import Cluster
+from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.state.log_config import LogConfig, read_properties_file
+from kafkalog.storage.location import refuse_url
+from kafkalog.survey.startup_load import LoadPlan
+
+MAX_PASSES = 3
+
+
+def compact(
+    path: str | os.PathLike[str],
+    *,
+    topics: str | Sequence[str] | None = None,
+    now: int | str | datetime | None = None,
+    passes: int = 1,
+    config: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    in_place: bool = False,
+    backup: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    stage_in: str | os.PathLike[str] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> CompactionReport:
+    """Compact a partition, or each partition of a log dir whose topic is compacted, as a broker's log cleaner does.
+
+    Parameters
+    ----------
+    path : path-like
+        A log dir, or a partition directory.
+    topics : str or sequence of str, optional
+        Names and globs, and either of these after ``!`` to leave topics out. Default: all whose `cleanup.policy`
+        includes "compact". A topic that the cluster's metadata do not have must be named, or `path` is its partition.
+    now : int (ms), str or aware datetime, optional
+        The cleaner's clock. Default: now.
+    passes : int
+        1, as a broker: tombstones and the markers of transactions stay, and are marked with the time after which they
+        go. 2: also remove tombstones now. 3: also remove the markers of transactions of which nothing is left.
+        Consumers that have read only a part of the log may then keep records that were deleted.
+    config : path-like, optional
+        The broker's `server.properties`, for its defaults.
+    output, in_place, backup, dry_run, stage_in
+        See `recover`. `in_place` needs no `backup`: a backup on the same disk makes no room.
+    limits : Limits
+
+    Returns
+    -------
+    CompactionReport
+
+    Raises
+    ------
+    ValueError
+        `passes` is not 1, 2 or 3.
+    UnsafePathError, OutputExistsError, WriteError
+        See `recover`.
+    CorruptionError
+        With `output`: a partition is damaged. With `in_place` and in a dry run it stays unchanged, and its `error` says
+        why.
+
+    Notes
+    -----
+    Of each key the record with the highest offset stays. Records without a key and those of aborted transactions go.
+    The last segment stays as it is, and so does everything from the first open transaction, from the high watermark and
+    from the first segment on that is younger than `min.compaction.lag.ms`. Below, the whole log is cleaned, also where
+    the broker's cleaner has been already.
+
+    Batches that lose no record are copied byte for byte. Others keep their offsets, producer, sequence and codec.
+    Messages of formats v0 and v1 become v2. Small segments are merged while the result is within `segment.bytes`.
+    Settings are those of the cluster's metadata in the log dir, of `config`, and Kafka's defaults.
+
+    A crash leaves `output` absent or complete. With `in_place`, each segment is replaced by way of `.swap` files; a
+    broker that starts, or `recover`, completes the replacement.
+
+    Source: LogCleanerManager.cleanableOffsets, Cleaner.doClean, MemoryRecords.filterTo, Kafka 4.3.
+
+    Examples
+    --------
+    >>> kafkalog.compact("tests/golden/log_dir", topics="p-txn", dry_run=True).is_written
+    False
+    """
+    refuse_url(path)
+    n_passes = optional_integer("passes", passes, 1, MAX_PASSES) or 1
+    placement = Placement(output, in_place, backup, dry_run, stage_in, keeps_old=False)
+    report = CompactionReport()
+    cut = CutPartitions(path, placement, in_place=Swapped, report=report, limits=limits)
+    now_ms = cut.milliseconds("now", "now" if now is None else now)
+    assert now_ms is not None
+    properties = None if config is None else read_properties_file(config)
+    cluster = Cluster(read_cluster_metadata(cut.log_dir), None, properties)
+    chosen = _choose(cut, cluster, topics)
+    cut.plans = list(chosen)
+    with cut.open() as make:
+        for plan, settings in chosen.items():
+            output_of = make(plan)
+            row = PartitionCompaction(plan, settings, now_ms=now_ms, n_passes=n_passes).run(output_of)
+            cut.add(plan, row)
+        cut.check()
+
+        def update(offsets: dict[kf.TopicPartition, int]) -> None:
+            for row in report.partitions:
+                if isinstance(row, CompactedPartition) and row.cleaned_to is not None and row.topic_partition:
+                    offsets[row.topic_partition] = row.cleaned_to
+
+        cut.put_checkpoint(kf.CLEANER_OFFSET_CHECKPOINT, update)
+        cut.copy_rest()
+    return report
+
+
+def _choose(cut: CutPartitions, cluster: Cluster, topics: str | Sequence[str] | None) -> dict[LoadPlan, LogConfig]:
+    """The partitions of compacted topics, with their settings."""
+    patterns = TopicPatterns(topics)
+    patterns.check(
+        sorted({plan.partition.topic_partition.topic for plan in cut.plans if plan.partition.topic_partition})
+    )
+    found = {}
+    for plan in cut.plans:
+        key = plan.partition.topic_partition
+        topic = "" if key is None else key.topic
+        if not patterns.wants(topic):
+            continue
+        settings = cluster.likely_config(plan.partition)
+        is_named = cut.is_partition or topic in patterns.included
+        # the default of the brokers is not in the metadata, but it is hardly ever "compact"
+        is_known = cluster.is_policy_known(topic) or (
+            cluster.metadata is not None and topic in cluster.metadata.topic_ids
+        )
+        if settings.is_compacted or (is_named and not is_known):
+            found[plan] = settings
+        elif is_named:
+            policy = ",".join(settings.cleanup_policy)
+            detail = f"left as it is: the cleanup.policy of {topic} is {policy}, by the cluster's metadata and --config"
+            cut.report.findings.add(Finding(Reason.UNKNOWN_FILE, detail, path=str(plan.path), damage=False))
+    return found

@@ -1,0 +1,237 @@
+"""Compacts one partition: how far the cleaner goes, which segments it merges, and the files that result.
+
+Mirrors `LogCleanerManager.cleanableOffsets`, `Cleaner.doClean` and `Cleaner.groupSegmentsBySize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kafkalog import format as kf
+from kafkalog.errors import Finding, KafkalogError, OutputExistsError, Reason, UnwritableError, WriteError
+from kafkalog.log.segment import Segment
+from kafkalog.log.segment_files import INDEX_SUFFIXES
+from kafkalog.records.batch_table import Window
+from kafkalog.repair.compacting.cleaning import CleanerPass
+from kafkalog.repair.compacting.facts import CleanerFacts
+from kafkalog.repair.compacting.report import CompactedPartition
+from kafkalog.repair.placement import PartitionOutput
+from kafkalog.repair.recovering.settings import newest_timestamps
+from kafkalog.state.checkpoints import checkpointed_offset
+from kafkalog.state.log_config import LogConfig
+from kafkalog.state.outcomes import TransactionOutcomes
+from kafkalog.survey.startup import SegmentAction, SegmentPlan
+from kafkalog.survey.startup_load import LoadPlan
+from kafkalog.writing.segment_writer import SegmentWriter
+
+_MAX_INT: Final = 2**31 - 1
+_MAX_LONG: Final = 2**63 - 1
+
+
+class PartitionCompaction:
+    """Compacts one partition.
+
+    Parameters
+    ----------
+    config : LogConfig
+        Settings of the topic.
+    now_ms : int
+        The cleaner's clock.
+    n_passes : int
+        Each pass after the first comes `delete.retention.ms` later.
+    """
+
+    def __init__(self, plan: LoadPlan, config: LogConfig, *, now_ms: int, n_passes: int) -> None:
+        self._plan, self._config, self._now, self._n_passes = plan, config, now_ms, n_passes
+        self._partition, self._segments = plan.partition, plan.partition.segments
+        self._row = CompactedPartition(str(plan.path), self._partition.topic_partition)
+
+    def run(self, output: PartitionOutput) -> CompactedPartition:
+        """Compact the partition, and return what became of it; a problem leaves it as it is."""
+        row = self._row
+        row.problem = self._plan.files.problem(self._plan.path) or self._unfinished()
+        try:
+            row.log_start_offset, row.log_end_offset = self._partition.log_start_offset, self._partition.log_end_offset
+            if row.problem is None:
+                self._compact(output)
+        except (WriteError, OutputExistsError):
+            raise
+        except KafkalogError as error:
+            hint = "" if isinstance(error, UnwritableError) else ". Run kafkalog salvage or kafkalog recover first"
+            row.problem = replace(error.to_finding(), detail=f"{error.detail}{hint}")
+        if row.problem is not None:
+            row.cleaned_to, row.segments = None, []
+            output.abandon()
+        return row
+
+    def _unfinished(self) -> Finding | None:
+        if not self._plan.files.renamed:
+            return None
+        detail = "a .swap file waits to replace others: start the broker, or run kafkalog recover first"
+        return Finding(Reason.SWAP_FILE, detail, path=str(self._plan.path / next(iter(self._plan.files.renamed))))
+
+    def _compact(self, output: PartitionOutput) -> None:
+        outcomes = self._partition.learn_outcomes().or_raise()
+        n = self._n_cleanable(outcomes)
+        if n:
+            upper = self._segments[n].base_offset
+            facts = CleanerFacts.of(self._partition, self._segments[:n], upper, outcomes, self._now)
+            retention = self._config.delete_retention_ms
+            passes = [
+                CleanerPass(
+                    facts,
+                    now_ms=self._now + number * retention,
+                    delete_retention_ms=retention,
+                    limits=self._partition.limits,
+                )
+                for number in range(self._n_passes)
+            ]
+            horizon = self._horizon_of_old_formats()
+            for group in [*self._groups(n)]:
+                self._clean_group(group, passes, horizon, output)
+            self._row.cleaned_to = upper
+            self._row.n_records_before, self._row.n_records = passes[0].n_records_before, passes[-1].n_records
+        for segment in self._segments[n:]:
+            self._note(segment, "kept", segment.size_in_bytes)
+        output.commit()
+
+    def _n_cleanable(self, outcomes: TransactionOutcomes) -> int:
+        """How many of the first segments are cleaned."""
+        segments, lag = self._segments, self._config.min_compaction_lag_ms
+        if not segments:
+            return 0
+        ends = {segments[-1].base_offset: ""}
+        if outcomes.end is not None:
+            ends.setdefault(outcomes.end.first_offset, "a transaction is open from there on")
+        if self._partition.high_watermark is not None:
+            ends.setdefault(self._partition.high_watermark, "it is the high watermark")
+        dirty = max(sum(one.base_offset <= self._first_dirty() for one in segments) - 1, 0)
+        for segment in segments[dirty:-1] if lag else ():
+            if newest_timestamps(segment, False)[0] > self._now - lag:
+                ends.setdefault(segment.base_offset, f"its segment is younger than min.compaction.lag.ms ({lag:,} ms)")
+                break
+        end = min(ends)
+        if ends[end]:
+            self._row.remarks.append(f"nothing from offset {end} on is cleaned: {ends[end]}")
+        return max(sum(one.base_offset <= end for one in segments) - 1, 0)
+
+    def _first_dirty(self) -> int:
+        """The offset from which on the broker's cleaner has not been there."""
+        key, start = self._partition.topic_partition, self._partition.log_start_offset
+        path = self._plan.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT
+        known = None if key is None else checkpointed_offset(path, key)
+        return start if known is None or not start <= known <= self._partition.log_end_offset else known
+
+    def _groups(self, n: int) -> Iterator[list[Segment]]:
+        """Which segments become one: as many as one segment has room for."""
+        most = (self._config.segment_bytes, *[self._config.segment_index_bytes] * 2)
+        sizes = [_sizes(one) for one in self._segments[:n]]
+        group: list[Segment] = []
+        total = [0, 0, 0]
+        for number, segment in enumerate(self._segments[:n]):
+            # an empty segment has no offset of its own
+            is_near = not sizes[number][0] or (
+                group and self._segments[number + 1].base_offset - 1 - group[0].base_offset <= _MAX_INT
+            )
+            more = [have + new for have, new in zip(total, sizes[number], strict=True)]
+            if group and not (is_near and all(have <= room for have, room in zip(more, most, strict=True))):
+                yield group
+                group, more = [], list(sizes[number])
+            group.append(segment)
+            total = more
+        yield group
+
+    def _clean_group(
+        self, group: list[Segment], passes: Sequence[CleanerPass], horizon: int, output: PartitionOutput
+    ) -> None:
+        """Write the segment that replaces some, and remove these."""
+        # no rolling: what is left of the segments fits into one
+        config = replace(
+            self._config,
+            segment_bytes=_MAX_INT,
+            segment_index_bytes=_MAX_INT,
+            segment_ms=_MAX_LONG,
+            max_compaction_lag_ms=_MAX_LONG,
+        )
+        writer = SegmentWriter(output, group[0].base_offset, config)
+        for one in passes:
+            one.is_changed = len(group) > 1
+        for segment in group:
+            keeps = _modified(segment) > horizon
+            with segment.open() as source:
+                for window in segment.iter_windows(source):
+                    for cleaned in _through(passes, window, keeps, str(segment.path)):
+                        if writer.take(cleaned) < len(cleaned.batches):
+                            detail = "what is left of these segments does not fit into one of 2 GiB and 2^31 offsets"
+                            raise UnwritableError(Reason.SEGMENT_TOO_LARGE, detail, path=str(group[0].path))
+                    source.release(window.data, window.start)
+        writer.set_modified(_modified(group[-1]))
+        aborted = [one.take_aborted() for one in passes]
+        writer.add_aborted(aborted[-1])
+        n_bytes = writer.size_in_bytes
+        writer.close()
+        if not any(one.is_changed for one in passes):
+            for name in writer.names:
+                output.take_back(name)
+            self._note(group[0], "kept", n_bytes)
+            return
+        self._remove_old(group, output)
+        output.commit_part()
+        for number, segment in enumerate(group):
+            self._note(segment, "deleted" if number else "cleaned", 0 if number else n_bytes)
+
+    def _remove_old(self, group: list[Segment], output: PartitionOutput) -> None:
+        there = set(self._plan.files.names)
+        for number, segment in enumerate(group):
+            # the snapshot at a base offset goes with the segment
+            suffixes = (kf.LOG_SUFFIX, *INDEX_SUFFIXES, *([kf.PRODUCER_SNAPSHOT_SUFFIX] if number else []))
+            for suffix in suffixes:
+                name = kf.sidecar_name(segment.path.name, suffix)
+                if name in there:
+                    output.remove(name)
+
+    def _horizon_of_old_formats(self) -> int:
+        """When the file of a segment must have been written for tombstones of v0 and v1 to stay; these have no horizon.
+
+        Source: Cleaner.doClean, Kafka 4.3.
+        """
+        dirty = self._first_dirty()
+        clean = [one for one in self._segments if one.base_offset < dirty]
+        return _modified(clean[-1]) - self._config.delete_retention_ms if clean else 0
+
+    def _note(self, segment: Segment, action: SegmentAction, n_bytes: int) -> None:
+        name = segment.path.name
+        self._row.segments.append(SegmentPlan(name, segment.base_offset, action, segment.size_in_bytes, n_bytes))
+
+
+def _through(passes: Sequence[CleanerPass], window: Window, keeps: bool, path: str) -> Iterator[Window]:
+    """What is left of a window after all passes."""
+    if not passes:
+        yield window
+        return
+    for cleaned in passes[0].clean(window, keeps_old_tombstones=keeps, path=path):
+        yield from _through(passes[1:], cleaned, keeps, path)
+
+
+def _sizes(segment: Segment) -> tuple[int, int, int]:
+    """Bytes of the `.log`, of the offset index and of the time index."""
+    return (
+        segment.size_in_bytes,
+        _size(segment.sidecar_path(kf.INDEX_SUFFIX), kf.OFFSET_INDEX_DTYPE.itemsize),
+        _size(segment.sidecar_path(kf.TIME_INDEX_SUFFIX), kf.TIME_INDEX_DTYPE.itemsize),
+    )
+
+
+def _size(path: Path, entry_bytes: int) -> int:
+    try:
+        return path.stat().st_size // entry_bytes * entry_bytes
+    except OSError:
+        return 0
+
+
+def _modified(segment: Segment) -> int:
+    """When the `.log` was written, ms."""
+    return segment.path.stat().st_mtime_ns // 10**6

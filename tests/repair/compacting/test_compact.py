@@ -1,0 +1,197 @@
+"""Compact: of each key the last record stays, and nothing else is lost. `conformance` compares with Kafka's cleaner."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import golden_sets
+import pytest
+from compactions import DAY, RandomPartition
+from faults import is_killed_at
+from files import broker_on, content
+
+import kafkalog
+from kafkalog.errors import Reason
+from kafkalog.state.checkpoints import read_offset_checkpoint
+
+NOW = 1_795_000_000_000
+CLEANER = "cleaner-offset-checkpoint"
+Row = dict[str, Any]
+
+
+def partition(folder: Path, seed: int, n_segments: int = 5, name: str = "t-0", **options: Any) -> Path:
+    """A random partition in a log dir."""
+    directory = folder / name
+    directory.mkdir(parents=True)
+    RandomPartition(seed, NOW, ends_transactions=True, has_gaps=False, **options).append(
+        directory, n_segments, is_first=True
+    )
+    return directory
+
+
+def rows(directory: Path, **options: Any) -> list[Row]:
+    columns = ["offset", "key", "value", "headers", "timestamp"]
+    return kafkalog.scan(directory, columns=columns, **options).to_table().to_pylist()
+
+
+def expected(directory: Path, end: int, keeps_tombstones: bool) -> list[Row]:
+    """What a consumer is to get after a compaction up to an offset: by the definition, record by record."""
+    committed = rows(directory, isolation_level="read_committed")
+    last = {row["key"]: row["offset"] for row in committed if row["offset"] < end}
+    return [
+        row
+        for row in committed
+        if row["offset"] >= end
+        or (
+            row["key"] is not None
+            and last[row["key"]] == row["offset"]
+            and (keeps_tombstones or row["value"] is not None)
+        )
+    ]
+
+
+@pytest.mark.parametrize("passes", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_last_record_of_each_key_stays(tmp_path: Path, seed: int, passes: int) -> None:
+    codecs = ("none", "gzip", "zstd") if seed % 2 else ("none",)
+    source = partition(tmp_path, seed, codecs=codecs)
+    before = content(source)
+    (tmp_path / "out").mkdir()
+    options: dict[str, Any] = {"now": NOW, "passes": passes}
+    dry = kafkalog.compact(source, dry_run=True, **options)
+    report = kafkalog.compact(source, output=tmp_path / "out" / "t-0", **options)
+    assert content(source) == before
+    (row,) = report.partitions
+    assert isinstance(row, kafkalog.CompactedPartition)
+    assert row.as_dict() == dry.partitions[0].as_dict()
+    end = row.cleaned_to or 0
+    found = rows(tmp_path / "out" / "t-0", isolation_level="read_committed")
+    assert found == expected(source, end, keeps_tombstones=passes == 1)
+    old, new = kafkalog.open_partition(source), kafkalog.open_partition(tmp_path / "out" / "t-0")
+    assert (new.log_end_offset, new.last_stable_offset) == (old.log_end_offset, old.last_stable_offset)
+    assert row.n_records_removed == sum(r["offset"] < end for r in rows(source)) - sum(
+        r["offset"] < end for r in rows(new.path)
+    )
+    assert kafkalog.verify(new.path).ok
+    kafkalog.compact(source, in_place=True, **options)
+    assert content(source) == content(tmp_path / "out" / "t-0")
+
+
+def test_only_topics_that_count_as_compacted_are_compacted(tmp_path: Path) -> None:
+    for name in ("cleaned-0", "cleaned-1", "other-0", "__consumer_offsets-0"):
+        partition(tmp_path / "data", 3, name=name)
+    (tmp_path / "data" / CLEANER).write_text("0\n1\ncleaned 1 0\n")
+
+    def compacted(*topics: str, **options: Any) -> set[str]:
+        report = kafkalog.compact(tmp_path / "data", topics=topics or None, dry_run=True, now=NOW, **options)
+        return {Path(row.path).name for row in report.partitions}
+
+    assert compacted() == {"cleaned-0", "cleaned-1", "__consumer_offsets-0"}
+    assert compacted("!cleaned") == {"__consumer_offsets-0"}
+    assert compacted("*") == {"cleaned-0", "cleaned-1", "__consumer_offsets-0"}
+    # its policy is not known: it has to be named
+    assert compacted("other", "cleaned") == {"cleaned-0", "cleaned-1", "other-0"}
+    (tmp_path / "p").write_text("log.cleanup.policy=compact\n")
+    assert "other-0" in compacted(config=tmp_path / "p")
+    with pytest.raises(ValueError, match="nobody"):
+        compacted("nobody")
+    report = kafkalog.compact(tmp_path / "data", output=tmp_path / "out", now=NOW)
+    ends = {(row.topic_partition, row.cleaned_to) for row in report.partitions}  # type: ignore[attr-defined]
+    assert ends == {*(read_offset_checkpoint(tmp_path / "out" / CLEANER) or {}).items()}
+    assert content(tmp_path / "out" / "other-0") == content(tmp_path / "data" / "other-0")
+
+
+def test_the_clusters_metadata_decides(tmp_path: Path) -> None:
+    root = golden_sets.unpacked("k44")
+    names = {path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("__")}
+    report = kafkalog.compact(root, dry_run=True)
+    compacted = {Path(row.path).name for row in report.partitions}
+    policies = {one.name: one.configs.get("cleanup.policy", "delete") for one in kafkalog.ls(root) if one.name in names}
+    assert compacted - {one for one in compacted if one.startswith("__")} == {
+        name for name, policy in policies.items() if "compact" in policy
+    }
+    # known, and not compacted: naming it is no reason
+    name = next(name for name, policy in policies.items() if policy == "delete")
+    report = kafkalog.compact(root / name, dry_run=True)
+    assert not report.partitions
+    assert "cleanup.policy" in report.findings.rows[0].detail
+
+
+def test_damage_and_unfinished_work_are_refused(tmp_path: Path) -> None:
+    source = partition(tmp_path, 3)
+    partition(tmp_path, 3, name="t-1")
+    first = min(source.glob("*.log"))
+    data = bytearray(first.read_bytes())
+    data[-1] ^= 1
+    first.write_bytes(data)
+    before = content(source)
+    report = kafkalog.compact(tmp_path, topics="t", in_place=True, now=NOW)
+    damaged, good = report.partitions
+    assert damaged.problem is not None
+    assert damaged.problem.reason is Reason.CRC_MISMATCH
+    assert "kafkalog salvage" in (damaged.error or "")
+    assert content(source) == before
+    assert good.error is None
+    assert good.n_bytes_lost > 0
+    with pytest.raises(kafkalog.CorruptionError, match="kafkalog salvage"):
+        kafkalog.compact(source, output=tmp_path / "out", now=NOW)
+    assert not (tmp_path / "out").exists()
+    log = max((tmp_path / "t-1").glob("*.log"))
+    shutil.copy(log, f"{log}.swap")
+    (row,) = kafkalog.compact(tmp_path / "t-1", dry_run=True, now=NOW).partitions
+    assert row.problem is not None
+    assert row.problem.reason is Reason.SWAP_FILE
+
+
+def test_a_running_broker_and_urls_are_refused(tmp_path: Path) -> None:
+    source = partition(tmp_path, 3)
+    with broker_on(tmp_path), pytest.raises(kafkalog.UnsafePathError):
+        kafkalog.compact(source, in_place=True, now=NOW)
+    with pytest.raises(ValueError, match=r"URL|local"):
+        kafkalog.compact("s3://bucket/t-0", dry_run=True)
+    with pytest.raises(ValueError, match="passes"):
+        kafkalog.compact(source, dry_run=True, passes=4)
+
+
+def test_what_is_not_cleaned_is_said(tmp_path: Path) -> None:
+    source = partition(tmp_path, 11)
+    (tmp_path / "lag").write_text(f"min.compaction.lag.ms={30 * DAY}\n")
+    (row,) = kafkalog.compact(source, dry_run=True, now=NOW, config=tmp_path / "lag").partitions
+    assert isinstance(row, kafkalog.CompactedPartition)
+    assert row.cleaned_to is None
+    assert "min.compaction.lag.ms" in row.remarks[0]
+    bases = [segment.base_offset for segment in kafkalog.open_partition(source).segments]
+    (tmp_path / "replication-offset-checkpoint").write_text(f"0\n1\nt 0 {bases[2] + 1}\n")
+    (row,) = kafkalog.compact(source, dry_run=True, now=NOW).partitions
+    assert isinstance(row, kafkalog.CompactedPartition)
+    assert row.cleaned_to is None or row.cleaned_to <= bases[2]
+    assert row.remarks
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_kill_loses_no_record(tmp_path: Path, seed: int) -> None:
+    config = tmp_path / "config"
+    config.write_text("internal.segment.bytes=700\n")
+    options: dict[str, Any] = {"now": NOW, "in_place": True, "config": config}
+    wanted = partition(tmp_path / "wanted", seed)
+    before = rows(wanted, isolation_level="read_committed")
+    kafkalog.compact(wanted, **options)
+    n, is_killed = 1, True
+    while is_killed:
+        source = partition(tmp_path / f"data-{n}", seed)
+        is_killed = is_killed_at(n, partial(kafkalog.compact, source, **options))
+        # as a broker that starts
+        kafkalog.recover(source.parent, in_place=True, backup=tmp_path / f"old-{n}", all_segments=True)
+        found = rows(source, isolation_level="read_committed")
+        assert all(row in before for row in found)
+        kafkalog.compact(source, **options)
+        assert rows(source, isolation_level="read_committed") == rows(wanted, isolation_level="read_committed")
+        shutil.rmtree(source.parent)
+        n += 3
+    assert n > 100
