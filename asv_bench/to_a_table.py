@@ -35,7 +35,7 @@ WAYS = {
     "kafkalog": ("kafkalog.read_table", "fast"),
     "kafkalog-hour": ("kafkalog.read_table, one hour of 24", "fast"),
     "kafkalog-key": ("kafkalog.read_table, one key", "fast"),
-    "parquet": ("pyarrow.parquet.read_table, if somebody exported it", "fast"),
+    "parquet": ("pyarrow.parquet.read_table, after an export", "fast"),
     "kcat": ("kcat to text, read by pyarrow.csv", "fast"),
     "confluent-tuned": ("confluent-kafka, larger queues", "slow"),
     "confluent": ("confluent-kafka, defaults", "slow"),

@@ -172,6 +172,7 @@ def test_the_picture_and_the_table_have_the_figures_of_the_last_results(monkeypa
     monkeypatch.syspath_prepend(DOCS)
     speed = importlib.import_module("speed")
     assert (DOCS / "_static" / "speed.svg").read_text() == speed.drawn(), "run python docs/speed.py"
+    assert (DOCS / "_static" / "to_a_table.svg").read_text() == speed.ways_drawn(), "run python docs/speed.py"
     assert speed.markdown() in (DOCS / "benchmarks.md").read_text(), "run python docs/speed.py"
 
 

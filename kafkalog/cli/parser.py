@@ -68,6 +68,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message, and exit with 2."""
+        if missing := re.fullmatch(r"one of the arguments (.+) is required", message):
+            *others, last = missing[1].split()
+            message = f"add {', '.join(others)} or {last}"
         self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} -h)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

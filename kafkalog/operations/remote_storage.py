@@ -230,7 +230,7 @@ def _wrong_size(copy: Copy, segment: RemoteSegment, *, is_needed: bool) -> Itera
             yield _fault("unreadable", error.detail, copy, segment.end_offset)
         return
     if size != segment.size_in_bytes:
-        detail = f"the .log has {size} bytes; the metadata topic says {segment.size_in_bytes}"
+        detail = f"the .log has {size} bytes, but {segment.size_in_bytes} in the metadata topic"
         yield _fault("size", detail, copy, segment.end_offset, damage=is_needed)
 
 

@@ -207,7 +207,7 @@ def check_log_dirs(task: ReadTask) -> None:
         if not any(map(kf.parse_partition_directory, os.listdir(root))) and not any(
             os.path.isdir(part.path) for part in task.parts
         ):
-            raise _unseen(root, "no partitions are there")
+            raise _unseen(root, "no partitions here")
 
 
 def _unseen(path: str, why: str) -> ReadError:

@@ -184,7 +184,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 def _paths(options: Options, storage: dict[str, str]) -> tuple[str, ...]:
     if secret := next((name for name in storage if not is_public_option(name)), None):
         raise ValueError(
-            f"storage.{secret} would be in Spark's plans; each host takes credentials from its environment"
+            f"storage.{secret}: Spark would show this credential in its plans; set it in the environment of each host"
         )
     # Spark adds a path of its own to the options of a table
     named = [options[name] for name in ("log_dir", "path") if name in options][:1]

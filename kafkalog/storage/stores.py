@@ -204,7 +204,7 @@ class _Store:
             elif "169.254.169.254" in line:
                 detail = "no credentials found; put them into the environment, or set skip_signature for public buckets"
             elif "ExpiredToken" in str(error):
-                detail = "the store says that the credentials have expired; renew them"
+                detail = "the credentials have expired; renew them"
             if writes:
                 raise WriteError(Reason.WRITE_FAILED, f"{detail} ({kind})", path=self.url_of(key)) from None
             raise ReadError(

@@ -201,7 +201,7 @@ def offset_checkpoint_problem(path: Path) -> str:
         if java_number(fields[1], 31) is None or java_number(fields[2], 63) is None:
             return ""
     if len(lines) - 2 != n_entries:
-        return f"line 2: {n_entries} entries are announced, {len(lines) - 2} are there"
+        return f"line 2: expected {n_entries} entries, found {len(lines) - 2}"
     return ""
 
 

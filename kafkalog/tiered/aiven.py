@@ -167,7 +167,7 @@ class ChunkedSource(RangeSource):
         super().__init__(manifest.size, path=str(place))
         self._manifest, self._stored = manifest, place.open()
         if self._stored.size != manifest.starts[-1]:
-            detail = f"{self._stored.size} bytes; the manifest says {manifest.starts[-1]}"
+            detail = f"has {self._stored.size} bytes, but {manifest.starts[-1]} in the manifest"
             raise ReadError(Reason.FILE_UNREADABLE, detail, path=place)
         self.unit_bytes = manifest.chunk_bytes
         manifest.unseal  # noqa: B018 - an error about keys comes before anything is read
@@ -197,7 +197,7 @@ def open_index(manifest: Manifest, place: Location, suffix: str) -> ByteSource:
     if size:
         with place.open() as source:
             if position + size > source.size:
-                detail = f"{source.size} bytes; the manifest says that {INDEXES[suffix]} ends at {position + size}"
+                detail = f"has {source.size} bytes, but {INDEXES[suffix]} ends at {position + size} in the manifest"
                 raise ReadError(Reason.FILE_UNREADABLE, detail, path=place)
             stored = source.window(position, position + size).tobytes()
         try:

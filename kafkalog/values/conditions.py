@@ -101,7 +101,7 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
     # headers are looked at before decoding only, and there a group without its decoded terms lets too much through
     for term in (term for group in groups for term in group):
         if str(term[0]).partition(".")[0] == "headers":
-            raise ValueError("headers and decoded columns are not for filters of which only one has to hold")
+            raise ValueError("headers and decoded columns do not work with 'or'")
     return Split(before if all(before) else None, [[_checked(term) for term in group] for group in groups])
 
 

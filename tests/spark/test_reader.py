@@ -97,7 +97,7 @@ def test_executors_read_urls(source: Any, log: Path, tmp_path: Path) -> None:
     assert {row["partition"]: row["count"] for row in rows} == dict.fromkeys(range(4), 1000)
     last = source(url, topics="t").agg({"offset": "max"}).collect()
     assert last[0][0] == 999
-    with pytest.raises(Exception, match="would be in Spark's plans"):
+    with pytest.raises(Exception, match="Spark would show this credential"):
         source(url, **{"storage.secret_access_key": "hush"}).count()
     replaced = source(url)
     assert replaced.count() == 4000

@@ -56,7 +56,7 @@ def test_a_log_dir_that_is_not_there_is_no_deletion(tmp_path: Path) -> None:
         runner.check_files(runner.piece_of(task).files)
     for path in root.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with pytest.raises(ReadError, match=r"no partitions are there.*mount the log dir"):
+    with pytest.raises(ReadError, match=r"no partitions here.*mount the log dir"):
         runner.check_log_dirs(task)
     root.rmdir()
     with pytest.raises(ReadError, match=r"No such file.*mount the log dir"):

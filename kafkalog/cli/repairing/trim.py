@@ -18,7 +18,7 @@ running broker does the same with DeleteRecords and retention. Stop the broker f
 
 trim writes the log start offset to the log dir's checkpoint, and deletes segments that end before it. The last segment
 always stays. A copy of a single partition (-o copy/orders-0) has no checkpoint, so it starts with the first kept
-segment; a note says so.""",
+segment.""",
     examples="""\
   kafkalog trim /var/lib/kafka/orders-0 --before-offset 120000 --dry-run
   kafkalog trim /var/lib/kafka --before-timestamp 2026-11-01T00:00Z --in-place --backup /other/disk/before

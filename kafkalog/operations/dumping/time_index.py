@@ -121,7 +121,9 @@ class _TimeChecker:
         if largest != timestamp:
             self._report.add_pair("timestamp", self._key, timestamp, largest)
             if not self._is_empty_batch_of(position, timestamp):
-                self._add_finding(number, f"the entry says {timestamp}, the records of the batch say {largest}")
+                self._add_finding(
+                    number, f"the entry has timestamp {timestamp}, but the largest in the batch is {largest}"
+                )
         if self._previous >= timestamp:
             self._report.add_pair("order", self._key, timestamp, self._previous)
             self._add_finding(number, f"the timestamp {timestamp} does not lie after {self._previous}")

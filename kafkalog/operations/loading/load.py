@@ -516,7 +516,7 @@ class _Load:
         cluster = None if self._targets is None else self._targets.cluster
         note = retention_note(newest, config=options.config, cluster=cluster, now_ms=now_ms)
         taken = [topic for topic, config in self._configs.items() if config is not None]
-        origin = f"settings of {', '.join(sorted(taken))} are taken from the cluster's metadata"
+        origin = f"settings of {', '.join(sorted(taken))} come from the cluster's metadata"
         return [*self._left_out(), *([origin] if taken else []), *([] if note is None else [note])]
 
     def _left_out(self) -> list[str]:
