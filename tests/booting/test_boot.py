@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import shutil
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -434,8 +437,6 @@ def test_blocks_are_shared_only_where_the_file_system_can(tmp_path: Path, monkey
     source = make(tmp_path / "log")
 
     def clone(target: int, request: int, descriptor: int) -> None:
-        import os
-
         assert request == 0x40049409
         os.write(target, os.pread(descriptor, 2**20, 0))
 
@@ -539,6 +540,43 @@ def test_killed_at_any_step_the_output_is_absent_or_complete(tmp_path: Path) -> 
     assert [*sums(out)] == names
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert sums(source) == before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+@pytest.mark.parametrize("n", [10, pytest.param(200, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path: Path, n: int) -> None:
+    source, out, rng = make(tmp_path / "log", partitions=3), tmp_path / "out", random.Random(n)
+    before = sums(source)
+
+    def act(seconds: float | None = None) -> float:
+        """Boot in a fork that is killed after some time."""
+        began, child = time.monotonic(), os.fork()
+        if not child:
+            try:
+                kafkalog.boot(source, out)
+            finally:
+                os._exit(0)
+        if seconds is not None:
+            time.sleep(seconds)
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return time.monotonic() - began
+
+    seconds, names, n_absent = act(), [*sums(out)], 0
+    for _ in range(n):
+        shutil.rmtree(out, ignore_errors=True)
+        act(rng.uniform(0, seconds))
+        n_absent += not out.exists()
+        if out.exists():
+            assert [*sums(out)] == names
+            assert kafkalog.preflight(out / "data").verdict == "starts"
+        assert sums(source) == before
+    assert n_absent > n // 2
+    shutil.rmtree(out, ignore_errors=True)
+    act()
+    # nothing is left of those that were killed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "out"]
+    assert [*sums(out)] == names
 
 
 @pytest.mark.parametrize("seed", range(max(fuzz_inputs() // 20_000, 6)))
