@@ -41,6 +41,7 @@ from kafkalog.booting.topics import (
     TopicPlan,
     new_id,
     plan_topics,
+    read_topics_file,
 )
 from kafkalog.errors import (
     DEFAULT_LIMITS,
@@ -83,6 +84,7 @@ def boot(
     listeners: Sequence[str] | None = None,
     metadata: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
+    settings_file: str | os.PathLike[str] | None = None,
     topic_ids: Mapping[str, str] | None = None,
     retention: Retention = "keep",
     groups: str | os.PathLike[str] = "keep",
@@ -122,6 +124,9 @@ def boot(
         A log dir with a copy of `__cluster_metadata-0`, in addition to the sources.
     settings : mapping, optional
         Settings of topics, by name or glob; None removes one: ``{"orders": {"cleanup.policy": "compact"}}``.
+    settings_file : path-like, optional
+        The topics as they were, if no metadata log survives: JSON lines of ``kafkalog metadata --show topics --json``,
+        or one JSON object with settings by topic or glob. Settings of `retention` and `settings` come before these.
     topic_ids : mapping, optional
         Ids of topics, for all of their directories.
     retention : {"keep", "as-was"} or mapping of str to int
@@ -183,7 +188,8 @@ def boot(
         one_of("retention", retention, ("keep", "as-was"))
     n_nodes, first_id = integer("nodes", nodes, 1), integer("node_id", node_id, 0)
     ids = {topic: parse_topic_id(one) for topic, one in (topic_ids or {}).items()}
-    options = TopicOptions(TARGETS[release], retention, settings or {}, ids, missing, limits.max_directories)
+    listed = () if settings_file is None else read_topics_file(settings_file)
+    options = TopicOptions(TARGETS[release], retention, settings or {}, ids, missing, limits.max_directories, listed)
     paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     if not paths:
         raise ValueError("no source is named")

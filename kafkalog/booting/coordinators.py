@@ -129,6 +129,16 @@ def coordinator_partition(name: str, n_partitions: int) -> int:
     return 0 if number == -(2**31) else abs(number) % n_partitions
 
 
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Read a file of UTF-8 text; raises `ReadError`, or `NotKafkaError` if it is none."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")  # text mode would change line ends inside of values
+    except OSError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
+    except UnicodeDecodeError as error:
+        raise NotKafkaError(Reason.NOT_KAFKA, f"it is not UTF-8 text ({error.reason})", path=path) from error
+
+
 def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
     """Read committed offsets from JSON lines, or from CSV if the name ends so.
 
@@ -139,14 +149,8 @@ def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
     NotKafkaError
         A line is no committed offset, or two are about the same group and partition.
     """
-    name, found = Path(path), dict[tuple[str, str, int], Commit]()
-    try:
-        text = name.read_bytes().decode("utf-8-sig")  # text mode would change line ends inside of values
-    except OSError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
-    except UnicodeDecodeError as error:
-        raise NotKafkaError(Reason.NOT_KAFKA, f"it is not UTF-8 text ({error.reason})", path=path) from error
-    for number, row in _csv_rows(text) if name.suffix.lower() == ".csv" else _json_rows(text):
+    text, found = read_text(path), dict[tuple[str, str, int], Commit]()
+    for number, row in _csv_rows(text) if Path(path).suffix.lower() == ".csv" else json_rows(text):
         try:
             commit = _commit(row)
         except (ValueError, TypeError, KeyError) as error:
@@ -189,7 +193,8 @@ def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
         yield rows.line_num, {name: value for name, value in row.items() if value not in (None, "")}
 
 
-def _json_rows(text: str) -> Iterator[tuple[int, Any]]:
+def json_rows(text: str) -> Iterator[tuple[int, Any]]:
+    """The objects of JSON lines with their numbers; None for a line that is none."""
     # not splitlines: JSON text may hold other line ends, such as U+2028
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():

@@ -79,20 +79,15 @@ class Copy:
         except KafkalogError:
             return -2, -1, 0
 
-    @cached_property
-    def names(self) -> list[str]:
-        """Names of its files."""
-        return os.listdir(self.path)
-
     @property
     def is_bare(self) -> bool:
         """Whether it has no segment, as if its `.log` files were lost; brokers create one with the directory."""
-        return not any(name.removesuffix(kf.SWAP_SUFFIX).endswith(kf.LOG_SUFFIX) for name in self.names)
+        return not any(name.removesuffix(kf.SWAP_SUFFIX).endswith(kf.LOG_SUFFIX) for name in os.listdir(self.path))
 
     @property
     def known_end(self) -> int:
         """The highest offset that its log once reached, as other files know."""
-        return max(known_ends(self.path, self.key, self.names).values(), default=0)
+        return max(known_ends(self.path, self.key, os.listdir(self.path)).values(), default=0)
 
     @cached_property
     def topic_id(self) -> str | None:

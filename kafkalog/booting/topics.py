@@ -6,6 +6,8 @@ The plan says which.
 
 from __future__ import annotations
 
+import json
+import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Literal
 
 from kafkalog import format as kf
-from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState
+from kafkalog.booting.coordinators import DEFAULT_PARTITIONS, CoordinatorState, json_rows, read_text
 from kafkalog.booting.sources import Copy
 from kafkalog.booting.targets import Target
 from kafkalog.errors import (
@@ -22,9 +24,11 @@ from kafkalog.errors import (
     Finding,
     KafkalogError,
     LimitExceededError,
+    NotKafkaError,
     Reason,
     UnsafePathError,
 )
+from kafkalog.parsing import integer
 from kafkalog.repair.recovering.settings import compacted_by
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
@@ -66,6 +70,7 @@ _LOST_STATE: Final = {
     kf.SHARE_GROUP_STATE: ". The share groups in it start again",
 }
 _OF_OLD_BROKERS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_LISTED: Final = "settings file"
 _OF_TIERS: Final = ("remote.", "local.retention.")
 
 
@@ -121,6 +126,55 @@ class TopicPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedTopic:
+    """An entry of a file of topics that a cluster had."""
+
+    topic: str
+    """A name or glob."""
+    settings: dict[str, str]
+    n_partitions: int = 0
+    topic_id: str | None = None
+
+    @classmethod
+    def of(cls, row: Any) -> ListedTopic:
+        """Check an entry; raises ValueError."""
+        if not (isinstance(row, dict) and isinstance(row.get("topic"), str) and isinstance(row.get("configs"), dict)):
+            raise ValueError('not an object with "topic" (a name) and "configs" (an object)')
+        settings = {}
+        for name, value in row["configs"].items():
+            if not isinstance(value, str | int | float):
+                raise ValueError(f"{name} is {value!r}, which is no value of a setting")
+            settings[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        topic_id = None if row.get("topic_id") is None else parse_topic_id(row["topic_id"])
+        return cls(row["topic"], settings, integer("partitions", row.get("partitions", 0), 0), topic_id)
+
+
+def read_topics_file(path: str | os.PathLike[str]) -> list[ListedTopic]:
+    """Read topics and their settings: JSON lines of `kafkalog metadata`, or one object with settings by topic.
+
+    Raises `ReadError`, or `NotKafkaError` if it has neither form.
+    """
+    text = read_text(path)
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        whole = None
+    rows = json_rows(text)
+    if isinstance(whole, dict) and not isinstance(whole.get("topic"), str):
+        rows = enumerate(({"topic": name, "configs": one} for name, one in whole.items()), 1)
+    found = []
+    for number, row in rows:
+        # the command prints other tables, too
+        if not isinstance(row, dict) or row.get("kind", "topics") == "topics":
+            try:
+                found.append(ListedTopic.of(row))
+            except (ValueError, TypeError) as error:
+                detail = f"entry {number}: {error}; print the file with kafkalog metadata DIR --show topics --json"
+                raise NotKafkaError(Reason.COLUMN_VALUE, detail, path=path) from error
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class TopicOptions:
     """What a caller says about topics."""
 
@@ -131,6 +185,12 @@ class TopicOptions:
     missing: Missing = "continue"
     max_partitions: int = DEFAULT_LIMITS.max_directories
     """Of a topic: a wrong number in a name or a file must not make billions."""
+    listed: Sequence[ListedTopic] = ()
+    """Topics of a file."""
+
+    def listed_as(self, name: str) -> list[ListedTopic]:
+        """The entries of the file that are about a topic."""
+        return [one for one in self.listed if fnmatchcase(name, one.topic)]
 
 
 @dataclass(slots=True)
@@ -176,6 +236,9 @@ def plan_topics(
             _set_all(plans[-1], [], evidence, options)
     _check_ids(plans)
     _note_unknown_commits({plan.name for plan in plans}, evidence)
+    if lost := [one.topic for one in options.listed if not any(fnmatchcase(plan.name, one.topic) for plan in plans)]:
+        detail = f"no source has these topics of the settings file: {', '.join(lost[:8])}{', ...' if lost[8:] else ''}"
+        evidence.note(Finding(Reason.METADATA_INCOMPLETE, detail, damage=False))
     return sorted(plans, key=lambda plan: plan.name)
 
 
@@ -190,6 +253,10 @@ def new_id() -> str:
 def _plan(name: str, copies: Sequence[Copy], evidence: Evidence, options: TopicOptions) -> TopicPlan:
     topic_id, id_origin = _topic_id(name, copies, evidence, options)
     n_partitions, count_origin = _n_partitions(name, copies, evidence)
+    n_listed = max((one.n_partitions for one in options.listed_as(name)), default=0)
+    # names hash to few partitions and to many: the file knows better
+    if count_origin != "cluster metadata" and n_listed > (0 if count_origin == "hashes of names" else n_partitions):
+        n_partitions, count_origin = max(n_listed, 1 + max(copy.key.partition for copy in copies)), _LISTED
     if n_partitions > options.max_partitions:
         detail = (
             f"{name} would have {n_partitions:,} partitions ({count_origin}), more than max_directories. Leave out the"
@@ -231,7 +298,10 @@ def _topic_id(name: str, copies: Sequence[Copy], evidence: Evidence, options: To
         raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=copy.path)
     if known is not None:
         return known, "cluster metadata"
-    return (next(iter(found)), "partition.metadata") if found else (new_id(), "new")
+    if found:
+        return next(iter(found)), "partition.metadata"
+    listed = next((one.topic_id for one in options.listed_as(name) if one.topic_id), None)
+    return (new_id(), "new") if listed is None else (listed, _LISTED)
 
 
 def _check_ids(plans: Iterable[TopicPlan]) -> None:
@@ -265,10 +335,13 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
     carried = {} if evidence.metadata is None else evidence.metadata.settings.get((TOPIC, plan.name), {})
     for name, value in carried.items():
         plan.set(name, value, "cluster metadata")
+    for name, value in [pair for one in options.listed_as(plan.name) for pair in one.settings.items()]:
+        plan.set(name, value, _LISTED)
+    is_tiered = plan.settings.get("remote.storage.enable") == "true"
     for name in [*plan.settings]:
         if name in _OF_OLD_BROKERS or name.startswith(_OF_TIERS):
             plan.drop(name)
-    if carried.get("remote.storage.enable") == "true":
+    if is_tiered:
         detail = (
             f"{plan.name} is tiered: the sources have only its local part, and the settings of tiers are left out. Boot"
             " the output of kafkalog tiered restore to have all of it"

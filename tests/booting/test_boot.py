@@ -226,6 +226,47 @@ def test_topics_of_a_log_dir_of_which_only_a_partition_is_named_are_not_missing(
     assert len(report.topics) > 30
 
 
+def test_a_file_has_what_no_metadata_log_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("p-multi-0", "p-compact-0", "p-default-0", "__consumer_offsets-1", "__transaction_state-0"):
+        shutil.copytree(unpacked("k44") / name, source / name)
+        (source / name / "partition.metadata").unlink()
+    main(["metadata", str(unpacked("k44")), "--show", "topics,brokers", "--json", "-q"])
+    (tmp_path / "topics.jsonl").write_text(capsys.readouterr().out)
+    old = read_cluster_metadata(unpacked("k44"))
+    assert old is not None
+    report = kafkalog.boot(source, tmp_path / "out", settings_file=tmp_path / "topics.jsonl")
+    new = metadata(tmp_path / "out")
+    for name in ("p-multi", "p-compact", "p-default", "__consumer_offsets", "__transaction_state"):
+        assert new.topic_ids[name] == old.topic_ids[name]
+        assert [*new.partitions(name)] == [*old.partitions(name)]
+        wanted = old.settings.get((TOPIC, name), {})
+        assert new.settings.get((TOPIC, name), {}) == (wanted if name.startswith("__") else {**wanted, **KEPT})
+    assert any("p-big" in finding.detail for finding in report.findings.rows)
+    assert plan(report, "p-compact").origins["cleanup.policy"] == "settings file"
+
+
+def test_a_file_of_settings_by_topic(tmp_path: Path) -> None:
+    source, file = make(tmp_path / "log"), tmp_path / "settings.json"
+    file.write_text('{"ord*": {"retention.ms": 5000,\n"preallocate": true}, "gone": {}}')
+    arguments = ["boot", str(source), "-o", str(tmp_path / "out"), "-q", "--settings", str(file)]
+    assert main([*arguments, "--set", "orders:a.b=1"]) == 0
+    settings = metadata(tmp_path / "out").settings[TOPIC, "orders"]
+    assert settings == {**KEPT, "preallocate": "true", "a.b": "1"}
+    assert "retention.ms=5000" in (tmp_path / "out" / "report.txt").read_text()
+    for text in (
+        '{"orders": 5}',
+        '{"orders": {"a": []}}',
+        "[1]",
+        "nonsense",
+        '{"topic": "a", "configs": {}, "topic_id": "x"}',
+    ):
+        file.write_text(text)
+        with pytest.raises(NotKafkaError, match="entry 1"):
+            kafkalog.boot(source, tmp_path / "more", settings_file=file)
+
+
 def test_a_wrong_number_makes_no_billions_of_partitions(tmp_path: Path) -> None:
     source = make(tmp_path / "log")
     commits = tmp_path / "commits.csv"

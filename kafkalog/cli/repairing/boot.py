@@ -81,6 +81,13 @@ def add_parser(commands: Any) -> None:
     facts = parser.add_argument_group("facts that the directories lack")
     facts.add_argument("--metadata", metavar="DIR", help="a log dir with a copy of __cluster_metadata-0")
     facts.add_argument(
+        "--settings",
+        dest="settings_file",
+        metavar="FILE",
+        help="the topics as they were: JSON lines of kafkalog metadata --show topics --json, or one JSON object such as"
+        ' {"orders": {"cleanup.policy": "compact"}}',
+    )
+    facts.add_argument(
         "--set",
         dest="settings",
         metavar="TOPIC:NAME=VALUE",
@@ -132,7 +139,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.booting.boot import boot
 
     names = ("release", "topics", "nodes", "node_id", "cluster_id", "metadata", "groups", "missing", "copy", "threads")
-    options = {name: value for name, value in chosen(args, *names, "limits").items() if value is not None}
+    given = chosen(args, *names, "settings_file", "limits")
+    options = {name: value for name, value in given.items() if value is not None}
     if args.listeners is not None:
         options["listeners"] = args.listeners.split(",")
     if args.retention is not None:
