@@ -57,7 +57,7 @@ group_offset: topic text, partition int, offset int, leader_epoch int, metadata 
 member: member_id text, client_id text?, client_host text?, instance_id text?, subscribed [text],
     assigned {[int]}, epoch int, assignor text?
 group: group text, type text, state text, lag int?, epoch int, protocol text?, members [member],
-    offsets [group_offset]
+    offsets [group_offset], pending [group_offset]
 state_record: topic text, partition int, offset int, timestamp int, type text, version int?, key any, value any,
     producer_id int?, error text?
 topic_partition: topic text, partition int

@@ -31,7 +31,7 @@ from kafkalog.records.selection import Selection
 from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoint, read_properties
 from kafkalog.state.leader_epochs import EpochEndOffset, LeaderEpochs, Truncation
 from kafkalog.state.outcomes import TransactionOutcomes
-from kafkalog.storage.location import Location, as_path
+from kafkalog.storage.location import Location, as_path, parent_of
 from kafkalog.text import counted
 
 
@@ -124,7 +124,7 @@ class Partition(ReadMethods):
         if self.topic_partition is None or self.kind is not None:
             return None
         try:
-            offsets = read_offset_checkpoint(self.path.absolute().parent / name)
+            offsets = read_offset_checkpoint(parent_of(self.path) / name)
         except (SidecarError, ReadError) as error:
             self.findings.append(error.to_finding())
             return None

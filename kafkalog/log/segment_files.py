@@ -104,7 +104,9 @@ class SegmentListing:
             else:
                 continue
             detail += "; name the file itself to read it" if is_log else ""
-            self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self._path / name), damage=False))
+            path = str(self._path / name)
+            # what it holds is not in the log, and not lost either
+            self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, damage=False, n_records=0))
 
     def _without_doubles(self, logs: Sequence[str]) -> list[str]:
         """One file for each base offset: of several, such as 0.log and that of 20 digits, the name that brokers write.
@@ -122,7 +124,8 @@ class SegmentListing:
                 detail = (
                     f"not read: a broker reads {chosen[offset]} with the same offset; name this file itself to read it"
                 )
-                self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(self._path / left_out)))
+                path = str(self._path / left_out)
+                self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, n_records=0))
         return list(chosen.values())
 
     def _is_circular(self, segment: Segment) -> bool:

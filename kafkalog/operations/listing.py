@@ -19,6 +19,7 @@ from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.checkpoints import node_id_of, read_properties
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.storage.location import parent_of
 
 Visit = Callable[[Segment, BatchTable], object]
 
@@ -179,7 +180,7 @@ class Clusters:
 
     def join(self, summary: PartitionSummary) -> None:
         """Add the topic's settings to a summary, and whether its directory is a stray."""
-        root = Path(summary.path).absolute().parent
+        root = parent_of(Path(summary.path))
         metadata, node_id = self._known.get(root) or next(iter(self._known.values()), (None, None))
         if metadata is None or summary.topic is None or summary.partition is None or summary.kind is not None:
             return
@@ -191,7 +192,7 @@ class Clusters:
 
 def clusters_beside(partitions: Iterable[Partition], limits: Limits) -> Clusters:
     """Read the metadata logs in the log dirs of partitions."""
-    return Clusters((partition.path.absolute().parent for partition in partitions), limits)
+    return Clusters((parent_of(partition.path) for partition in partitions), limits)
 
 
 def _node_id(root: Path) -> int | None:

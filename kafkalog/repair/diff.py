@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -64,8 +64,10 @@ class ReplicaDiff:
     """The offset to which the other would truncate before it fetched from the leader; None if it would keep all."""
     is_kept: bool = False
     """Whether a difference would stay, since the leader epochs do not show it: one of the two is damaged, or was
-    written by something else than a broker.
+    written by something else than a broker. Except in a compacted topic, see `is_compacted`.
     """
+    is_compacted: bool = False
+    """Whether the log cleaner may have made the difference: each broker compacts its replica at times of its own."""
 
     @property
     def equal_to(self) -> int:
@@ -153,7 +155,10 @@ def diff(
     leader, truncate_to = _truncation((one, other), ends)
     offset = min(in_a.base_offset, in_b.base_offset)
     is_kept = truncate_to is None or truncate_to > offset
-    return ReplicaDiff(*paths, start, *ends, n_same, max(offset, start), in_a, in_b, leader, truncate_to, is_kept)
+    ends_there = max(in_a.last_offset, in_b.last_offset) + 1
+    is_compacted = is_kept and any(replica.is_compacted(ends_there) for replica in (one, other))
+    found = ReplicaDiff(*paths, start, *ends, n_same, max(offset, start), in_a, in_b, leader, truncate_to, is_kept)
+    return replace(found, is_compacted=is_compacted)
 
 
 def _partition(path: str | os.PathLike[str] | Partition, limits: Limits) -> Partition:

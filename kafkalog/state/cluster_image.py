@@ -123,7 +123,7 @@ class ClusterMetadata:
         self.timestamp = -1
         self.findings: list[Finding] = []
         self.gaps: list[Finding] = []
-        self.unknown_ids: list[str] = []
+        self.contradictions: list[str] = []
         self._names: dict[str, str] = {}
         self._partitions: dict[str, dict[int, AssignedPartition]] = {}
         self._pending: list[tuple[str, Fields]] | None = None
@@ -224,13 +224,21 @@ class ClusterMetadata:
             apply(self, fields)
 
     def _is_known(self, what: str, number: Any, known: Container[Any]) -> bool:
-        """Whether an earlier record has an id; if not, a broker fails to replay the record, and one before it is
-        missing.
-        """
+        """Whether an earlier record has an id; if not, a controller fails on this one, and one before it is missing."""
         if number in known:
             return True
-        self.unknown_ids.append(f"{what} {number}")
+        self.contradictions.append(f"refers to {what} {number}, which no earlier record defines")
         return False
+
+    def _is_registered(self, broker: int, epoch: int) -> bool:
+        """Whether a broker is registered with an epoch. Source: ClusterDelta.getBrokerOrThrow, Kafka 4.3."""
+        if not self._is_known("broker", broker, self.brokers):
+            return False
+        registered = self.brokers[broker]["brokerEpoch"]
+        if registered != epoch:
+            why = f"refers to epoch {epoch} of broker {broker}, which is registered with epoch {registered}"
+            self.contradictions.append(why)
+        return bool(registered == epoch)
 
     def _config(self, fields: Fields) -> None:
         resource = fields["resourceType"], fields["resourceName"]
@@ -241,6 +249,9 @@ class ClusterMetadata:
 
     def _topic(self, fields: Fields) -> None:
         topic_id = parse_topic_id(fields["topicId"])
+        if fields["name"] in self.topic_ids:  # source: ReplicationControlManager.replay, Kafka 4.3
+            why = f"creates topic {fields['name']!r} with id {topic_id}, which exists with id"
+            self.contradictions.append(f"{why} {self.topic_ids[fields['name']]}")
         self._names[topic_id] = fields["name"]
         self.topic_ids[fields["name"]] = topic_id
 
@@ -296,18 +307,19 @@ class ClusterMetadata:
         self.brokers[fields["brokerId"]] = dict(fields)
 
     def _unregister_broker(self, fields: Fields) -> None:
-        self.brokers.pop(fields["brokerId"], None)
+        if self._is_registered(fields["brokerId"], fields["brokerEpoch"]):
+            del self.brokers[fields["brokerId"]]
 
     def _fence(self, fields: Fields) -> None:
-        if self._is_known("broker", fields["id"], self.brokers):
+        if self._is_registered(fields["id"], fields["epoch"]):
             self.brokers[fields["id"]]["fenced"] = True
 
     def _unfence(self, fields: Fields) -> None:
-        if self._is_known("broker", fields["id"], self.brokers):
+        if self._is_registered(fields["id"], fields["epoch"]):
             self.brokers[fields["id"]]["fenced"] = False
 
     def _change_broker(self, fields: Fields) -> None:
-        if not self._is_known("broker", fields["brokerId"], self.brokers):
+        if not self._is_registered(fields["brokerId"], fields["brokerEpoch"]):
             return
         broker = self.brokers[fields["brokerId"]]
         # 0 means no change, here and below: 1 sets, -1 clears

@@ -262,13 +262,11 @@ def _apply(metadata: ClusterMetadata, record: _Record, path: Path, limits: Limit
             metadata.findings.append(
                 Finding(Reason.INTERNAL_RECORD, str(error), str(path), base_offset=record.offset, damage=False)
             )
-    # after a gap, unknown ids are its consequence
-    if metadata.unknown_ids and metadata.is_complete:
-        detail = (
-            f"the record at offset {record.offset} refers to {metadata.unknown_ids[0]}, which no earlier record defines"
-        )
+    # after a gap, contradictions are its consequence
+    if metadata.contradictions and metadata.is_complete:
+        detail = f"the record at offset {record.offset} {metadata.contradictions[0]}"
         _missing(metadata, path, detail, record.offset, record.offset, n_records=0)
-    metadata.unknown_ids.clear()
+    metadata.contradictions.clear()
 
 
 def _records(path: Path, limits: Limits) -> Iterator[_Record]:

@@ -293,6 +293,11 @@ def clean(text: str) -> str:
     return _SECRETS.sub("", text)
 
 
+def parent_of(path: Path) -> Path:
+    """The directory that a directory is in: relative if its own path is."""
+    return path.parent if path.name not in ("", "..") else path.absolute().parent
+
+
 def exists(path: AnyPath) -> bool:
     """See `os.path.exists`."""
     return path.exists() if isinstance(path, Location) else os.path.exists(path)

@@ -47,8 +47,10 @@ class FileNames:
     def problem(self, directory: Path) -> Finding | None:
         """Why a broker cannot load the partition, whatever the segments hold; None if nothing is in the way."""
         if self.fatal:
-            detail = "not named after an offset: a broker does not start; move it away"
-            return Finding(Reason.UNKNOWN_FILE, detail, path=str(directory / self.fatal[0]))
+            others = f", and {', '.join(self.fatal[1:4])} as well" if len(self.fatal) > 1 else ""
+            others += f" ({len(self.fatal):,} files)" if len(self.fatal) > 4 else ""
+            detail = f"not named after an offset: a broker does not start; move it away{others}"
+            return Finding(Reason.UNKNOWN_FILE, detail, path=str(directory / self.fatal[0]), n_records=0)
         if self.bad_swaps:
             name, why = next(iter(self.bad_swaps.items()))
             return Finding(Reason.SWAP_FILE, why, path=str(directory / name))
@@ -104,7 +106,7 @@ def partition_directories(root: Path) -> Iterator[Path | Finding]:
         path = root / name
         if kf.parse_partition_directory(name) is None:
             if name != _REMOTE_INDEX_CACHE:
-                detail = "a directory without the name of a partition: a broker does not start; move it away"
+                detail = "a directory without the name of a partition; move it away"
                 yield Finding(Reason.UNKNOWN_FILE, detail, path=str(path))
         elif is_link and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
             detail = "a link out of the log dir is not followed; name its target to recover it"

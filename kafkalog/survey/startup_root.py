@@ -9,6 +9,7 @@ Mirrors `MetaPropertiesEnsemble`, `CheckpointFile`, `QuorumStateDataJsonConverte
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.location import exists, list_names
 from kafkalog.storage.source import read_file
+from kafkalog.survey.startup_names import partition_directories
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 QUORUM_STATE: Final = "quorum-state"
@@ -65,16 +67,20 @@ class StartProblem:
         """The failure as damage, for reports of files."""
         consequence = {"loses metadata": "loses metadata", "log dir offline": "takes the log dir offline"}
         detail = f"{self.detail}; a broker {consequence.get(self.effect, self.effect)}"
-        return Finding(self.reason, detail, path=self.path, position=self.position)
+        return Finding(self.reason, detail, path=self.path, position=self.position, n_records=0)
 
 
-def root_problems(roots: Sequence[Path], *, limits: Limits = DEFAULT_LIMITS) -> list[StartProblem]:
+def root_problems(
+    roots: Sequence[Path], *, node_id: str | None = None, limits: Limits = DEFAULT_LIMITS
+) -> list[StartProblem]:
     """Return why a broker does not start on log dirs, except for the contents of partitions.
 
     Parameters
     ----------
     roots : sequence of Path
         The log dirs of one broker.
+    node_id : str, optional
+        `node.id` of the broker's configuration.
     limits : Limits
 
     Returns
@@ -82,12 +88,13 @@ def root_problems(roots: Sequence[Path], *, limits: Limits = DEFAULT_LIMITS) -> 
     list of StartProblem
         In the order in which a broker reads the files.
     """
-    found = [*_identity_problems(roots)]
+    found = [*_identity_problems(roots, node_id)]
     for root in roots:
         found += _attempt(root / BOOTSTRAP_CHECKPOINT, lambda path: _bootstrap_problem(path, limits))
         for name in OFFSET_CHECKPOINTS:
             found += _attempt(root / name, lambda path: offset_checkpoint_problem(path), "log dir offline")
         found += _metadata_log_problems(root / kf.METADATA_DIRECTORY, limits)
+        found += _misnamed(root)
     found += _duplicates(roots)
     # one log dir less is the end of a broker that has no other, or whose metadata log is there
     with_metadata = [str(root) for root in roots if (root / kf.METADATA_DIRECTORY).is_dir()]
@@ -113,7 +120,15 @@ def _attempt(path: Path, problem: Callable[[Path], str], effect: Effect = "does 
         yield StartProblem(Reason.CHECKPOINT_SYNTAX, str(path), detail, effect=effect)
 
 
-def _identity_problems(roots: Sequence[Path]) -> Iterator[StartProblem]:
+def _misnamed(root: Path) -> Iterator[StartProblem]:
+    """Directories whose names a broker cannot parse."""
+    with contextlib.suppress(KafkalogError):  # one that cannot be listed is an error of the partitions
+        for one in partition_directories(root):
+            if isinstance(one, Finding) and one.reason is Reason.UNKNOWN_FILE:
+                yield StartProblem(one.reason, one.path or "", one.detail)
+
+
+def _identity_problems(roots: Sequence[Path], node_id: str | None) -> Iterator[StartProblem]:
     """Check `meta.properties` of each log dir, and that they belong together.
 
     Source: MetaProperties.Builder, MetaPropertiesEnsemble.verify, Kafka 4.3.
@@ -144,6 +159,11 @@ def _identity_problems(roots: Sequence[Path]) -> Iterator[StartProblem]:
             if value and known and value != known:
                 detail = f"{name} is {value!r}, but {known!r} in {other}"
                 yield StartProblem(Reason.META_PROPERTIES, str(path), detail)
+        if node_id is not None and java_number(node_id, 31) != java_number(ids["node id"], 31):
+            detail = f"node id is {ids['node id']!r}, and {node_id!r} in the broker's configuration"
+            yield StartProblem(
+                Reason.META_PROPERTIES, str(path), f"{detail}; correct node.id there, or mount its own disk"
+            )
         directory_id = properties.get("directory.id")
         if directory_id is not None:
             other = directory_ids.setdefault(directory_id, path)

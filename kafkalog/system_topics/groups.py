@@ -110,6 +110,8 @@ class Group(PublicNames):
     members: list[GroupMember] = field(default_factory=list)
     offsets: list[GroupOffset] = field(default_factory=list)
     """Sorted by topic and partition."""
+    pending: list[GroupOffset] = field(default_factory=list)
+    """Offsets that open transactions commit: they do not count yet, and a consumer that starts waits for their end."""
     _committed: tuple[CommittedOffsets, slice] | None = field(default=None, init=False, repr=False, compare=False)
     """What `offsets` are made of once they are asked for."""
 
@@ -156,6 +158,7 @@ class Group(PublicNames):
             "protocol": self.protocol,
             "members": [member.as_dict() for member in self.members],
             "offsets": [asdict(one) for one in self.offsets],
+            "pending": [asdict(one) for one in self.pending],
         }
 
 
@@ -320,13 +323,12 @@ class _Loader:
         return group
 
     def apply(self, kind: str, key: dict[str, Any], value: dict[str, Any], *, is_pending: bool) -> None:
-        """Apply a record of `__consumer_offsets`; of one that is pending only the group counts."""
+        """Apply a record of `__consumer_offsets`; one that is pending has no effect but that its group is there."""
         group = self._group(key["group"] if "group" in key else key["groupId"])
-        # an offset of an open transaction does not count, but its group is there
-        if is_pending:
-            return
         if kind.endswith("OffsetCommit"):
-            self._commit(group, key, value)
+            self._commit(group.pending if is_pending else group.offsets, key, value)
+        elif is_pending:
+            return
         elif kind == "GroupMetadata":
             self._classic(group, value)
         else:
@@ -363,6 +365,7 @@ class _Loader:
                     group._committed = committed, rows
         for name in sorted(self._groups):
             group = self._groups[name]
+            group.pending.sort(key=attrgetter("topic", "partition"))
             if group.type == "consumer":
                 # a broker takes the assignor that most members ask for
                 asked = Counter(member.assignor for member in group.members if member.assignor)
@@ -389,8 +392,8 @@ class _Loader:
             self.findings.append(error.to_finding())
             return None
 
-    def _commit(self, group: Group, key: dict[str, Any], value: dict[str, Any]) -> None:
-        group.offsets.append(
+    def _commit(self, offsets: list[GroupOffset], key: dict[str, Any], value: dict[str, Any]) -> None:
+        offsets.append(
             GroupOffset(
                 key["topic"],
                 key["partition"],

@@ -21,6 +21,7 @@ from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
 from kafkalog.state.cluster_image import BROKER, TOPIC, AssignedPartition, ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
+from kafkalog.storage.location import parent_of
 from kafkalog.system_topics.reading import AsOf, check_known, name_of
 from kafkalog.text import counted
 
@@ -357,7 +358,7 @@ def metadata(
     as_of = AsOf.of(log_dir, [METADATA_TOPIC], end_offset, end_timestamp)
     found: tuple[Path, ClusterMetadata] | None = None
     key = TopicPartition(METADATA_TOPIC, 0)
-    roots = [*log_dir.paths, *([log_dir.path_of(key).path.absolute().parent] if key in log_dir else [])]
+    roots = [*log_dir.paths, *([parent_of(log_dir.path_of(key).path)] if key in log_dir else [])]
     findings: list[Finding] = []
     for root in dict.fromkeys(roots):
         image = read_cluster_metadata(

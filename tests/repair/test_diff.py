@@ -85,13 +85,19 @@ def test_simulated_leader_changes(tmp_path: Path) -> None:
     assert n_diverged > 10
 
 
-def test_what_leader_epochs_do_not_show(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cleaned", [0, 3])
+def test_what_leader_epochs_do_not_show(tmp_path: Path, capsys: pytest.CaptureFixture[str], cleaned: int) -> None:
     rng = np.random.default_rng(2)
     a = replica(tmp_path / "a", [(0, 1), (0, 2), (0, 3)], rng)
     b = replica(tmp_path / "b", [(0, 1), (0, 9), (0, 3)], rng)
     found = kafkalog.diff(a, b)
     assert (found.offset, found.n_batches, found.leader, found.truncate_to) == (1, 1, None, None)
     assert found.is_kept
+    for one in (a, b):
+        (one.parent / kf.CLEANER_OFFSET_CHECKPOINT).write_text(f"0\n1\nt 0 {cleaned}\n")
+    assert kafkalog.diff(a, b).is_compacted == bool(cleaned)
+    assert main(["diff", str(a), str(b)]) == 1
+    assert ("was compacted" in capsys.readouterr().out) == bool(cleaned)
 
 
 def test_golden_partitions_are_their_own_replicas(log_dir: Path) -> None:

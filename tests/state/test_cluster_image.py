@@ -176,12 +176,20 @@ def test_partitions_brokers_and_topics_change(tmp_path: Path) -> None:
         ("FenceBroker", {"id": 2}),
         ("UnfenceBroker", {"id": 2}),
         ("BrokerRegistrationChange", {"brokerId": 2}),
+        ("UnregisterBroker", {"brokerId": 2}),
         ("RemoveAccessControlEntry", {"id": OTHER_ID}),
+        # an earlier registration of the broker, and a topic that was not removed before
+        ("FenceBroker", {"id": 1, "epoch": 4}),
+        ("UnfenceBroker", {"id": 1, "epoch": 4}),
+        ("BrokerRegistrationChange", {"brokerId": 1, "brokerEpoch": 4}),
+        ("UnregisterBroker", {"brokerId": 1, "brokerEpoch": 4}),
+        ("Topic", {"name": "t", "topicId": OTHER_ID}),
+        ("Topic", {"name": "t", "topicId": ID}),
     ],
 )
-def test_a_record_about_an_id_that_no_record_before_it_has(tmp_path: Path, kind: str, fields: dict[str, Any]) -> None:
+def test_a_record_that_no_record_before_it_allows(tmp_path: Path, kind: str, fields: dict[str, Any]) -> None:
     first = (
-        record("RegisterBroker", brokerId=1, incarnationId=ID),
+        record("RegisterBroker", brokerId=1, brokerEpoch=5, incarnationId=ID),
         record("Topic", name="t", topicId=ID),
         record("Partition", partitionId=0, topicId=ID, replicas=[1], isr=[1]),
         record("AccessControlEntry", id=ID),
@@ -191,8 +199,12 @@ def test_a_record_about_an_id_that_no_record_before_it_has(tmp_path: Path, kind:
         (Reason.METADATA_INCOMPLETE, 4, True)
     ]
     assert not found.is_complete
-    known = {"topicId": ID, "partitionId": 0, "topicName": "t", "id": 1, "brokerId": 1}
+    assert Reason.METADATA_INCOMPLETE in {one.reason for one in kafkalog.preflight(tmp_path).problems}
+    known: dict[str, Any] = {"topicId": ID, "partitionId": 0, "topicName": "t", "id": 1, "brokerId": 1}
     known = {name: known.get(name, value) for name, value in fields.items()}
+    epochs = {"id": "epoch", "brokerId": "brokerEpoch"}
+    known |= {epochs[name]: 5 for name in fields if name in epochs and kind != "RemoveAccessControlEntry"}
+    known |= {"name": "u", "topicId": OTHER_ID} if kind == "Topic" else {}
     known |= {"id": ID} if kind == "RemoveAccessControlEntry" else {}
     assert kafkalog.metadata(log_of(tmp_path / "known", *first, record(kind, **known))).is_complete
 

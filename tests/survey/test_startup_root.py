@@ -202,13 +202,35 @@ def test_preflight_and_verify_name_the_file(name: str, root: Path, run: Any) -> 
     assert any(fnmatch(path, file) for path in paths), paths
     assert preflight.verdict == "does not start"
     assert not any(row.stray for row in preflight.partitions)
-    if file != "lost+found":
-        findings = kafkalog.verify(root).findings
-        assert any(one.damage and fnmatch(str(Path(one.path or "").relative_to(root)), file) for one in findings)
+    findings = kafkalog.verify(root).findings
+    assert any(one.damage and fnmatch(str(Path(one.path or "").relative_to(root)), file) for one in findings)
     code, _, err = run("preflight", root)
     assert code == 1
     assert "does not start" in err
     assert any(path in err for path in paths)
+
+
+def test_the_configuration_is_that_of_another_broker(root: Path, tmp_path: Path, run: Any) -> None:
+    config = tmp_path / "server.properties"
+    for text, code in (("node.id=1", 0), ("broker.id=1", 0), ("", 0), ("node.id=1001", 1), ("broker.id=2", 1)):
+        config.write_text(f"{text}\nlog.dirs={root}\nlog.retention.ms=-1\n")
+        assert run("preflight", root, "--config", config)[0] == code, text
+    [problem] = kafkalog.preflight(root, config=config).problems
+    assert (problem.path, problem.effect) == (str(root / META), "does not start")
+
+
+def test_a_directory_marked_for_deletion_is_no_loss(root: Path, run: Any) -> None:
+    shutil.copytree(root / PARTITION, root / f"gone-0.{'a' * 32}-delete")
+    for args in (["preflight", root], ["preflight", root, "--unclean"], ["recover", root, "--dry-run"]):
+        assert run(*args)[0] == 0
+
+
+def test_a_folder_of_partitions_may_have_others_next_to_them(root: Path) -> None:
+    (root / "notes").mkdir()
+    assert not kafkalog.verify(root).ok
+    (root / META).unlink()
+    shutil.rmtree(root / "__cluster_metadata-0")
+    assert kafkalog.verify(root).ok
 
 
 def test_a_snapshot_that_is_cut_off_loses_metadata(root: Path) -> None:

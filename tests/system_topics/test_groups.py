@@ -138,7 +138,9 @@ def test_states_of_members_and_groups(tmp_path: Path, kind: str, stable: int) ->
         assert states(tmp_path, newer) == {"g": ("NotReady", None)}
 
 
-def test_a_group_whose_only_offsets_are_in_an_open_transaction(tmp_path: Path) -> None:
+def test_a_group_whose_only_offsets_are_in_an_open_transaction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     key, value = record("OffsetCommit", {"group": "g", "topic": "t", "partition": 0}, offset=7)
     directory = tmp_path / "__consumer_offsets-0"
     directory.mkdir()
@@ -146,6 +148,9 @@ def test_a_group_whose_only_offsets_are_in_an_open_transaction(tmp_path: Path) -
     (directory / f"{0:020d}.log").write_bytes(opened)
     (group,) = kafkalog.groups(tmp_path)
     assert (group.name, group.offsets) == ("g", [])
+    assert [(one.topic, one.partition, one.offset) for one in group.pending] == [("t", 0, 7)]
+    assert main(["groups", str(tmp_path)]) == 0
+    assert "t-0: offset 7 was committed in an open transaction" in capsys.readouterr().out
 
 
 def test_rows_of_offsets_are_made_when_they_are_asked_for_and_are_those_of_the_table(tmp_path: Path) -> None:

@@ -101,8 +101,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             detail = f"renamed to -stray and later deleted: {row.stray}"
             found.append(Finding(Reason.UNKNOWN_FILE, detail, path=row.path))
             console.count_findings(found[-1:])
-    for one in result.problems:
-        console.count_findings([Finding(one.reason, one.detail, path=one.path, position=one.position)])
+    console.count_findings([one.to_finding() for one in result.problems])
     if result.verdict in ("loses", "does not start") and not (found or result.problems):
         detail = f"the broker {result.verdict}"
         console.count_findings([Finding(Reason.UNKNOWN_FILE, detail, path=str(result.partitions[0].path))])

@@ -100,6 +100,9 @@ def _text(group: Group, *, with_members: bool) -> Iterator[str]:
             time = iso_seconds(one.commit_timestamp)
             rows.append([one.topic, str(one.partition), *numbers, time, one.metadata, note])
         yield from (f"  {line}" for line in table(rows, [False, True, True, True, True, False, False, False]))
+    for one in group.pending:
+        why = "in an open transaction (kafkalog producers -t __consumer_offsets): consumers wait for its end"
+        yield f"  {one.topic}-{one.partition}: offset {one.offset} was committed {why}"
     for one in group.offsets:
         for part in one.deliveries if with_members else ():
             span = f"offsets {part.first_offset}..{part.last_offset + 1}"

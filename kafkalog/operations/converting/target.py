@@ -27,6 +27,7 @@ from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.leader_epochs import Epochs, truncate_from_start
 from kafkalog.state.log_config import LogConfig, checked_config
 from kafkalog.state.producers import ProducerSnapshot, newest_snapshot
+from kafkalog.storage.location import parent_of
 from kafkalog.storage.source import file_status
 from kafkalog.writing.partition_writer import PartitionWriter
 
@@ -92,7 +93,7 @@ class ConvertedPartitions:
         return "compact" in (configs.cleanup_policy(partition.topic_partition.topic) or "")
 
     def _cluster_of(self, partition: Partition) -> ClusterMetadata | None:
-        root = partition.path.absolute().parent
+        root = parent_of(partition.path)
         if root not in self._cluster:
             self._cluster[root] = configs = read_cluster_metadata(root, limits=self._limits)
             for finding in configs.findings if configs is not None else ():

@@ -38,6 +38,7 @@ from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.state.cluster_image import ClusterMetadata
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerSnapshot, encode_snapshot, newest_snapshot
+from kafkalog.storage.location import parent_of
 from kafkalog.survey.startup import Change, Kind, RebuiltFile
 
 KINDS: tuple[Kind, ...] = ("offset", "time", "txn", "snapshot", "epochs")
@@ -360,7 +361,7 @@ class Rebuilder:
         self._on_file(file)
 
     def _interval(self, partition: Partition) -> IndexInterval:
-        root = partition.path.absolute().parent
+        root = parent_of(partition.path)
         if root not in self._configs:
             self._configs[root] = configs = read_cluster_metadata(root, limits=self._limits)
             for finding in configs.findings if configs is not None else ():

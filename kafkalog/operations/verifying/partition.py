@@ -35,7 +35,7 @@ from kafkalog.state.checkpoints import read_leader_epochs, read_offset_checkpoin
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.producers import ProducerState, newest_snapshot, read_snapshot
 from kafkalog.state.transactions import TransactionEpochs
-from kafkalog.storage.location import list_names
+from kafkalog.storage.location import list_names, parent_of
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, survey
@@ -159,7 +159,7 @@ def _check_log_start(partition: Partition, segments: Sequence[VerifiedSegment], 
             f"the log start offset {start} of {partition.path.name} is past the log end {end}: at its next start, a"
             f" broker deletes all segments, and continues at {start}"
         )
-        path = partition.path.absolute().parent / kf.LOG_START_OFFSET_CHECKPOINT
+        path = parent_of(partition.path) / kf.LOG_START_OFFSET_CHECKPOINT
         add(Finding(Reason.LOG_START_BEHIND_END, detail, path=str(path), base_offset=start))
 
 
@@ -335,7 +335,7 @@ def _check_metadata(partition: Partition, around: LogDirState, add: Add) -> None
     """Report records that are missing from the metadata log."""
     found: list[Finding] = []
     for attempt in range(_ATTEMPTS):
-        metadata = read_cluster_metadata(partition.path.absolute().parent, limits=partition.limits)
+        metadata = read_cluster_metadata(parent_of(partition.path), limits=partition.limits)
         found = [] if metadata is None else metadata.findings
         found = [one for one in found if one.reason is Reason.METADATA_INCOMPLETE]
         if not (found and around.is_live) or attempt == _ATTEMPTS - 1:

@@ -252,8 +252,12 @@ def partitions_to_verify(
         found += [finding for root in roots for finding in check_root(root) if finding.path not in seen]
         seen |= {finding.path for finding in found}
         roots = [root for root in path.paths if root.is_dir() and not is_partition_directory(root)]
-        problems = [problem for root in roots for problem in root_problems([root], limits=limits)]
-        found += [problem.to_finding() for problem in problems if problem.path not in seen]
+        for root in roots:
+            is_log_dir = (root / kf.META_PROPERTIES).exists()
+            for problem in root_problems([root], limits=limits):
+                # any directory may lie next to a copy of partitions
+                if problem.path not in seen and (is_log_dir or problem.reason is not Reason.UNKNOWN_FILE):
+                    found.append(problem.to_finding())
     chosen = []
     for partition in partitions_of(path, topics, numbers, set_apart=True):
         if isinstance(partition, Partition):

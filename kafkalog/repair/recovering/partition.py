@@ -126,6 +126,7 @@ class PartitionRecovery:
             end = end_as_loaded(segment)
             report.is_split = end - segment.base_offset > kf.MAX_RELATIVE_OFFSET
         if report.is_split:
+            report.problem = replace(problem, n_records=0)
             contents, _ = remains(segment, 0, LogDirState.of(self.plan.partition))
             report.lost = [one for one in contents.findings if one.damage]
             last = self.plan.partition.segments[-1]
@@ -278,7 +279,8 @@ class PartitionRecovery:
             contents.append(self._contents(segment, one, report, state))
         self._find_missing(report, contents, state)
         left = [one for one in report.segments if one.action != "deleted"]
-        end = 0
+        # a broker deletes what is marked for deletion, as it was asked to
+        end = (report.log_end_offset_before or 0) if self.plan.partition.kind == "delete" else 0
         if left and self.plan.partition.kind != "delete":
             base = left[-1].base_offset
             one = found.get(base)

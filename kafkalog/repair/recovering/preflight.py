@@ -29,7 +29,7 @@ from kafkalog.state.checkpoints import java_number, node_id_of, read_properties,
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.location import refuse_url
+from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
@@ -120,12 +120,16 @@ def preflight(
     named = [Path(one) for one in names]
     if not named:
         raise ValueError("name at least one log dir")
-    roots = list(dict.fromkeys(one.absolute().parent if is_partition_directory(one) else one for one in named))
+    roots = list(dict.fromkeys(parent_of(one) if is_partition_directory(one) else one for one in named))
     result = Preflight(findings=Findings(limits.max_findings))
-    result.problems = root_problems(roots, limits=limits)
     settings = None if config is None else read_properties_file(config)
+    node_id = node_id_of({name: str(value) for name, value in (settings or {}).items()}) or None
+    result.problems = root_problems(roots, node_id=node_id, limits=limits)
     cluster = _cluster(roots, settings, result.problems, limits)
     options = _Options(index_interval_bytes, parse_milliseconds("now", "now" if now is None else now), limits)
+    for gap in cluster.metadata.gaps if cluster.metadata is not None else ():
+        if not any(Path(gap.path or "").is_relative_to(one.path) for one in result.problems):
+            result.problems.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
     starts = [_LogDirStart(root, clean, cluster, options, result) for root in roots]
     result.is_clean = all(start.is_clean for start in starts)
     found = [
@@ -133,7 +137,7 @@ def preflight(
         for one in named
         for is_one in [is_partition_directory(one)]
         for start in starts
-        if start.root == (one.absolute().parent if is_one else one)
+        if start.root == (parent_of(one) if is_one else one)
         for directory in ([one] if is_one else start.directories())
     ]
     if not found and not result.problems and not any((root / kf.META_PROPERTIES).exists() for root in roots):
@@ -161,7 +165,9 @@ def preflight(
     with ThreadPoolExecutor(n_threads, "kafkalog-preflight") as pool:
         for row, findings in pool.map(lambda one: one.run(advance, n_readers), _consumed(loads)):
             for finding in findings.rows:
-                result.findings.add(finding)
+                # a broker splits the segment, which recover does not
+                is_split = row is not None and row.is_split and finding == row.problem
+                result.findings.add(replace(finding, damage=False) if is_split else finding)
             if row is not None:
                 result.partitions.append(row)
                 on_partition(row)
@@ -218,15 +224,13 @@ class _LogDirStart:
             self.result.findings.add(Finding(Reason.UNKNOWN_FILE, detail, path=str(self.root), damage=False))
 
     def directories(self) -> Iterator[Path]:
-        """The partition directories; other directories are problems."""
+        """The partition directories."""
         for one in partition_directories(self.root):
             if not isinstance(one, Finding):
                 yield one
-            elif Path(one.path or "").is_symlink():
+            elif one.reason is Reason.LINK_OUTSIDE:
                 # a broker follows the link, and only kafkalog does not
                 self.result.findings.add(one)
-            else:
-                self.result.problems.append(StartProblem(one.reason, one.path or "", one.detail))
 
     def plan(self, directory: Path) -> LoadPlan:
         """How the broker loads a partition."""

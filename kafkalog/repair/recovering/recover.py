@@ -30,7 +30,7 @@ from kafkalog.repair.recovering.settings import Cluster
 from kafkalog.storage.atomic import remove_file, sync_directory
 from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
-from kafkalog.storage.location import refuse_url
+from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_end import end_as_loaded
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
@@ -140,7 +140,7 @@ def recover(
     root = Path(path)
     placement = Placement(output, in_place, backup, dry_run, stage_in)
     n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
-    log_dir = root.absolute().parent if is_partition_directory(root) else root
+    log_dir = parent_of(root) if is_partition_directory(root) else root
     # for a copy, too: files that a broker writes to meanwhile are no state to recover
     refuse_if_locked([log_dir])
     report = RecoveryReport(is_written=not dry_run, findings=Findings(limits.max_findings))
@@ -174,7 +174,7 @@ def _is_repaired(problem: StartProblem) -> bool:
 def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, limits: Limits) -> list[LoadPlan]:
     """How a broker would load the partitions of a log dir, or the one that is named; the report gets what it cannot."""
     is_partition = is_partition_directory(root)
-    offsets = RootOffsets.read(root.absolute().parent if is_partition else root)
+    offsets = RootOffsets.read(parent_of(root) if is_partition else root)
     directories = [root] if is_partition else _directories(root, report)
     for finding in offsets.findings:
         report.findings.add(finding)
@@ -190,10 +190,10 @@ def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, lim
 def _directories(root: Path, report: RecoveryReport) -> list[Path]:
     found = []
     for one in partition_directories(root):
-        if isinstance(one, Finding):
-            report.add(PartitionPlan(one.path or "", None, problem=one))
-        else:
+        if not isinstance(one, Finding):
             found.append(one)
+        elif one.reason is Reason.LINK_OUTSIDE:
+            report.add(PartitionPlan(one.path or "", None, problem=one))
     return found
 
 
@@ -258,7 +258,7 @@ class RecoveryRun(Target):
                 if one.unwritten is not None:
                     self._finish(one)
                 else:
-                    self._add(one.wipe())
+                    self._add(one.wipe(), one.findings)
                 continue
             kinds = frozenset(KINDS) - {"epochs"}  # those also depend on where the log ends
             for base in plan.lone:
@@ -350,12 +350,11 @@ class RecoveryRun(Target):
             self._finish(one)
 
     def _finish(self, one: PartitionRecovery) -> None:
-        row = one.finish()
-        for finding in one.findings:
-            self._report.findings.add(finding)
-        self._add(row)
+        self._add(one.finish(), one.findings)
 
-    def _add(self, row: PartitionPlan) -> None:
+    def _add(self, row: PartitionPlan, findings: list[Finding]) -> None:
+        for finding in findings:
+            self._report.findings.add(finding)
         self._report.add(row)
         self._on_partition(row)
 

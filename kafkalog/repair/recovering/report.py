@@ -29,14 +29,16 @@ class RecoveryReport(HtmlReport):
     """False after a dry run."""
 
     def add(self, row: PartitionPlan) -> None:
-        """Take the row of a partition; its problem is a finding, unless one about the same bytes is there."""
-        found = row.problem
-        is_told = any(
-            one.damage and found is not None and (one.path, one.position) == (found.path, found.position)
-            for one in self.findings.rows
-        )
-        if found is not None and not is_told:
-            self.findings.add(found)
+        """Take the row of a partition. Its problem and damage are findings, in place of others about the same bytes."""
+        rows = self.findings.rows
+        for found in [row.problem, *(segment.finding for segment in row.segments)]:
+            if found is None or not found.damage:
+                continue
+            places = [n for n, one in enumerate(rows) if (one.path, one.position) == (found.path, found.position)]
+            if not places:
+                self.findings.add(found)
+            elif row.is_split or not any(rows[place].damage for place in places):
+                rows[places[0]] = found
         self.partitions.append(row)
 
     def check(self) -> None:

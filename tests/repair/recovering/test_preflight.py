@@ -91,6 +91,9 @@ def test_a_segment_whose_offsets_go_far_is_split_and_nothing_is_lost(partition: 
     last.write_bytes(data)
     for one in (asked(partition), *kafkalog.recover(partition, dry_run=True).partitions):
         assert (one.verdict, one.losses, one.log_end_offset) == ("recovers", [], 2**33 + 305)
+    assert not kafkalog.preflight(partition).findings.n_damage
+    [finding] = [one for one in kafkalog.recover(partition, dry_run=True).findings.rows if one.damage]
+    assert finding.n_records == 0
 
 
 def test_a_transaction_index_of_a_later_version_stops_the_start(partition: Path) -> None:

@@ -14,6 +14,7 @@ from files import content, flip
 from recoveries import RECOVERY_POINTS, logs, small_log_dir
 
 import kafkalog
+from kafkalog.cli import main
 from kafkalog.errors import CorruptionError, OutputExistsError, Reason, UnsafePathError, WriteError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.repair.recovering.recover import recover
@@ -107,6 +108,21 @@ def test_a_segment_that_is_missing_in_the_middle_is_damage(tmp_path: Path, all_s
     assert report.n_bytes_lost == 0
 
 
+@pytest.mark.parametrize("change", ["no .log", "zeros after a clean shutdown"])
+def test_what_recovery_calls_lost_is_damage_too(tmp_path: Path, change: str) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0",))
+    (log_dir / MARKER).write_bytes(b"")
+    for log in logs(log_dir / "p-txn-0"):
+        if change == "no .log":
+            log.unlink()
+    if change != "no .log":
+        log.write_bytes(log.read_bytes() + bytes(400))
+    report = kafkalog.recover(log_dir, dry_run=True)
+    assert report.partitions[0].losses
+    assert any(one.damage for one in report.findings.rows)
+    assert main(["recover", str(log_dir), "--dry-run"]) == main(["preflight", str(log_dir)]) == 1
+
+
 def test_a_partition_is_recovered_alone(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path)
     path = logs(log_dir / "p-txn-0")[-1]
@@ -129,8 +145,9 @@ def test_what_cannot_be_recovered_is_said_and_there_is_no_marker(tmp_path: Path)
     (log_dir / MARKER).write_bytes(b"")
     report = recover(log_dir, output=tmp_path / "out")
     errors = {Path(one.path).name: one.error for one in report.partitions if one.error}
-    assert set(errors) == {"p-ooo-0", "p-multi-0", "lost+found"}
-    assert "splits the segment" in (errors["p-ooo-0"] or "")
+    assert set(errors) == {"p-ooo-0", "p-multi-0"}
+    assert [Path(one.path).name for one in report.problems] == ["lost+found"]
+    assert "kafkalog convert" in (errors["p-ooo-0"] or "")
     assert not report.is_clean
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "meta.properties",
