@@ -22,8 +22,9 @@ from files import flip
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.cli.console import Console
-from kafkalog.cli.exits import Exit, worst
+from kafkalog.cli.console import Console, Progress
+from kafkalog.cli.exits import Exit, exit_of_finding, worst
+from kafkalog.cli.reading.record_text import control_text
 from kafkalog.cli.text import quote_bytes
 
 COMMANDS = ("ls", "cat", "batches")
@@ -229,27 +230,6 @@ def test_ls_lists_directories_set_apart_below(run_lines: Any, log_dir_copy: Path
     assert [json.loads(line)["kind"] for line in out] == [None, None, "delete"]
 
 
-def test_ls_says_damage_and_goes_on(run_lines: Any, log_dir_copy: Path) -> None:
-    log = log_dir_copy / "p-zstd-java-0" / "00000000000000000000.log"
-    segment = kafkalog.Segment(log)
-    position = int(segment.batches.position[5])
-    flip(log, position + 16, 0x40)
-    code, out, err = run_lines("ls", log_dir_copy)
-    assert code == 1
-    assert err.startswith(f"kafkalog: damage: {log}@{position} ")
-    assert [line.split(": ")[1] for line in err.splitlines()] == ["damage", "lost"]
-    lines = {line.split()[0]: line for line in out}
-    assert lines["p-zstd-java-0"].endswith(f"! bad_magic in {log.name} at {position}")
-    assert " 600 " in lines["p-zstd-java-0"]
-    assert "!" not in lines["p-txn-0"]
-    assert out[-1].endswith("; 1 partition with damage")
-    code, out, err = run_lines("ls", "--json", "--quiet", log_dir_copy / "p-zstd-java-0")
-    row = json.loads(out[0])
-    assert (code, row["ok"], row["n_records_is_minimum"]) == (1, False, True)
-    assert (row["findings"][0]["reason"], row["findings"][0]["position"]) == ("bad_magic", position)
-    assert "damage" in err
-
-
 def test_a_torn_tail_is_a_note_for_the_verbose(run_lines: Any, log_dir_copy: Path) -> None:
     log = log_dir_copy / "p-multi-2" / "00000000000000000000.log"
     log.write_bytes(log.read_bytes()[:-5])
@@ -342,15 +322,6 @@ def test_cat_text_can_be_read_back(run_lines: Any, log_dir: Path) -> None:
         assert (match[4] == "-") == (row["timestamp"] in (None, -1))
         assert (unquote(match[5]), unquote(match[6])) == (row["key"], row["value"])
         assert bool(match[7]) == bool(row["headers"])
-
-
-def test_cat_text_shows_headers_and_null(run_lines: Any, log_dir: Path) -> None:
-    _, out, _ = run_lines("cat", log_dir, "-t", "p-headers", "-n", "3")
-    assert out == [
-        "p-headers-0@0  2023-11-14T22:13:20.000Z  key=null value=null",
-        "p-headers-0@1  2023-11-14T22:13:20.007Z  key=null value=null headers={n=null}",
-        'p-headers-0@2  2023-11-14T22:13:20.014Z  key=null value=null headers={""=""}',
-    ]
 
 
 def test_cat_text_of_chosen_columns(run_lines: Any, log_dir: Path) -> None:
@@ -566,6 +537,40 @@ def test_the_worst_exit_code_wins() -> None:
         assert worst(order[number:]) == code
         assert worst(reversed(order[number:])) == code
     assert worst([]) == 0
+
+
+def test_findings_have_exit_codes() -> None:
+    def code(reason: str, damage: bool = True) -> int:
+        return exit_of_finding(kafkalog.Finding(kafkalog.Reason(reason), damage=damage))
+
+    assert [code("crc_mismatch"), code("batch_too_large"), code("file_changed"), code("unknown_codec")] == [1, 5, 3, 4]
+    assert code("partial_tail", damage=False) == 0
+
+
+def test_progress_is_shown_after_a_second_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("kafkalog.cli.console.time.time", lambda: now[0])
+    progress = Progress(100, "headers", enabled=True)
+    progress.reach(10)
+    assert not progress.is_shown
+    now[0] += 2
+    progress.reach(50)
+    assert progress.is_shown
+    with progress.hidden():
+        pass
+    progress.close()
+    assert not progress.is_shown
+    hidden = Progress(100, "headers", enabled=False)
+    now[0] += 2
+    hidden.reach(50)
+    assert not hidden.is_shown
+
+
+def test_control_records_in_words() -> None:
+    assert control_text(b"\0\0\0\0", b"\0\0\0\0\0\5") == "control=ABORT coordinator_epoch=5"
+    assert control_text(b"\0\0\0\2", b"x") == 'control=LEADER_CHANGE value="x"'
+    assert control_text(b"\0\0\0\x63", None) == 'control=UNKNOWN key="\\x00\\x00\\x00c" value=null'
+    assert control_text(None, b"") == 'control=UNKNOWN key=null value=""'
 
 
 def test_a_flood_of_damage_is_counted(capsys: pytest.CaptureFixture[str]) -> None:

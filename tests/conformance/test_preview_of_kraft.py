@@ -11,10 +11,11 @@ from builder import batch_v2, record_v2
 from conformance.jars import OLD_KAFKA_VERSION, class_path, java
 from conformance.kafka import QUICK_JVM
 from effort import examples
-from message_bytes import encoded, made_up, uvarint
+from message_bytes import made_up
 
 import kafkalog
 from kafkalog.protocol.definitions import PREVIEW, messages
+from kafkalog.protocol.encoder import encode_message, uvarint
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -39,7 +40,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # a version says nothing but in the items of arrays: a short, of which those above 0 are refused there
         version = rng.choice((0, 0, 0, 0, 1, 2, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0xFFFFFFFF))
         data = b"\0" + uvarint(message.key or 0) + uvarint(version)
-        data += encoded(message.fields, made_up(message.fields, 0, rng), 0, 0 in message.flexible)
+        data += encode_message(message.name, 0, made_up(message.fields, 0, rng))
         values.append(data + b"behind it" * (number % 10 == 0))
     path = tmp_path_factory.mktemp("preview") / "__cluster_metadata-0" / f"{0:020d}.log"
     path.parent.mkdir()

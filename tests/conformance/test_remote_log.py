@@ -14,10 +14,9 @@ from builder import batch_v2, record_v2
 from conformance.jars import class_path, java, tiered_storage
 from conformance.kafka import QUICK_JVM, Broker, Client, wait_until
 from conformance.test_boot import listeners, served
-from message_bytes import encoded, uvarint
 
 import kafkalog
-from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.encoder import encode_metadata_record
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -140,12 +139,10 @@ def _read(log_dir: kafkalog.LogDir, level: str, **options: Any) -> Rows:
 def _begin_a_transaction(path: Path) -> None:
     """Append what a controller had written that ended within a transaction of its own."""
 
-    def record(kind: str, **given: object) -> bytes:
-        message = messages()[f"{kind}Record"]
-        fields = {field.name: field.default for field in message.fields} | given
-        return b"\x01" + uvarint(message.key or 0) + b"\0" + encoded(message.fields, fields, 0, True)
-
-    records = [record("BeginTransaction", name="a change"), record("Topic", name="unborn", topicId=_UNBORN)]
+    records = [
+        encode_metadata_record("BeginTransaction", 0, name="a change"),
+        encode_metadata_record("Topic", 0, name="unborn", topicId=_UNBORN),
+    ]
     partition = kafkalog.open(path)
     batch = batch_v2(
         [record_v2(number, 0, key=None, value=value) for number, value in enumerate(records)],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 import kafkalog
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
@@ -35,14 +34,3 @@ def test_the_schema_is_the_documented_one_in_every_form(log_dir: Path) -> None:
     everything = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
     everything.validate(full=True)
     assert everything.column_names == list(ALL_COLUMNS)
-
-
-@pytest.mark.parametrize("binary_type", [pa.binary(), pa.large_binary(), pa.binary_view()])
-@pytest.mark.parametrize("memory_map", [True, False])
-def test_binary_types_hold_the_same(log_dir: Path, binary_type: pa.DataType, memory_map: bool) -> None:
-    table = kafkalog.read_table(log_dir, binary_type=binary_type, memory_map=memory_map)
-    table.validate(full=True)
-    assert table.schema.field("key").type == binary_type
-    expected = kafkalog.read_table(log_dir)
-    for name in ("key", "value", "headers"):
-        assert table.column(name).to_pylist() == expected.column(name).to_pylist()

@@ -15,34 +15,11 @@ from kafkalog import load, write_table
 from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
 from kafkalog.interchange.input_paths import input_files
 
-COLUMNS = ["topic", "partition", "offset", "key", "value", "headers"]
-
 
 def write(path: Path, **columns: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)
     return path
-
-
-@pytest.mark.parametrize(
-    ("format", "keys"),
-    [
-        ("parquet", "topic"),
-        ("parquet", "partition"),
-        ("parquet", "date,topic,partition"),
-        ("arrow", "topic,partition"),
-        ("arrows", "partition,topic"),
-        ("csv", "topic,partition"),
-        ("jsonl", "topic,partition"),
-    ],
-)
-def test_a_partitioned_export_is_loaded_as_it_is(log_dir: Path, tmp_path: Path, format: str, keys: str) -> None:
-    topics = ["p-multi", "p-headers", "p-zstd-java"]
-    kafkalog.export(log_dir, tmp_path / "lake", topics=topics, partition_by=keys.split(","), format=format)
-    load([tmp_path / "lake"], tmp_path / "copy")
-    copy = kafkalog.read_table(tmp_path / "copy", columns=COLUMNS)
-    assert copy.num_rows > 100
-    assert copy.equals(kafkalog.read_table(log_dir, topics=topics, columns=COLUMNS))
 
 
 def test_parts_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:

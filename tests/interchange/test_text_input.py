@@ -53,39 +53,6 @@ def values(rows: list[dict[str, Any]]) -> list[bytes | None]:
     return [row["value"] for row in rows]
 
 
-def stamps(rows: list[dict[str, Any]]) -> list[int | None]:
-    return [None if row["timestamp"] == -1 else row["timestamp"] for row in rows]
-
-
-def test_milliseconds_and_iso_8601_of_any_year_mix_in_csv_and_json(load: Load) -> None:
-    moments: list[Any] = ["2300-01-01T00:00:00Z", "1700000000000", "2024-01-01 00:00:00+01", "", "-1"]
-    expected = [10_413_792_000_000, 1_700_000_000_000, 1_704_063_600_000, None, None]
-    text = "value,timestamp\n" + "".join(f"x,{moment}\n" for moment in moments)
-    assert stamps(load("x.csv", text)) == expected
-    moments[1], moments[4] = 1_700_000_000_000, None
-    lines = [json.dumps({"value": "x", "timestamp": moment}) for moment in moments]
-    assert stamps(load("x.jsonl", "\n".join(lines))) == expected
-    assert stamps(load("x.jsonl", '{"value": "", "timestamp": 17.0}\n{"value": "", "timestamp": null}')) == [17, None]
-
-
-def test_finer_and_naive_timestamps_are_taken_as_the_options_say(load: Load) -> None:
-    text = "value,timestamp\nx,2024-01-01T00:00:00.0019Z\nx,2024-01-01T01:00:00\nx,5\n"
-    assert "line 2: timestamp is finer than a millisecond" in refused(load, "x.csv", text)
-    assert "line 3: timestamp has no time zone" in refused(load, "x.csv", text, truncate_timestamps=True)
-    options = {"truncate_timestamps": True, "naive_timezone": "Europe/Berlin"}
-    assert stamps(load("x.csv", text, **options)) == [1_704_067_200_001, 1_704_067_200_000, 5]
-    line = '{"value": "x", "timestamp": "2024-01-01T01:00:00.0009"}'
-    assert stamps(load("x.jsonl", line, **options)) == [1_704_067_200_000]
-
-
-def test_a_timestamp_that_is_none_is_told_with_line_and_value(load: Load) -> None:
-    text = 'value,key,timestamp\n"a\nb","\n\n",1\n\nc,d,0x10\n'
-    expected = "timestamp must be milliseconds or ISO 8601 with Z or an offset, not '0x10'"
-    assert refused(load, "x.csv", text) == f"line 7: {expected}"
-    lines = '{"value": "", "timestamp": 1}\n\n{"value": "", "timestamp": "0x10"}\n'
-    assert refused(load, "x.jsonl", lines) == f"line 3: {expected}"
-
-
 def test_a_line_without_a_value_is_a_mistake_and_null_a_tombstone(load: Load) -> None:
     lines = ['{"value": "a"}', '{"key": "k"}']
     for content, line in (("\n".join(lines), 2), ("\n\n".join(reversed(lines)), 1)):
@@ -135,14 +102,6 @@ def test_markers_are_no_records_in_text_either(load: Load) -> None:
         assert "row 1 is set: markers cannot be written" in detail
     assert "row 1 is set" in refused(load, "x.jsonl", '{"value": "a"}\n{"value": "b", "is_control": true}')
     assert values(load("x.csv", "value,is_control\na,false\nb,\n")) == [b"a", b"b"]
-
-
-def test_numbers_in_csv_are_decimal_and_as_pandas_writes_them(load: Load) -> None:
-    assert [row["offset"] for row in load("x.csv", "value,offset\na,3.0\nb,7\n")] == [3, 7]
-    assert refused(load, "x.csv", "value,offset\na,0x10\n") == "line 2: offset must be a whole number, not '0x10'"
-    assert refused(load, "x.csv", "value,partition\na,1\nb,1.5\n").startswith(
-        "line 3: partition must be a whole number"
-    )
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kafkalog
-from kafkalog.errors import KafkalogError, ReadError
-from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, partitions_of
+from kafkalog.errors import KafkalogError, NotKafkaError, ReadError
+from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, open_segment, partitions_of
 from kafkalog.scanning import execution
 
 NAME = "00000000000000000000.log"
@@ -159,3 +159,17 @@ def test_of_several_replicas_the_one_that_leads_counts(tmp_path: Path) -> None:
     (path,) = (roots[2] / "t-1").glob("*.log")
     path.write_bytes(b"x" * 100)
     assert open_log_dir(roots)["t", 1].path.parent == roots[3]
+
+
+def test_who_wants_one_kind_is_told_of_another(log_dir: Path) -> None:
+    partition, segment = log_dir / "p-multi-0", log_dir / "p-multi-0" / NAME
+    assert open_partition(partition).log_end_offset == kafkalog.Partition(partition).log_end_offset
+    assert open_segment(segment).base_offset == 0
+    assert open_log_dir(partition).topics == open_log_dir(segment.parent).topics == ["p-multi"]
+    for function, path, other in (
+        (open_partition, log_dir, "open_log_dir"),
+        (open_partition, segment, "open_segment"),
+        (open_segment, partition, "open_partition"),
+    ):
+        with pytest.raises(NotKafkaError, match=other):
+            function(path)

@@ -189,37 +189,6 @@ def test_a_topic_that_is_made_again_while_it_is_planned_is_not_read(log: Path) -
         read(plan(opened))
 
 
-@pytest.mark.parametrize("mode", ["raise", "skip", "stop"])
-def test_an_outcome_that_damage_hides_is_met_in_parts_as_in_one(tmp_path: Path, mode: Any) -> None:
-    def data(offset: int, producer_id: int) -> bytes:
-        return batch(offset, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
-
-    batches = [data(4 * i, 7) for i in range(60)]
-    marker = bytearray(builder.control_batch(builder.COMMIT, base_offset=240, producer_id=7))
-    marker[-1] ^= 1
-    log = make(tmp_path, {0: [*batches, bytes(marker), *(batch(241 + 4 * i) for i in range(60))]}, interval=512)
-
-    def outcome(run: Any) -> Any:
-        found: list[Finding] = []
-        try:
-            return run(found), set(found)  # each part may say it
-        except CorruptionError as error:
-            return str(error)
-
-    def in_one(found: list[Finding]) -> list[int]:
-        scan = kafkalog.scan(log, isolation_level="read_committed", on_corruption=mode)
-        table = scan.to_table()
-        found += scan.findings
-        return table["offset"].to_pylist()
-
-    tasks = plan(log, isolation_level="read_committed", on_corruption=mode, task_bytes=2**12)
-    assert len(tasks.tasks) > 3 or mode != "skip"
-    with pytest.warns(kafkalog.CorruptionWarning) if mode != "raise" else os.scandir(tmp_path):
-        expected = outcome(in_one)
-        assert outcome(lambda found: offsets(tasks, report=found.append)) == expected
-    assert expected
-
-
 @pytest.mark.parametrize(("shift", "side"), thinned(itertools.product([1000, 40, -3, -40, -(2**20)], [-1, 0]), 3))
 def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log: Path, side: int, shift: int) -> None:
     borders = [

@@ -14,6 +14,7 @@ from effort import thinned
 
 import kafkalog
 from kafkalog import KafkalogError
+from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
@@ -333,3 +334,32 @@ def test_ls_notes_an_end_that_the_checkpoints_know_of(root: Path) -> None:
         (row,) = kafkalog.ls(path, topics="p-multi")
         assert [(one.reason, one.damage) for one in row.findings] == [("log_end_missing", False)]
         assert row.ok
+
+
+COMMANDS: dict[str, list[str]] = {
+    "cat": ["cat"],
+    "tail": ["cat", "--tail", "2"],
+    "export": ["export", "-o", "OUT"],
+    "convert": ["convert", "-o", "OUT"],
+    "ls": ["ls"],
+    "verify": ["verify"],
+    "lookup": ["lookup", "--offset", "20"],
+    "index-stats": ["index-stats"],
+    "producers": ["producers"],
+    "transactions": ["transactions"],
+    "batches": ["batches"],
+    "epochs": ["epochs"],
+    "preflight": ["preflight", "--unclean"],
+}
+
+
+@pytest.mark.parametrize(("name", "stage"), [*((name, "opened") for name in COMMANDS), ("ls", "listed")])
+def test_commands_end_well(
+    root: Path, name: str, stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *options = (one.replace("OUT", str(root.parent / "out.csv")) for one in COMMANDS[name])
+    gone = arm(root, stage, monkeypatch)
+    assert main([command, str(root), *options]) == 0
+    shown = "".join(capsys.readouterr())
+    assert not gone.exists()
+    assert shown.count("partition_removed") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -196,13 +195,3 @@ def test_a_batch_table_knows_its_batches_and_converts(log_dir: Path) -> None:
     assert table.next_position[-1] == segment.size_in_bytes
     assert (table.position[1:] == table.next_position[:-1]).all()
     assert str(table[:2]).startswith("BatchTable(2 batches")
-
-
-def test_a_lone_segment_is_read_alone(tmp_path: Path, log_dir: Path) -> None:
-    path = tmp_path / "copy.log"
-    shutil.copy(log_dir / "p-multi-1" / "00000000000000000000.log", path)
-    table = kafkalog.read_table(path)
-    assert table.num_rows == 99
-    assert table.column("topic").null_count == 99
-    assert table.column("partition").null_count == 99
-    assert kafkalog.read_numpy(path).partition[0] == -1

@@ -222,33 +222,6 @@ def test_offsets_among_many_batches_left_empty_are_looked_up_quickly(tmp_path: P
 # the command
 
 
-def test_lookup_shows_each_step(run: Any, log_dir: Path) -> None:
-    code, out, err = run(
-        "lookup", log_dir / "p-zstd-java-0", "--timestamp", "2023-11-14T23:17:30+01:00", "--offset", 400
-    )
-    assert (code, err) == (0, "")
-    lines = [line.partition('  key="')[0] for line in out.splitlines()]
-    assert lines == [
-        "p-zstd-java-0: first record at or after 1700000250000 (2023-11-14T22:17:30.000Z)",
-        f"  segment       {LOG} (1 of 2), whose batches reach 1700000363523 (2023-11-14T22:19:23.523Z)",
-        "  time index    entry 5 of 8: 1700000225239 (2023-11-14T22:17:05.239Z) at offset 225",
-        "  offset index  entry 5 of 7: offset 225 at position 23926",
-        "  scan          3 batches from position 23926 on",
-        "  batch         offsets 241..256 at position 26107, 1,659 bytes, v2, zstd, largest timestamp 1700000255604"  # noqa: ISC004
-        " (2023-11-14T22:17:35.604Z)",
-        "  record        p-zstd-java-0@250  2023-11-14T22:17:30.467Z",
-        "  answer        250",
-        "p-zstd-java-0: offset 400",
-        "  segment       00000000000000000364.log (2 of 2)",
-        "  offset index  none of 5 entries is low enough: scan from the start of the segment",
-        "  scan          2 batches from position 0 on",
-        "  batch         offsets 384..403 at position 1978, 1,865 bytes, v2, zstd, largest timestamp 1700000402618"  # noqa: ISC004
-        " (2023-11-14T22:20:02.618Z)",
-        "  record        p-zstd-java-0@400  2023-11-14T22:20:00.645Z",
-        "  answer        400",
-    ]
-
-
 def test_lookup_prints_json_for_programs(run: Any, log_dir: Path) -> None:
     argv = ["--timestamp", "earliest", "--timestamp", 1_700_000_250_000, "--offset", 99_999]
     code, out, err = run("lookup", log_dir, "-t", "p-multi,p-zstd-java", "--json", *argv)

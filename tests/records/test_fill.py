@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import builder
-import golden_sets
 import numpy as np
 import pytest
 import strategies
@@ -233,19 +232,6 @@ def test_a_file_is_read_and_filled_as_its_windows_are_walked(
                 options = {"window_bytes": window_bytes, "check_crcs": check_crcs, "memory_map": memory_map, **ahead}
                 assert outcome_read(path, **options) == expected
                 assert outcome_read(path, hints=lambda: hints, **options) == expected
-
-
-@pytest.mark.parametrize("set_name", ["k44", "k28"])
-def test_golden_files_are_read_and_filled_as_they_are_walked(set_name: str) -> None:
-    n_read = 0
-    for partition in golden_sets.partitions(set_name).values():
-        for path in golden_sets.log_files(partition):
-            expected = outcome(np.fromfile(path, np.uint8), DATA)
-            assert outcome_read(path) == expected, path
-            assert outcome_read(path, window_bytes=2**12) == expected, path
-            assert outcome_read(path, window_bytes=2**12, memory_map=True) == expected, path
-            n_read += len(expected)
-    assert n_read > 100
 
 
 def _message_sets(magic: int) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -12,56 +11,11 @@ import builder
 import numpy as np
 import pyarrow as pa
 import pytest
-import strategies
-from effort import THOROUGH, examples, thinned
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from effort import THOROUGH
 
 import kafkalog
 from kafkalog.records import fill
 from kafkalog.scanning import execution
-
-
-@pytest.mark.parametrize(
-    ("threads", "memory_map", "batch_size"),
-    thinned(itertools.product((1, 2, 4), ("auto", True, False), (None, 1, 7, 10**6)), 5),
-)
-def test_threads_mapping_and_batch_size_change_nothing(
-    log_dir: Path, threads: int, memory_map: bool | str, batch_size: int | None
-) -> None:
-    expected = kafkalog.read_table(log_dir, threads=1)
-    scan = kafkalog.scan(log_dir, threads=threads, memory_map=memory_map, batch_size=batch_size)
-    batches = list(scan.to_batches())
-    assert pa.Table.from_batches(batches).equals(expected)
-    if batch_size:
-        assert max(map(len, batches)) <= batch_size
-
-
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data(), st.integers(2, 4), st.sampled_from([2**7, 2**12]), st.sampled_from(["raise", "stop", "skip"]))
-@pytest.mark.filterwarnings("ignore::kafkalog.errors.CorruptionWarning")
-def test_threads_change_nothing_where_a_segment_is_damaged(
-    tmp_path: Path, data: st.DataObject, threads: int, window_bytes: int, policy: Any
-) -> None:
-    segment = data.draw(strategies.segments())
-    damaged = data.draw(strategies.damaged(segment)).data if data.draw(st.booleans()) else segment.data
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(damaged)
-
-    def outcome(n: int, *, memory_map: bool = False) -> object:
-        batches: list[pa.RecordBatch] = []
-        scan, problem = kafkalog.scan(path, threads=n, memory_map=memory_map, on_corruption=policy), ""
-        try:
-            batches += scan.to_batches()  # those before the damage, too
-        except kafkalog.KafkalogError as error:
-            problem = str(error)
-        return pa.Table.from_batches(batches, scan.schema), problem, scan.findings
-
-    expected = outcome(1)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(execution, "_MIN_WINDOW_BYTES", window_bytes)
-        patched.setattr(execution, "_TOGETHER_BYTES", 0)
-        assert outcome(threads, memory_map=data.draw(st.booleans())) == expected
 
 
 def test_a_segment_of_one_window_is_read_without_its_index_and_without_threads(
@@ -184,24 +138,6 @@ def test_a_control_batch_with_a_wrong_checksum_is_damage_however_it_is_read(
     assert not unchecked.findings
     assert kafkalog.read_table(path, start_offset=2, **options)["value"].to_pylist() == [b"c"]
     assert kafkalog.read_table(path, end_offset=1, **options)["value"].to_pylist() == [b"a"]
-
-
-def test_a_damaged_marker_is_damage_to_whoever_reads_committed_records(tmp_path: Path) -> None:
-    path, position, _ = _with_damaged_marker(tmp_path, damage="marker")
-    with pytest.raises(kafkalog.CorruptionError) as raised:
-        kafkalog.read_table(path, isolation_level="read_committed")
-    assert (raised.value.reason, raised.value.position) == ("crc_mismatch", position)
-    scan = kafkalog.scan(path, isolation_level="read_committed", on_corruption="skip")
-    with pytest.warns(kafkalog.CorruptionWarning):
-        assert scan.to_table()["value"].to_pylist() == [b"c"]
-    assert {finding.reason for finding in scan.findings} == {"crc_mismatch", "transaction_outcome"}
-    # damage to a marker that ends no transaction: batches of others are given all the same
-    data = (path / f"{0:020d}.log").read_bytes()
-    (path / f"{0:020d}.log").write_bytes(data[position:])
-    scan = kafkalog.scan(path, isolation_level="read_committed", on_corruption="skip")
-    with pytest.warns(kafkalog.CorruptionWarning):
-        assert scan.to_table()["value"].to_pylist() == [b"c"]
-    assert [finding.reason for finding in scan.findings] == ["crc_mismatch"]
 
 
 def test_whatever_reads_records_tells_of_a_damaged_marker(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from effort import thinned
 
 import kafkalog
 from kafkalog.log.segment_reader import ScanStatistics
-from kafkalog.scanning.explain import Explanation
 
 N_SEGMENTS, N_BATCHES, N_RECORDS = 3, 8, 10
 VALUE = b"v" * 600
@@ -163,33 +161,6 @@ def test_what_was_ruled_out_is_not_read(log: tuple[Path, list[list[int]]]) -> No
         assert kafkalog.scan(path, **options).count_rows() > 0
     with pytest.raises(kafkalog.errors.CorruptionError):
         kafkalog.scan(path, filters=[("key", "==", b"k200")]).count_rows()
-
-
-def test_an_explanation_is_a_table_that_names_each_reason(log: tuple[Path, list[list[int]]]) -> None:
-    root, _ = log
-    scan = kafkalog.scan(
-        root, topics=["t"], start_offset=80, start_timestamp=5, filters=[
-            ("partition", "<", 1), ("compression", "!=", "gzip"), ("offset", ">=", 85), ("key", "starts_with", "k9"),
-        ], where=eval("lambda offset: offset > 92"),
-    )  # fmt: skip
-    explanation = scan.explain(analyze=True)
-    assert isinstance(explanation, Explanation)
-    lines = str(explanation).splitlines()
-    assert [line.split()[:3] for line in lines[1:3]] == [["partitions", "3", "1"], ["segments", "3", "2"]]
-    assert all(line.index("  by") >= 44 for line in lines[:1])
-    partitions, segments, in_bytes, batches, records = (line[46:] for line in lines[1:])
-    assert partitions == "topics=['t']; partition < 1"
-    assert segments == "start_offset=85"
-    assert in_bytes == "start_offset=85 by the offset index"
-    assert batches == "start_offset=85; start_timestamp=5; no control batches; compression != 'gzip'"
-    assert "key starts_with b'k9'" in records
-    assert "where=<lambda>(offset)" in records
-    assert lines[5].split()[1:3] == ["130", "7"]
-    assert repr(explanation) == str(explanation)
-    as_dict = json.loads(json.dumps(explanation.as_dict()))
-    assert as_dict["n_records_selected"] == 7
-    assert as_dict["conditions"]["segments"] == ["start_offset=85"]
-    assert "?" in str(scan.explain())
 
 
 def test_deleted_records_are_a_reason(log_dir: Path) -> None:

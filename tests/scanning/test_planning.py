@@ -24,6 +24,8 @@ from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 
 LEVELS = ("read_uncommitted", "read_committed")
+
+
 TOPICS = [("k44", "p-txn"), ("k44", "p-multi"), ("k44", "p-compact"), ("k44", "p-delrec"), ("k28", "p-v1-lz4")]
 
 
@@ -117,15 +119,6 @@ def test_an_index_that_lies_changes_how_the_work_is_cut_and_nothing_else(log: Pa
             path.write_bytes(data)
 
 
-def test_an_index_of_another_segment_is_not_believed(log: Path) -> None:
-    whole = kafkalog.read_table(log)
-    first, second, _ = sorted(log.glob("*.index"))
-    entries = OffsetIndex.open(first, 0).entries[10:].copy()
-    entries["relative_offset"] -= entries["relative_offset"][0]
-    second.write_bytes(entries.tobytes())
-    assert read(plan(log, task_bytes=2**14)).equals(whole)
-
-
 def test_without_an_index_a_segment_is_cut_at_batch_headers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranges = (0, 1), (399, 801), (401, 777), (778, 1200)
     indexed = [plan(log, task_bytes=2**12, start_offset=start, end_offset=end).n_bytes for start, end in ranges]
@@ -140,16 +133,6 @@ def test_without_an_index_a_segment_is_cut_at_batch_headers(log: Path, monkeypat
         assert ranged.n_bytes <= n_bytes
     monkeypatch.setattr(planning, "_MOST_WALKED_BYTES", tasks.n_bytes - 1)
     assert len(plan(log, task_bytes=2**12).tasks) == 3
-
-
-@pytest.mark.parametrize(("broker_topic", "level"), thinned(itertools.product(TOPICS, LEVELS), 3))
-def test_without_indexes_tasks_together_read_what_one_scan_reads(
-    broker_topic: tuple[str, str], level: Any, tmp_path: Path
-) -> None:
-    root, topic = tmp_path / "data", broker_topic[1]
-    shutil.copytree(golden_sets.unpacked(broker_topic[0]), root, ignore=shutil.ignore_patterns("*.index"))
-    whole = kafkalog.read_table(root, topics=topic, isolation_level=level)
-    assert read(plan(root, topics=[topic], isolation_level=level, task_bytes=2**10)).equals(whole)
 
 
 def test_damage_is_met_by_the_task_that_reads_there(log: Path) -> None:
@@ -261,25 +244,6 @@ def test_a_batch_whose_last_offset_the_next_one_contradicts_ends_no_range(tmp_pa
         assert [(one.reason, one.base_offset) for one in scan.findings] == [(Reason.OFFSET_ORDER, 24)]
         with pytest.raises(CorruptionError, match="offset_order"):
             kafkalog.scan(log, **options).to_table()
-
-
-@pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")
-@pytest.mark.parametrize("with_index", [True, False])
-def test_records_below_the_name_of_their_segment_are_read_in_parts_too(tmp_path: Path, with_index: bool) -> None:
-    first, second = [batch(4 * i) for i in range(20)], [batch(80 + 4 * i) for i in range(20)]
-    log = make(tmp_path, {0: first, 80: second})
-    # renamed: it says that it begins in its middle
-    for path in log.glob(f"{80:020d}.*"):
-        path.rename(path.with_name(f"{120:020d}{path.suffix}"))
-    if not with_index:
-        for path in log.glob("*.index"):
-            path.unlink()
-    scan = kafkalog.scan(log, on_corruption="skip", columns=["offset"])
-    whole = scan.to_table()["offset"].to_pylist()
-    assert len(whole) > 100
-    for target in (700, 3000, 2**20):
-        parts = [part.to_table()["offset"].to_pylist() for part in scan.plan(target_bytes=target)]
-        assert list(itertools.chain(*parts)) == whole
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.CorruptionWarning")

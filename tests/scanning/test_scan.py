@@ -121,17 +121,6 @@ def test_an_unreadable_partition_does_not_end_the_others(log_dir: Path, tmp_path
         (root / "p-multi-1").chmod(0o755)
 
 
-def test_control_records_are_records_on_request_only(log_dir: Path) -> None:
-    columns = ["offset", "is_control", "is_transactional", "key"]
-    plain = kafkalog.read_table(log_dir / "p-txn-0", columns=columns)
-    with_control = kafkalog.read_table(log_dir / "p-txn-0", columns=columns, include_control=True)
-    assert not any(plain.column("is_control").to_pylist())
-    markers = with_control.filter(with_control.column("is_control"))
-    assert markers.num_rows + plain.num_rows == with_control.num_rows
-    assert {key[:2] for key in markers.column("key").to_pylist()} == {b"\0\0"}
-    assert all(markers.column("is_transactional").to_pylist())
-
-
 def test_several_log_dirs_make_one_and_a_partition_twice_is_a_finding(tmp_path: Path, log_dir_copy: Path) -> None:
     import shutil
 
@@ -192,14 +181,6 @@ def test_a_flipped_bit_raises_with_its_place_after_the_records_before_it(log_dir
     assert str(path) in str(error)
     assert isinstance(error, ValueError)
     assert pickle.loads(pickle.dumps(error)).as_dict() == error.as_dict()
-
-
-def test_a_missing_checksum_check_is_a_choice(log_dir_copy: Path) -> None:
-    path, batches = damaged_partition(log_dir_copy)
-    flip(path, int(batches.position[1]) + 17)  # in the checksum itself
-    assert kafkalog.scan(path.parent, check_crcs=False).count_rows() == 600
-    with pytest.raises(kafkalog.CorruptionError):
-        kafkalog.scan(path.parent).count_rows()
 
 
 # --- other libraries ------------------------------------------------------------------------------------------------

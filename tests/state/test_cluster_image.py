@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from builder import batch_v2, record_v2
 from effort import counted, fuzz_inputs
-from message_bytes import encoded, made_up, uvarint
+from message_bytes import made_up
 
 import kafkalog
 from kafkalog.errors import Reason
 from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.encoder import encode_message, encode_metadata_record, uvarint
 from kafkalog.state.cluster_image import ClusterMetadata
 
 ID, OTHER_ID = "RxLbS2aoRLmJ9xc1exUYuQ", "SxLbS2aoRLmJ9xc1exUYuQ"
@@ -23,12 +24,7 @@ NAMES = {message.name for message in messages().values() if message.topic == "__
 
 def record(kind: str, **given: Any) -> bytes:
     """The value of a record in its newest version, with these fields and defaults for the others."""
-    message = messages()[f"{kind}Record"]
-    assert message.key is not None
-    version = message.versions.last
-    fields = {field.name: field.default for field in message.fields} | given
-    front = b"\x01" + uvarint(message.key) + uvarint(version)
-    return front + encoded(message.fields, fields, version, version in message.flexible)
+    return encode_metadata_record(kind, messages()[f"{kind}Record"].versions.last, **given)
 
 
 def log_of(tmp_path: Path, *values: bytes) -> Path:
@@ -219,7 +215,7 @@ def test_every_published_version_of_a_record_is_applied_and_a_newer_one_is_named
         front = b"\x01" + uvarint(message.key) + uvarint(version)
         fields = {field.name: NEEDED.get(field.name, field.default) for field in message.fields}
         for values in (fields, made_up(message.fields, version, rng)):
-            image.apply(front + encoded(message.fields, values, version, version in message.flexible))
+            image.apply(front + encode_message(name, version, values))
         if name == "PartitionRecord":
             partition = image.partitions("t")[fields["partitionId"]]
             assert (partition.replicas, partition.isr) == ([1, 2], [1])
@@ -242,7 +238,7 @@ def test_made_up_records_are_applied_or_refused() -> None:
         message = messages()[rng.choice(names)]
         version = rng.randint(message.versions.first, message.versions.last)
         fields = made_up(message.fields, version, rng)
-        data = bytearray(encoded(message.fields, fields, version, version in message.flexible))
+        data = bytearray(encode_message(message.name, version, fields))
         if data and rng.random() < 0.5:
             data[rng.randrange(len(data))] = rng.randrange(256)
         try:

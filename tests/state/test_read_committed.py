@@ -250,19 +250,6 @@ def test_an_open_transaction_holds_back_everything_behind_its_first_batch() -> N
         ]
 
 
-def test_a_marker_in_a_later_segment_decides() -> None:
-    segments = [(0, data(0, 5) + data(1, 6)), (2, data(2, -1)), (3, abort(3, 6) + commit(4, 5) + data(5, -1))]
-    with partition_of(segments) as partition:
-        assert offsets(partition) == [0, 2, 5]
-        assert offsets(partition, end_offset=2) == [0]
-        assert offsets(partition, start_offset=1, end_offset=2) == []
-        assert partition.aborted_transactions().tolist() == [(6, 0, 1, 3, 0)]
-        assert partition.aborted_transactions(4).tolist() == []
-        assert partition.aborted_transactions(0, 1).tolist() == []
-        lone = kafkalog.Segment(partition.segments[0].path)
-        assert kafkalog.read_numpy(lone, **COMMITTED).n_records == 0
-
-
 def test_windows_may_be_left_out_between_those_that_are_judged() -> None:
     segments = [(0, data(0, 5)), (1, data(1, 6)), (2, commit(2, 5)), (3, abort(3, 6)), (4, data(4, 5) + data(5, -1))]
     with partition_of(segments) as partition:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import builder
+
+import kafkalog
 
 
 class Batch(NamedTuple):
@@ -159,3 +162,20 @@ def misleads(indexes: Indexes, batches: Sequence[Batch], base: int) -> bool:
         if target > largest and indexes.time and indexes.time[-1][0] >= target:
             return True  # the broker looks here, and not in a later segment
     return False
+
+
+def golden_batches(segment: kafkalog.Segment) -> list[Batch]:
+    table, previous, batches = segment.batches, segment.base_offset - 1, []
+    columns = (table.base_offset, table.last_offset, table.position, table.size_in_bytes, table.max_timestamp)
+    for base, last, *others in zip(*(column.tolist() for column in columns), strict=True):
+        batches.append(Batch(base if base >= 0 else previous + 1, last, *others))
+        previous = last
+    return batches
+
+
+def rebuild(directory: Path, interval: int) -> None:
+    """Write the indexes anew, by the rule of recovery: batch by batch."""
+    for segment in kafkalog.Partition(directory).segments:
+        indexes = write_indexes(golden_batches(segment), interval)
+        segment.path.with_suffix(".index").write_bytes(indexes.offset_bytes(segment.base_offset))
+        segment.path.with_suffix(".timeindex").write_bytes(indexes.time_bytes(segment.base_offset))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import kafkalog
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import Finding, KafkalogError
 from kafkalog.log import segment_stream
 from kafkalog.log.lookups import list_offsets
 from kafkalog.records.readers import batch_reader, header_reader, record_reader, record_windows
@@ -56,19 +56,22 @@ class Outcome(NamedTuple):
     findings: list[tuple[Any, ...]]
 
 
-def outcome(path: Path, query: dict[str, Any], **options: Any) -> Outcome:
-    """The records of a query up to its error, and what was found wrong."""
+def outcome(path: Path, query: dict[str, Any], *, parts: int | None = None, **options: Any) -> Outcome:
+    """The records of a query up to its error, and what was found wrong; `parts`: bytes of each part of a plan."""
     rows: list[dict[str, Any]] = []
     error = None
+    found: list[Finding] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scan = kafkalog.scan(path, **{**query, **options})
         try:
-            for batch in scan.to_batches():
-                rows += _rows(batch)
+            for one in [scan] if parts is None else scan.plan(target_bytes=parts):
+                for batch in one.to_batches():
+                    rows += _rows(batch)
+                found += one.findings
         except KafkalogError as raised:
             error = (type(raised).__name__, raised.reason, raised.path, raised.position)
-        findings = [(one.reason, one.path, one.position, one.base_offset, one.last_offset) for one in scan.findings]
+    findings = [(one.reason, one.path, one.position, one.base_offset, one.last_offset) for one in found]
     return Outcome(rows, error, findings)
 
 
@@ -121,4 +124,5 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"threads": 1, "memory_map": True},
     {"threads": 2, "memory_map": True, "binary_type": pa.binary_view()},
     {"threads": 1, "memory_map": False, "binary_type": pa.large_binary()},
+    {"threads": 1, "memory_map": False, "parts": 2**11},
 )

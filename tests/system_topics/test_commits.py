@@ -7,11 +7,12 @@ import struct
 
 import numpy as np
 from effort import fuzz_inputs
-from message_bytes import encoded, made_up
+from message_bytes import made_up
 
 from kafkalog.format import CONSUMER_OFFSETS
 from kafkalog.protocol.decoder import MessageError
 from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.encoder import encode_message
 from kafkalog.protocol.framing import decode_record
 from kafkalog.records.columns import BinaryColumn
 from kafkalog.system_topics.commits import read_commits
@@ -54,7 +55,7 @@ def part(name: str, version: int, rng: random.Random) -> bytes:
     message = messages()[name]
     number = version if name.endswith("Value") else message.key
     fields = made_up(message.fields, version, rng)
-    return struct.pack(">h", number) + encoded(message.fields, fields, version, version in message.flexible)
+    return struct.pack(">h", number) + encode_message(name, version, fields)
 
 
 def test_commits_of_all_versions_are_read_in_columns() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from builder import batch_v2, control_batch, record_v2
 from golden_sets import unpacked
-from message_bytes import encoded
 
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.cli import main
 from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.encoder import encode_keyed_record
 
 
 @pytest.fixture(scope="module")
@@ -91,15 +91,7 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str], groups: k
 
 def record(kind: str, key: dict[str, Any], **given: Any) -> tuple[bytes, bytes]:
     """Key and value in the newest version, with these fields and defaults for the others."""
-    parts = []
-    for name, fields in ((f"{kind}Key", key), (f"{kind}Value", given)):
-        message = messages()[name]
-        assert message.key is not None
-        version = 0 if name.endswith("Key") else message.versions.last
-        values = {field.name: field.default for field in message.fields} | fields
-        front = struct.pack(">h", message.key if name.endswith("Key") else version)
-        parts.append(front + encoded(message.fields, values, version, version in message.flexible))
-    return parts[0], parts[1]
+    return encode_keyed_record(kind, messages()[f"{kind}Value"].versions.last, key, given)
 
 
 def states(path: Path, *records: tuple[bytes, bytes]) -> dict[str, tuple[str, str | None]]:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from effort import fuzz_inputs
-from message_bytes import encoded, made_up
+from message_bytes import made_up
 
 import kafkalog
 from kafkalog import PartitionWriter
 from kafkalog.format import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.encoder import encode_message
 
 
 def made_up_part(name: str, rng: random.Random) -> bytes:
@@ -23,7 +24,7 @@ def made_up_part(name: str, rng: random.Random) -> bytes:
     assert message.key is not None
     is_key = name.endswith("Key")
     version = 0 if is_key else rng.randint(message.versions.first, message.versions.last)
-    content = encoded(message.fields, made_up(message.fields, version, rng), version, version in message.flexible)
+    content = encode_message(name, version, made_up(message.fields, version, rng))
     data = bytearray(struct.pack(">h", message.key if is_key else version) + content)
     if rng.random() < 0.2:
         data[rng.randrange(len(data))] = rng.randrange(256)

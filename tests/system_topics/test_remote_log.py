@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from effort import counted, fuzz_inputs
-from message_bytes import encoded, made_up, uvarint
+from message_bytes import made_up
 
 import kafkalog
 from kafkalog import PartitionWriter, TopicPartition
 from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.encoder import encode_message, encode_metadata_record, uvarint
 
 IDS = ["RxLbS2aoRLmJ9xc1exUYuQ", "SxLbS2aoRLmJ9xc1exUYuQ", "TxLbS2aoRLmJ9xc1exUYuQ"]
 OF = {"name": "orders", "id": IDS[0], "partition": 2}
 
 
 def record(kind: str, **given: Any) -> bytes:
-    message = messages()[f"{kind}Record"]
-    fields = {field.name: field.default for field in message.fields} | given
-    return b"\x01" + uvarint(message.key or 0) + b"\0" + encoded(message.fields, fields, 0, True)
+    return encode_metadata_record(kind, 0, **given)
 
 
 def copied(segment: str, start: int) -> bytes:
@@ -93,7 +92,7 @@ def test_made_up_records_are_segments_or_findings(tmp_path: Path) -> None:
     values = []
     for _ in counted(range(fuzz_inputs(12))):
         message = rng.choice(known)
-        data = bytearray(encoded(message.fields, made_up(message.fields, 0, rng), 0, True))
+        data = bytearray(encode_message(message.name, 0, made_up(message.fields, 0, rng)))
         if rng.random() < 0.5:
             data[rng.randrange(len(data))] = rng.randrange(256)
         values.append(b"\x01" + uvarint(message.key or 0) + b"\0" + bytes(data))

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
-
-from message_bytes import encoded
 
 import kafkalog
 from kafkalog import Delivery, PartitionWriter
-from kafkalog.protocol.definitions import messages
+from kafkalog.protocol.encoder import encode_keyed_record
 from kafkalog.system_topics.share_state import _combined
 
 TOPIC_ID = "RxLbS2aoRLmJ9xc1exUYuQ"
 
 
 def record(kind: str, start: int, *batches: tuple[int, int, int, int]) -> tuple[bytes, bytes]:
-    key, message = messages()[f"{kind}Key"], messages()[f"{kind}Value"]
     names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
-    value: dict[str, Any] = {field.name: field.default for field in message.fields}
-    value |= {
+    value = {
         "startOffset": start,
         "leaderEpoch": -1,
         "stateBatches": [dict(zip(names, one, strict=True)) for one in batches],
     }
-    number = (0 if kind == "ShareSnapshot" else 1).to_bytes(2, "big")
-    which = {"groupId": "g", "topicId": TOPIC_ID, "partition": 3}
-    return number + encoded(key.fields, which, 0, False), b"\0\0" + encoded(message.fields, value, 0, True)
+    return encode_keyed_record(kind, 0, {"groupId": "g", "topicId": TOPIC_ID, "partition": 3}, value)
 
 
 def state(tmp_path: Path, *records: tuple[bytes, bytes | None]) -> list[kafkalog.GroupOffset]:

@@ -72,3 +72,10 @@ def test_wrong_usage(log_dir: Path, tmp_path: Path, capsys: Capture) -> None:
         ([tmp_path / "absent", "--dry-run"], 3),
     ):
         assert run(capsys, *arguments)[0] == code, arguments
+
+
+def test_a_name_that_stops_a_broker_is_damage(log_dir: Path, capsys: Capture) -> None:
+    (log_dir / "p-txn-0" / "server.log").write_text("mine")
+    code, _, err = run(capsys, log_dir, "--dry-run")
+    assert code == 1
+    assert err.count("server.log") == 1

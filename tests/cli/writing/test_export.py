@@ -34,14 +34,6 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
     return call
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "x.pq", "x.arrow", "x.feather"])
-def test_a_file_is_what_the_library_reads(run: Any, log_dir: Path, tmp_path: Path, name: str) -> None:
-    assert run("export", log_dir, "-q", "-t", "p-multi,p-txn", "-o", tmp_path / name) == (0, b"", "")
-    is_parquet = name.endswith(("parquet", "pq"))
-    table = pq.read_table(tmp_path / name) if is_parquet else pa.ipc.open_file(str(tmp_path / name)).read_all()
-    assert table.equals(kafkalog.read_table(log_dir, topics=["p-multi", "p-txn"]))
-
-
 def test_json_lines_are_those_of_cat(run: Any, log_dir: Path, tmp_path: Path) -> None:
     for more in ([], ["--encoding", "utf8"], ["--columns", "value,offset,segment", "-n", "7"], ["--include-control"]):
         _, lines, _ = run("cat", log_dir, "--json", *more)

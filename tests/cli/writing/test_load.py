@@ -31,22 +31,6 @@ def parquet(tmp_path: Path) -> Path:
     return tmp_path / "x.parquet"
 
 
-NAMES = ["x.parquet", "x.arrow", "x.arrows", "x.csv", "x.jsonl", "x.csv.gz", "x.jsonl.zst", "x.csv hex", "x.jsonl hex"]
-
-
-@pytest.mark.parametrize("name", thinned(NAMES, 2))
-def test_an_export_is_loaded_as_it_is(run: Any, log_dir: Path, tmp_path: Path, name: str) -> None:
-    name, _, encoding = name.partition(" ")
-    text = ["--encoding", encoding] if encoding else []
-    assert run("export", log_dir, "-o", tmp_path / name, *text)[0] == 0
-    code, _, _ = run("load", tmp_path / name, "-o", tmp_path / "copy", "-q", *text)
-    assert code == 0
-    columns = ["topic", "partition", "offset", "key", "value", "headers"]
-    copy, source = (kafkalog.read_table(path, columns=columns) for path in (tmp_path / "copy", log_dir))
-    assert copy.equals(source)
-    assert not any(finding.damage for finding in kafkalog.verify(tmp_path / "copy").all_findings())
-
-
 @pytest.mark.parametrize("format", thinned(["csv", "jsonl", "arrows"], 3))
 def test_a_pipe_from_export_to_load(log_dir: Path, tmp_path: Path, format: str) -> None:
     program = f"{sys.executable} -m kafkalog"

@@ -186,27 +186,6 @@ def offsets(partition: Path, **options: object) -> tuple[list[int], kafkalog.Sca
         return scan.to_table().column(0).to_pylist(), scan
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("at", [3, 20, 70])
-def test_four_bytes_inserted_cost_one_batch(partition: Path, at: int, threads: int) -> None:
-    data, size = dense(), len(dense(1))
-    (partition / kf.segment_file_name(0)).write_bytes(data[: 20 * size + at] + b"oops" + data[20 * size + at :])
-    found, scan = offsets(partition, threads=threads)
-    assert found == [*range(100), *range(105, 300)]
-    (loss,) = scan.losses.values()
-    assert (loss.n_records, loss.first_offset, loss.last_offset, loss.n_unknown) == (5, 100, 104, 0)
-    assert sum(one.length or 0 for one in scan.findings) == size + 4
-
-
-def test_a_size_field_that_leads_over_intact_batches_costs_one_batch(partition: Path) -> None:
-    data, size = bytearray(dense()), len(dense(1))
-    data[20 * size + 8 : 20 * size + 12] = (4 * size - 12).to_bytes(4, "big")  # to the batch at 120, over three
-    (partition / kf.segment_file_name(0)).write_bytes(data)
-    found, scan = offsets(partition)
-    assert found == [*range(100), *range(105, 300)]
-    assert [(one.n_records, one.certainty, one.length) for one in scan.findings] == [(5, "exact", size)]
-
-
 def test_more_runs_than_are_held_are_chosen_piece_by_piece(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume, "MOST_RUNS", 2)
     monkeypatch.setattr("kafkalog.records.header_walk._SEARCH_ROWS", 3)

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import builder
 import golden_sets
 import pytest
-from dumping_support import ONE, dumped, write_log
+from dumping_support import ONE, dumped
 from effort import THOROUGH, thinned
 
 import kafkalog
-from kafkalog.errors import CorruptionError, Reason
 from kafkalog.protocol.framing import TOPIC_DECODERS
 
 
@@ -110,16 +109,6 @@ def test_the_golden_dumps_are_all_there() -> None:
     assert sum(b"\nEXCEPTION " in file.read_bytes() for file in files) == 7
 
 
-def test_keep_going_takes_the_next_file_behind_an_error(tmp_path: Path) -> None:
-    bad = write_log(tmp_path, bytes(100))
-    good = write_log(tmp_path, builder.batch_v2([ONE], base_offset=7), 7)
-    dump = kafkalog.dump([bad, good], keep_going=True)
-    assert sum(line.startswith("Dumping ") for line in dump) == 2
-    assert [finding.reason for finding in dump.findings] == [Reason.ZERO_FILL]
-    with pytest.raises(CorruptionError):
-        list(kafkalog.dump([bad, good]))
-
-
 def test_nothing_is_wrong_with_what_brokers_left() -> None:
     kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     for name in golden_sets.SETS:
@@ -129,14 +118,6 @@ def test_nothing_is_wrong_with_what_brokers_left() -> None:
             )
             assert sum(map(len, dump.chunks())) > 100
             assert dump.n_damage == 0, dump.findings
-
-
-def test_an_unknown_file_is_noted(tmp_path: Path) -> None:
-    other = tmp_path / "leader-epoch-checkpoint"
-    other.write_text("0\n0\n")
-    dump = kafkalog.dump(other)
-    assert list(dump) == [f"Dumping {other}"]
-    assert dump.notes == [f"Ignoring unknown file {other}"]
 
 
 def test_a_log_that_is_not_named_after_an_offset_is_refused(tmp_path: Path) -> None:

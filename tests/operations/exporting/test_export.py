@@ -30,7 +30,7 @@ from exported import (
 
 import kafkalog
 from kafkalog.errors import LimitExceededError, OutputExistsError, UnsafePathError, WriteError
-from kafkalog.interchange.arrow_output import ALL_COLUMNS, java_string
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.interchange.input_paths import NULL_DIRECTORY
 from kafkalog.operations.exporting.partitioned_files import MAX_OPEN_FILES
 
@@ -66,26 +66,6 @@ def test_all_golden_partitions_come_back_from_every_format(set_name: str, archiv
     for null in ("", r"\N"):
         kafkalog.export(scan, tmp_path / "x.csv", null=null, overwrite=True)
         assert read_csv_rows(tmp_path / "x.csv", table.schema, null) == want
-
-
-@pytest.mark.parametrize("set_name", [pytest.param("k44", marks=pytest.mark.slow), "k28", "k44_extra"])
-def test_an_export_is_what_a_consumer_read(set_name: str, tmp_path: Path) -> None:
-    root = golden_sets.unpacked(set_name)
-    n = 0
-    for topic in golden_sets.truth_topics(set_name):
-        to = tmp_path / f"{topic}.parquet"
-        kafkalog.export(root, to, topics=topic, columns=["partition", "offset", "key", "value", "headers"])
-        rows = pq.read_table(to).to_pylist()
-        truth = golden_sets.truth(set_name, topic)
-        n += len(truth)
-        for row, record in zip(rows, truth, strict=True):
-            assert [row[name] for name in ("partition", "offset", *BYTES)] == [
-                record[name] for name in ("partition", "offset", *BYTES)
-            ]
-            assert [(header["key"], header["value"]) for header in row["headers"]] == [
-                (java_string(name), value) for name, value in record["headers"]
-            ]
-    assert n > 500
 
 
 def test_other_readers_read_the_same_records(log_dir: Path, tmp_path: Path) -> None:
@@ -140,16 +120,6 @@ def test_a_partitioned_directory_reads_as_one_table(log_dir: Path, tmp_path: Pat
     query = f"select topic, \"partition\", count(*) from '{tmp_path}/lake/**/*.parquet' group by all order by all"
     counts = table.group_by(["topic", "partition"]).aggregate([("offset", "count")]).to_pylist()
     assert duckdb.sql(query).fetchall() == sorted(tuple(row.values()) for row in counts)
-
-
-@pytest.mark.parametrize("format", ["csv", "jsonl", "arrow", "arrows"])
-def test_partitioned_directories_of_other_formats(log_dir: Path, tmp_path: Path, format: str) -> None:
-    compression = "gzip" if format in ("csv", "jsonl") else "lz4"
-    to = tmp_path / "out"
-    kafkalog.export(log_dir, to, partition_by="topic", format=format, compression=compression)
-    suffix = f".{format}.gz" if format in ("csv", "jsonl") else f".{format}"
-    assert sorted(path.name for path in to.iterdir()) == [f"topic={name}" for name in kafkalog.open(log_dir).topics]
-    assert {path.name for path in to.rglob("*") if path.is_file()} == {f"part-0{suffix}"}
 
 
 def log_of(root: Path, timestamps: list[int | None], name: str = "orders-0") -> Path:

@@ -52,14 +52,6 @@ def test_what_the_cluster_says_of_a_topic_counts_first() -> None:
     assert "retention.ms=5." in (note(retention_ms=5) or "")
 
 
-def test_many_partitions_are_one_note() -> None:
-    newest = {TopicPartition("t", number): 1000 if number % 2 else 100 * DAY for number in range(10)}
-    note = retention_note(newest, config=None, cluster=None, now_ms=100 * DAY)
-    assert note is not None
-    assert note.startswith("a broker will soon delete the records of t-1 ")
-    assert "and 4 more: the newest" in note
-
-
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_load_notes_it(tmp_path: Path, dry_run: bool) -> None:
     now = time.time_ns() // 10**6

@@ -10,7 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.operations.rebuilding.index_interval import _agreed, _roundest, interval_bounds
+from kafkalog.operations.rebuilding.index_interval import _roundest, interval_bounds
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
@@ -57,14 +57,3 @@ def test_the_bounds_of_an_interval_are_those_that_give_the_same_index() -> None:
 @pytest.mark.parametrize(("least", "most", "found"), [(9592, 10_800, 10_000), (19_300, 20_400, 20_000), (7, 7, 7)])
 def test_of_many_intervals_the_roundest_is_taken(least: int, most: int, found: int) -> None:
     assert _roundest(least, most) == found
-
-
-@pytest.mark.parametrize(
-    ("least", "most", "found"), [(4133, 4163, None), (4133, 4200, 4200), (512, 700, 512), (700, 705, 700), (77, 77, 77)]
-)
-def test_an_entry_that_a_restart_left_out_gives_no_number_that_nobody_sets(
-    monkeypatch: pytest.MonkeyPatch, least: int, most: int, found: int | None
-) -> None:
-    monkeypatch.setattr("kafkalog.operations.rebuilding.index_interval.interval_bounds", lambda one: (least, most))
-    segments = list(kafkalog.Partition(golden_sets.partitions("k44")["p-multi-0"]).segments)
-    assert _agreed(segments) == found

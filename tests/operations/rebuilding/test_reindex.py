@@ -97,15 +97,6 @@ def test_a_running_broker_is_not_disturbed(partition: Path, capsys: pytest.Captu
     assert main(["reindex", "-q", str(partition), "--in-place"]) == 0
 
 
-def test_one_kind_may_be_named_without_a_list(partition: Path) -> None:
-    one = kafkalog.reindex(partition, kinds="offset", dry_run=True)
-    listed = kafkalog.reindex(partition, kinds=["offset"], dry_run=True)
-    assert [file.path for file in one.files] == [file.path for file in listed.files]
-    assert {file.kind for file in one.files} == {"offset"}
-    with pytest.raises(ValueError, match="no kind 'offsets'; there are offset"):
-        kafkalog.reindex(partition, kinds="offsets", dry_run=True)  # type: ignore[arg-type]
-
-
 @pytest.mark.slow
 def test_damaged_derived_files_never_matter_to_a_rebuild(partition: Path) -> None:
     rng = np.random.default_rng(5)

@@ -18,19 +18,6 @@ from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.operations.verifying.segment import open_index
 
 
-def test_every_wrong_checksum_is_found_and_no_other_batch_is_blamed(partition: Path) -> None:
-    log = sorted(partition.glob("*.log"))[1]
-    batches = kafkalog.Segment(log).batches
-    hit = [3, 4, len(batches) - 1]
-    for row in hit:
-        change(log, put(int(batches.next_position[row]) - 1, b"\xee"))
-    result = kafkalog.verify(partition)
-    found = [finding for finding in result.all_findings() if finding.reason == "crc_mismatch"]
-    assert [finding.position for finding in found] == batches.position[hit].tolist()
-    assert {finding.path for finding in result.all_findings()} == {str(log)}
-    assert reasons(partition, indexes_only=True) == {}
-
-
 def test_records_that_cannot_be_read_under_a_right_checksum_are_found_by_looking_deep(partition: Path) -> None:
     from kafkalog._kernels.crc import checksum_crc32c
 

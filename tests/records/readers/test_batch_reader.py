@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import golden_sets
 import numpy as np
 import pytest
 import strategies
@@ -94,14 +93,6 @@ def list_until_error(windows: Iterable[Window]) -> list[Window]:
     with contextlib.suppress(KafkalogError):
         found.extend(windows)
     return found
-
-
-@pytest.mark.parametrize("set_name", ["k44", "k28"])
-def test_the_same_as_walk_on_the_golden_sets(set_name: str) -> None:
-    for partition in golden_sets.partitions(set_name).values():
-        for path in golden_sets.log_files(partition):
-            with open_source(path, memory_map=False) as source:
-                assert outcome(walk_checked(source)) == outcome(walk(source)), path
 
 
 def test_a_file_where_all_is_well_is_read_without_windows(in_small_pieces: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -108,16 +108,6 @@ def test_any_bytes_decode_as_googles_library_decodes_them() -> None:
     assert n_good > 100
 
 
-def test_a_value_that_breaks_off_is_null_and_the_others_stay() -> None:
-    text = f"{PROTO3} message A {{ repeated string a = 1; map<string, int64> m = 2; }}"
-    good = b"\n\1x\n\2yy\x12\5\n\1k\x10\7"
-    value = {"a": ["x", "yy"], "m": [("k", 7)]}
-    for cut in range(len(good)):
-        found = of(text, good, good[:cut], good)
-        assert found.array.to_pylist()[::2] == [value, value]
-        assert cut in (0, 3, 7) or [*found.failures] == [1]
-
-
 @pytest.mark.parametrize(
     ("kind", "data", "reason"),
     [
@@ -147,19 +137,6 @@ def test_unknown_fields_and_fields_of_another_type_are_passed_over() -> None:
     text = f"{PROTO3} message A {{ int32 f = 1; string s = 2; }}"
     unknown = b"\x18\1" + b"\x21" + bytes(8) + b"\x2a\2xx" + b"\x33\x38\1\x34" + b"\x45" + bytes(4)
     assert one(text, unknown + b"\x08\7" + b"\x10\5") == {"f": 7, "s": ""}
-
-
-def test_of_a_field_that_occurs_twice_the_last_counts_and_messages_are_merged() -> None:
-    text = f"""{PROTO3} message A {{ int32 f = 1; string s = 2; B b = 3; repeated int32 r = 4; map<int32, B> m = 5; }}
-        message B {{ int32 x = 1; repeated int32 y = 2; C c = 3; }} message C {{ int32 p = 1; int32 q = 2; }}"""
-    twice = b"\x08\1\x12\1a" + b"\x1a\6\x08\1\x10\1\x1a\0" + b"\x20\1" + b"\x08\2\x12\1b" + b"\x22\2\2\3"
-    twice += b"\x1a\6\x10\2\x1a\2\x08\5" + b"\x1a\4\x1a\2\x10\6"
-    value = {"f": 2, "s": "b", "b": {"x": 1, "y": [1, 2], "c": {"p": 5, "q": 6}}, "r": [1, 2, 3], "m": []}
-    assert one(text, twice) == value
-    # of two entries for a key the last one counts; one without a value has an empty message
-    entries = b"\x2a\6\x08\1\x12\2\x08\7" + b"\x2a\2\x08\1" + b"\x2a\4\x08\2\x12\0"
-    empty = {"x": 0, "y": [], "c": None}
-    assert one(text, entries)["m"] == [(1, empty), (2, empty)]
 
 
 def test_the_last_member_of_a_oneof_counts_whatever_is_asked_for() -> None:
