@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import subprocess
 import sys
@@ -20,11 +21,20 @@ import obstore
 import pyarrow as pa
 import pytest
 from conftest import GOLDEN
+from effort import THOROUGH
 from obstore.store import MemoryStore
 
 import kafkalog
 from kafkalog.cli import main
-from kafkalog.errors import FileChangedError, NotKafkaError, ReadError, UnsafePathError, UnsupportedError, WriteError
+from kafkalog.errors import (
+    CorruptionError,
+    FileChangedError,
+    NotKafkaError,
+    ReadError,
+    UnsafePathError,
+    UnsupportedError,
+    WriteError,
+)
 from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 
@@ -422,6 +432,92 @@ def test_max_disorder_ends_a_range_of_times_early(
     assert not scan.findings
     assert main(["cat", str(tmp_path / "log"), "--end-timestamp", "5000", "--max-disorder", "9", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 6
+
+
+# --- each request may fail, at any time ------------------------------------------------------------------------------
+
+
+class Fault:
+    """Makes the answers to requests wrong, from one of them on; `n_left` counts down to it."""
+
+    def __init__(self, kind: str, n_left: int, requests: Requests, rng: np.random.Generator) -> None:
+        self._kind, self.n_left, self._store, self._rng = kind, n_left, requests.store, rng
+
+    def __call__(self, kind: str, path: str, call: Any) -> Any:
+        """See `Requests.fault`."""
+        self.n_left -= 1
+        if self.n_left >= 0:
+            return call()
+        if self._kind == "deleted":
+            with contextlib.suppress(FileNotFoundError):
+                obstore.delete(self._store, path)
+        elif self._kind == "replaced" and kind == "get":
+            obstore.put(self._store, path, bytes(obstore.get(self._store, path).bytes())[:-1] + b"x")
+        elif self._kind in ERRORS:
+            raise ERRORS[self._kind]
+        found = call()
+        if kind != "get":
+            return self._stale(found) if self._kind == "stale" and kind != "head" else found
+        data, meta = bytes(found.bytes()), dict(found.meta)
+        if self._kind == "short":
+            data = data[: int(self._rng.integers(len(data)))]
+        elif self._kind == "long":
+            data += b"x"
+        elif self._kind == "etag":
+            meta["e_tag"] = '"other"'
+        elif self._kind == "size":
+            meta["size"] += 1
+        elif self._kind == "flipped":
+            at = int(self._rng.integers(len(data)))
+            data = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+        return Answer(data, meta)
+
+    def _stale(self, found: Any) -> Any:
+        """A listing that still has an object as it was before it was written again, and one that is gone."""
+        objects = [{**one, "size": max(one["size"] - 1, 0), "e_tag": '"old"'} for one in found["objects"]]
+        gone = [{**one, "path": f"{one['path'][:-5]}9.log"} for one in objects if one["path"].endswith(".log")]
+        return {**found, "objects": [*objects, *gone[:1]]}
+
+
+ERRORS: dict[str, Exception] = {
+    "403": obstore.exceptions.PermissionDeniedError(f"403 for https://x.y/z?sig={SECRET}"),
+    "401": obstore.exceptions.UnauthenticatedError(f"401 for https://user:{SECRET}@x.y/z"),
+    "expired": obstore.exceptions.GenericError(f"400: <Code>ExpiredToken</Code> token={SECRET}"),
+    "500": obstore.exceptions.GenericError(f"500 Internal Server Error\n\nDebug source:\n{SECRET}"),
+    "503": obstore.exceptions.GenericError("503 Slow Down, after 5 retries"),
+    "reset": obstore.exceptions.GenericError("error sending request: connection reset by peer"),
+    "hang": obstore.exceptions.GenericError("operation timed out"),
+    "gone": FileNotFoundError(f"https://x.y/z?token={SECRET}"),
+}
+FAULTS = (*ERRORS, "deleted", "replaced", "stale", "short", "long", "etag", "size", "flipped")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_at_any_request_is_an_error_or_does_no_harm(
+    kind: str, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng([20261127, FAULTS.index(kind)])
+    expected = kafkalog.read_table(large)
+    errors = list[kafkalog.KafkalogError]()
+    for _ in range(16 if THOROUGH else 3):
+        with monkeypatch.context() as patch:
+            requests = Requests(patch, large)
+            requests.fault = Fault(kind, int(rng.integers(3 if kind == "stale" else 12)), requests, rng)
+            try:
+                scan = kafkalog.scan(requests.place, threads=int(rng.integers(1, 5)))
+                assert scan.to_table() == expected
+                assert not scan.n_damage
+            except kafkalog.KafkalogError as error:
+                errors.append(error)
+    assert errors
+    for error in errors:
+        assert str(error.path).startswith("MemoryStore://log")
+        assert SECRET not in f"{error!r} {error}"
+        assert error.__cause__ is None
+        assert "\n" not in error.detail
+        is_about_bytes = isinstance(error, (FileChangedError, CorruptionError)) or "returned" in error.detail
+        assert not is_about_bytes or error.position is not None
 
 
 # --- a web server that misbehaves ------------------------------------------------------------------------------------
