@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import subprocess
 import sys
@@ -556,10 +557,12 @@ class Web(BaseHTTPRequestHandler):
             links = (f'<a href="{one.name}{"/" * one.is_dir()}">x</a>' for one in path.iterdir())
             self._answer(200, "".join(links).encode(), {})
         elif path.is_file():
-            data, ranged = path.read_bytes(), self.headers["Range"]
-            start, end = map(int, ranged.removeprefix("bytes=").split("-")) if ranged else (0, len(data) - 1)
-            more = {"Content-Range": f"bytes {start}-{end}/{len(data)}"} if ranged else {}
-            self._answer(206 if ranged else 200, data[start : end + 1], {"ETag": '"x"', **more})
+            size, ranged = path.stat().st_size, self.headers["Range"]
+            start, end = map(int, ranged.removeprefix("bytes=").split("-")) if ranged else (0, size - 1)
+            more = {"Content-Range": f"bytes {start}-{end}/{size}"} if ranged else {}
+            with path.open("rb") as file:
+                file.seek(start)
+                self._answer(206 if ranged else 200, file.read(end + 1 - start), {"ETag": '"x"', **more})
         else:
             self._answer(404, b"", {})
 
@@ -578,12 +581,49 @@ _THEN = "Tue, 14 Nov 2023 22:13:20 GMT"
 @pytest.fixture
 def web() -> Iterator[tuple[str, list[str]]]:
     """The URL of a server for the golden log dir, and its faults."""
+    with serving(LOG_DIR) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def serving(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """The URL of a server for a directory, and its faults."""
     faults: list[str] = []
-    handler = type("Handler", (Web,), {"root": LOG_DIR, "faults": faults})
+    handler = type("Handler", (Web,), {"root": root, "faults": faults})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", faults
         server.shutdown()
+
+
+_PEAK = """
+import sys, kafkalog, kafkalog.storage.stores, obstore.store, kafkalog.scanning.read
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
+
+before = peak()
+n = sum(batch.num_rows for batch in kafkalog.scan(sys.argv[1], threads=int(sys.argv[2])).to_batches())
+print(n, peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_has_a_bound_whatever_the_size_of_an_object(threads: int, tmp_path: Path) -> None:
+    values = np.random.default_rng(1).integers(0, 256, (2048, 2**16), np.uint8)
+    table = pa.table({"value": pa.array([value.tobytes() for value in values], pa.binary())})
+    kafkalog.write_table(table, tmp_path / "log", topic="t", stage_in=tmp_path)
+    with serving(tmp_path / "log") as (url, _):
+        command = [sys.executable, "-c", _PEAK, f"{url}/t-0/{0:020d}.log", str(threads)]
+        # freed pieces go back to the system at once; by default glibc keeps some of them for each thread
+        environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "262144", "AWS_EC2_METADATA_DISABLED": "true"}
+        found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    n, mib = map(int, found.stdout.split())
+    assert n == 2048
+    assert mib <= 32 + 32 + 2 * threads
 
 
 def test_web_servers_that_list_directories_are_read(web: tuple[str, list[str]]) -> None:
