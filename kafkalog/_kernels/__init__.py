@@ -2,26 +2,26 @@
 
     `wire`         the one reader of untrusted bytes: integers and varints within bounds; the status codes
     `crc`          CRC-32C and CRC-32, of one batch or of a table of them
-    `buffer_pool`  blocks of memory that are used again, and memory that grows
-    `header_walk`  batch headers to the columns of a batch table, of a window or straight from a file, then with records
-    `record_windows`  good batches to record batches or columns, a window a call
-    `header_rows`  the block of memory that those columns lie in, and what they say together
-    `resync`       every intact batch of a damaged window; which of them to keep so that their offsets rise
+    `buffer_pool`  reused blocks of memory, and memory that grows
+    `header_walk`  batch headers to the columns of a batch table, from a window or a file
+    `record_windows`  valid batches to record batches or columns, a window per call
+    `header_rows`  the memory of these columns, and sums over them
+    `resync`       every intact batch of a damaged window, and the longest run with increasing offsets
     `decode`       records of v2 batches: an exact walk to spans, then a fill of columns
-    `fill`         all records of good v2 batches to columns in one pass, decompression included
+    `fill`         all records of valid v2 batches to columns in one pass, with decompression
     `legacy`       messages of formats v0 and v1
     `columns`      byte strings gathered in another order
     `filters`      comparisons of byte strings in place
-    `replay`       of each key the last row, of records that come part by part
-    `commits`      committed offsets out of records of `__consumer_offsets`
+    `replay`       the last row of each key, over many parts
+    `commits`      committed offsets from records of `__consumer_offsets`
     `encode`       record columns to the records of v2 batches
     `batch_spec`   headers of v2 batches
     `partitioner`  murmur2 of keys
-    `indexes`      which batches get an index entry; when a segment is full; lookups of many queries
-    `avro`         Avro values to columns, by a program made of their schema
+    `indexes`      index entries of batches, full segments, many lookups at once
+    `avro`         Avro values to columns, by a program compiled from their schema
     `protobuf`     Protobuf values to columns, the same way
-    `json_text`    JSON values to columns, by a program made of their type
+    `json_text`    JSON values to columns, by a program compiled from their type
 
-Kernels know no paths, no Python objects in a loop and no exceptions about bytes: a status says what is wrong, and
-`kafkalog.errors` makes an exception of it. Each one pairs with the module of its name in the packages above.
+Kernels use no paths, no Python objects in loops and no exceptions about bytes. They return a status, and
+`kafkalog.errors` turns it into an exception. Each kernel belongs to the module of its name in another package.
 """

@@ -1,15 +1,15 @@
-"""Boot: a cluster is gone, its partition directories are there; a stock broker starts on what is made of them.
+"""Boot: builds a directory on which a stock broker starts, from partition directories whose cluster is gone.
 
-    `targets`       releases of Kafka: levels of features, and which settings they take
-    `sources`       the partitions in the sources, and which copy of each is taken
-    `coordinators`  committed offsets and transactional ids; offsets from a file
-    `staging`       partitions verified and copied, with what is derived from them
-    `topics`        ids, numbers of partitions and settings of topics, and where each fact comes from
-    `new_cluster`   the records of the new metadata log
-    `metadata_log`  the snapshot that holds them, and its quorum
-    `report`        what was done, and the commands to run next
-    `boot`          the function
-    `quorum`        a quorum of controllers of which one survives
+    `targets`       releases of Kafka: feature levels, and the settings that each accepts
+    `sources`       finds the partitions in the sources, and chooses a copy of each
+    `coordinators`  reads committed offsets and transactional ids, or offsets from a file
+    `staging`       verifies and copies partitions, and rebuilds their derived files
+    `topics`        plans ids, partition counts and settings of topics, with the origin of each fact
+    `new_cluster`   makes the records of the new metadata log
+    `metadata_log`  writes them as a snapshot, with the state of the quorum
+    `report`        the result, and the next commands
+    `boot`          the public function
+    `quorum`        rescues a quorum of controllers of which one survives
 
-The sources are only read. The result is staged, checked by `repair.recovering.preflight`, and appears in one step.
+This package only reads the sources. `repair.recovering.preflight` checks the staged result before it appears.
 """

@@ -1,8 +1,7 @@
-"""Boot: partition directories become a directory on which a stock broker starts and serves them with their offsets.
+"""Boot: builds a directory on which a stock broker starts and serves the partitions of a lost cluster.
 
-The sources are surveyed; one copy of each partition is verified and staged, with everything derived from it built
-again; topics, settings and ids go into a snapshot of the metadata log; a preflight checks the stage. Then all of it
-appears in one step.
+The steps: survey the sources; verify and stage one copy of each partition, and rebuild its derived files; write topics,
+settings and ids to a snapshot of the metadata log; check the result with a preflight. All of it appears in one step.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def boot(
     progress: Callable[[int], object] = lambda n_bytes: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> BootReport:
-    """Make a directory on which a stock broker starts, out of partition directories whose cluster is gone.
+    """Build a directory on which a stock broker starts, from partition directories whose cluster is gone.
 
     Parameters
     ----------
@@ -161,8 +160,8 @@ def boot(
     NotKafkaError
         There are no partitions in the sources.
     UnsafePathError
-        A broker runs on a source; copies differ; ids of a topic differ; a broker of the release does not start with a
-        setting; a partition is missing, and that is to be refused.
+        A broker runs on a source, copies or topic ids differ, a setting stops a broker of the release, or a partition
+        is missing with ``missing="refuse"``.
     CorruptionError
         A partition is damaged: salvage or recover it first.
     OutputExistsError
@@ -170,9 +169,9 @@ def boot(
 
     Notes
     -----
-    Indexes, producer snapshots and leader epochs are built again, and the marker of a clean shutdown is written: the
-    start reads nothing and cuts nothing. The next producer id is above all that are known; with an old one, a broker
-    acknowledges records of a new idempotent producer without writing them. A crash leaves the output absent or
+    `boot` rebuilds indexes, producer snapshots and leader epochs, and writes the clean-shutdown marker: the first start
+    reads nothing and cuts nothing. The next producer id is above all known ones. With an old id, a broker would
+    acknowledge records of a new idempotent producer without writing them. After a crash, the output is absent or
     complete.
 
     Examples
@@ -246,7 +245,7 @@ def _described(node: Node, target: Path) -> BootNode:
 
 
 class _Boot:
-    """A boot under way.
+    """The state of one boot.
 
     Attributes
     ----------
@@ -376,7 +375,7 @@ class _Boot:
         self._note_followers()
 
     def _next_producer_id(self) -> int:
-        """An id above all that are known: a broker takes an old one for a resent batch, and does not write it."""
+        """Return an id above all known ones: a broker would drop the first records of an old one as resent."""
         used = [*(one.producer_id for one in self.placed), *(one.producer_id for one in self._state.transactions)]
         used += map(highest_producer_id, self._others)
         known = -1 if self._metadata is None else self._metadata.next_producer_id
@@ -560,7 +559,7 @@ def _progress(one: StagedPartition) -> tuple[int, int, int]:
 
 
 def _known_epoch(commit: Commit, epochs: Mapping[kf.TopicPartition, int]) -> Commit:
-    """A commit without a leader epoch that the log does not have: clients would report a truncated log."""
+    """Remove a leader epoch from a commit if the log does not have it: clients would report a truncated log."""
     return commit if commit.leader_epoch <= epochs.get(commit.key, -1) else replace(commit, leader_epoch=-1)
 
 

@@ -51,13 +51,13 @@ class Commit:
 
     @property
     def key(self) -> kf.TopicPartition:
-        """The partition that it is about."""
+        """The partition of the offset."""
         return kf.TopicPartition(self.topic, self.partition)
 
 
 @dataclass(slots=True)
 class CoordinatorState:
-    """What the coordinators' topics in the sources say."""
+    """The content of the coordinators' topics in the sources."""
 
     commits: list[Commit] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
@@ -88,12 +88,12 @@ class CoordinatorState:
         return found
 
     def n_partitions(self, topic: str, n_known: int) -> int:
-        """The number of partitions of a coordinators' topic: that by which every name lies where it was found.
+        """Return the partition count of a coordinators' topic with which every name hashes to its partition.
 
         Parameters
         ----------
         n_known : int
-            As many as directories show.
+            The count that the directories imply.
         """
         names = self.names.get(topic, {})
         n_names = sum(map(len, names.values()))
@@ -147,7 +147,7 @@ def read_commits_file(path: str | os.PathLike[str]) -> list[Commit]:
     ReadError
         The file cannot be read.
     NotKafkaError
-        A line is no committed offset, or two are about the same group and partition.
+        A line is not a committed offset, or two lines have the same group and partition.
     """
     text, found = read_text(path), dict[tuple[str, str, int], Commit]()
     for number, row in _csv_rows(text) if Path(path).suffix.lower() == ".csv" else json_rows(text):
@@ -178,7 +178,7 @@ def encode_commits(commits: Iterable[Commit], *, is_csv: bool) -> bytes:
 
 
 def commits_of(found: Iterable[Group]) -> list[Commit]:
-    """The committed offsets of groups; those of share groups are no commits."""
+    """The committed offsets of groups, without share groups, which have none."""
     return [
         Commit(group.name, *(getattr(one, name) for name in FIELDS[1:]))
         for group in found

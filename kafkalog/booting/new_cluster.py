@@ -1,6 +1,6 @@
 """The records of a new cluster's metadata log: features, settings and ACLs of the old cluster, topics, producer ids.
 
-They replace what a controller would have written in the life of the cluster. See `kafkalog.booting.metadata_log`.
+They replace the records that a controller would have written over time. See `kafkalog.booting.metadata_log`.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Node:
 
 @dataclass(slots=True)
 class NewCluster:
-    """What the records are made of."""
+    """The facts from which the records are made."""
 
     nodes: Sequence[Node]
     target: Target
     topics: Sequence[TopicPlan]
     placed: Mapping[kf.TopicPartition, Sequence[StagedPartition]]
-    """All copies; the one that leads first comes first."""
+    """All copies; the first leader comes first."""
     metadata: ClusterMetadata | None
     """Of the old cluster."""
     note: Callable[[Finding], object]
     carried: dict[str, int] = field(default_factory=dict)
-    """Number of records that are carried over, by kind."""
+    """Number of records from the old cluster, by kind."""
     next_producer_id: int = 0
 
     def epoch(self, key: kf.TopicPartition) -> int:
@@ -83,7 +83,7 @@ class NewCluster:
         return records
 
     def _partition_record(self, plan: TopicPlan, number: int) -> bytes:
-        """A partition without a leader, as after a clean stop: its in-sync replica is elected once it is there."""
+        """A partition without a leader, as after a clean stop: a controller elects its in-sync replica later."""
         key = kf.TopicPartition(plan.name, number)
         ids = [node.node_id for node in self.nodes]
         replicas = [one.node_id for one in self.placed.get(key, ())]

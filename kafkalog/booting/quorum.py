@@ -1,7 +1,7 @@
-"""Rescues a quorum of controllers of which one survives: its metadata log names it as the only voter.
+"""Rescues a quorum of controllers of which one survives: makes the survivor the only voter.
 
-In a dynamic quorum the voters are records of the metadata log, so one control batch is appended that names the
-survivor alone. In a static quorum they are a setting, and nothing is written. The old files are kept first.
+In a dynamic quorum, the voters are records of the metadata log: one appended control batch names the survivor alone. In
+a static quorum, they are a setting, and nothing is written. The old files are backed up first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SNAPSHOT: Final = re.compile(r"\d{20}-(\d{10})\.checkpoint")
 
 @dataclass(slots=True)
 class QuorumRescue:
-    """What `rescue_quorum` does."""
+    """The result of `rescue_quorum`."""
 
     path: str
     """The log dir with the metadata log."""
@@ -45,7 +45,7 @@ class QuorumRescue:
     timestamp: int
     """Of the last record, in ms; -1 for none."""
     voters: list[int] = field(default_factory=list)
-    """Ids of the voters so far; empty if they are not known."""
+    """Ids of the previous voters; empty if unknown."""
     orphaned: dict[str, list[int]] = field(default_factory=dict)
     """Partitions without a replica on this node, by topic: they will have no leader."""
     is_written: bool = False
@@ -90,7 +90,7 @@ def rescue_quorum(
     dry_run : bool
         Write nothing.
     stage_in : path-like, optional
-        Directory on the same file system to write the new file in; default: beside the log dir.
+        Directory on the same file system to write the new file in; default: next to the log dir.
     limits : Limits
 
     Returns
@@ -102,14 +102,14 @@ def rescue_quorum(
     NotKafkaError
         There is no metadata log, or no `meta.properties` with the ids of the node and its directory.
     UnsafePathError
-        The node runs; or it is no voter.
+        The node is running, or is not a voter.
     CorruptionError
         The metadata log is damaged, or incomplete.
 
     Notes
     -----
-    What the lost majority committed after this node's last record is lost: choose the survivor with the highest
-    `end_offset`. Records at the end of this log that no majority had become committed.
+    Records that the lost majority committed after this node's last record are lost: choose the survivor with the
+    highest `end_offset`. Records at the end of this log become committed even if no majority had them.
 
     Source: KRaftControlRecordStateMachine, VoterSet, Kafka 4.3.
     """
@@ -151,7 +151,7 @@ def rescue_quorum(
 
 
 def _append(partition: Partition, batch: bytes, backup: Backup, stage_in: Path, limits: Limits) -> None:
-    """Replace the last segment by one that ends with a batch, in one step; a torn tail goes."""
+    """Replace the last segment by one that ends with a batch, in one step, and without a torn tail."""
     last = partition.segments[-1]
     size = 0
     with last.open() as source:

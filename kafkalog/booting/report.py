@@ -1,4 +1,4 @@
-"""What a boot wrote, and what to do next: as an object, as JSON, and as text."""
+"""The result of a boot, and the next commands: as an object, as JSON, and as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BootNode:
 
 @dataclass(slots=True)
 class BootPartition:
-    """A partition that was taken over."""
+    """A partition from the sources."""
 
     topic: str
     partition: int
@@ -42,7 +42,7 @@ class BootPartition:
     n_segments: int
     n_bytes: int
     is_leader: bool = True
-    """Whether this copy is the one that leads first; the other copies follow it."""
+    """Whether this copy is the first leader; the other copies follow it."""
 
 
 @dataclass(slots=True)
@@ -54,14 +54,14 @@ class OpenTransaction:
     producer_id: int
     start_offset: int
     ends_by_itself: bool
-    """Whether its coordinator still knows it, and aborts it after its timeout."""
+    """Whether its coordinator still has it, and aborts it after its timeout."""
     command: str
     """The command that ends it."""
 
 
 @dataclass(slots=True)
 class BootReport(HtmlReport):
-    """What `boot` wrote."""
+    """The result of `boot`."""
 
     path: str
     """The output."""
@@ -73,7 +73,7 @@ class BootReport(HtmlReport):
     metadata: str | None = None
     """The log dir whose metadata log was carried over; None if none survives."""
     carried: dict[str, int] = field(default_factory=dict)
-    """Number of other records that were carried over, by kind: ACLs, SCRAM credentials, quotas and so on."""
+    """Number of other records from the old cluster, by kind: ACLs, SCRAM credentials, quotas and so on."""
     next_producer_id: int = 0
     n_groups: int = 0
     n_commits: int = 0
@@ -90,11 +90,11 @@ class BootReport(HtmlReport):
 
     @property
     def leaders(self) -> list[BootPartition]:
-        """The copies that lead first, one of each partition."""
+        """The first leaders, one per partition."""
         return [one for one in self.partitions if one.is_leader]
 
     def add_notes(self, findings: list[Finding]) -> None:
-        """Add findings that are no losses."""
+        """Add findings that are not losses."""
         for finding in findings:
             self.findings.add(finding)
 

@@ -28,11 +28,11 @@ from kafkalog.text import counted
 
 @dataclass(eq=False)
 class SourceRoot:
-    """A log dir of a source, or the directory in which a single partition lies."""
+    """A log dir of a source, or the parent of a single partition directory."""
 
     path: Path
     is_log_dir: bool = False
-    """Whether it was named itself, not only partitions in it."""
+    """Whether the caller named the log dir, not only partitions in it."""
     findings: list[Finding] = field(default_factory=list)
 
     @cached_property
@@ -86,7 +86,7 @@ class Copy:
 
     @property
     def known_end(self) -> int:
-        """The highest offset that its log once reached, as other files know."""
+        """The highest offset that its log once reached, from its other files."""
         return max(known_ends(self.path, self.key, os.listdir(self.path)).values(), default=0)
 
     @cached_property
@@ -104,7 +104,7 @@ class Sources:
     copies: dict[kf.TopicPartition, list[Copy]] = field(default_factory=dict)
     """All copies of each partition."""
     left_out: list[Finding] = field(default_factory=list)
-    """Directories and links that are not taken."""
+    """Directories and links that are left out."""
 
     @classmethod
     def find(cls, paths: Sequence[str | os.PathLike[str]], limits: Limits = DEFAULT_LIMITS) -> Sources:
@@ -165,7 +165,7 @@ class Sources:
         return self.roots[-1]
 
     def offsets(self, *names: str) -> dict[kf.TopicPartition, int]:
-        """The highest offset of each partition in checkpoints of all log dirs that were named."""
+        """The highest offset of each partition in the checkpoints of all log dirs."""
         found: dict[kf.TopicPartition, int] = {}
         for root, name in product([root for root in self.roots if root.is_log_dir], names):
             for key, offset in root.offsets(name).items():
@@ -173,7 +173,7 @@ class Sources:
         return found
 
     def metadata(self, others: Iterable[Path], limits: Limits) -> tuple[ClusterMetadata | None, Path | None]:
-        """Read the metadata log that goes furthest, of all roots and of other directories; None if there is none.
+        """Read the longest metadata log of all roots and other directories; None if there is none.
 
         Raises
         ------
@@ -212,9 +212,9 @@ def one_copy_each(
     Parameters
     ----------
     best : bool
-        Whether the copy with the latest leader epoch, then the longest, is taken where copies differ.
+        Whether to choose the copy with the latest leader epoch, then the longest, if copies differ.
     note : callable
-        Called with a finding for each copy that is not taken.
+        Called with a finding for each copy that is left out.
 
     Raises
     ------

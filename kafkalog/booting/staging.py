@@ -1,7 +1,7 @@
-"""Stages the partitions of a boot: verified, copied, with all that is derived from them built again.
+"""Stages the partitions of a boot: verifies and copies them, and rebuilds their derived files.
 
 `repair.recovering` reads every segment, checks it, and builds indexes, producer snapshots and leader epochs, so that a
-broker starts without a recovery. Here the files that go along are chosen, and it is noted what they say.
+broker starts without a recovery. This module chooses the other files, and collects facts from them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TAKEN: Final = (kf.LOG_SUFFIX, *INDEX_SUFFIXES, kf.PRODUCER_SNAPSHOT_SUFFIX)
 
 @dataclass(slots=True)
 class StagedPartition:
-    """What a copy of a partition says once it is staged."""
+    """The facts about a staged copy of a partition."""
 
     copy: Copy
     node_id: int
@@ -136,7 +136,7 @@ def _damage(rows: Sequence[PartitionPlan]) -> CorruptionError:
 
 
 class _Output(PartitionOutput):
-    """Notes the small files of a partition on their way to where they go."""
+    """Collects facts from the small files of a partition while it is staged."""
 
     def __init__(self, plan: LoadPlan, inner: PartitionOutput, damaged: list[PartitionPlan]) -> None:
         self._plan, self._inner, self._damaged = plan, inner, damaged
@@ -174,11 +174,11 @@ class _Output(PartitionOutput):
         self._inner.commit()
 
     def abandon(self) -> None:
-        """Make none of the changes."""
+        """Discard all changes."""
         self._inner.abandon()
 
     def described(self, found: StagedPartition, row: PartitionPlan, findings: Findings) -> StagedPartition:
-        """Fill in what the files say."""
+        """Fill in the facts from the files."""
         found.log_start_offset, found.log_end_offset = row.log_start_offset, row.log_end_offset
         found.n_bytes, found.n_segments = row.n_bytes, sum(one.action != "deleted" for one in row.segments)
         found.n_linked = self._inner.n_linked if isinstance(self._inner, _PartitionCopy) else 0
@@ -216,7 +216,7 @@ class _Output(PartitionOutput):
 
 
 class _PartitionCopy(Copied):
-    """The copy of a partition: only files that belong there, its segments in the mode that was asked for."""
+    """The copy of a partition: only files of a partition, and segments in the requested mode."""
 
     def __init__(self, plan: LoadPlan, staged: StagedDirectory, prefix: str, mode: CopyMode) -> None:
         names = [name for name in plan.files.names if name.endswith(_TAKEN) or name == kf.LEADER_EPOCH_CHECKPOINT]

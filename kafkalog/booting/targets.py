@@ -18,8 +18,8 @@ _LEAST_SEGMENT_BYTES: Final = 2**20
 class Target:
     """A release of Kafka.
 
-    `eligible.leader.replicas.version` is left at 0: at level 1 a controller takes a broker without a matching earlier
-    registration out of every ISR, and no partition has a leader.
+    `eligible.leader.replicas.version` stays at 0. At level 1, a controller removes a broker without a matching earlier
+    registration from every ISR, and no partition has a leader.
     """
 
     release: str
@@ -37,7 +37,7 @@ class Target:
     def setting_problem(self, name: str, value: str) -> str:
         """Return why a broker of this release does not start with a topic's setting; "" if it does.
 
-        Unknown names are ignored by brokers. One invalid value ends the start of the whole broker.
+        Brokers ignore unknown names. One invalid value stops the whole broker.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConfigWarning)

@@ -1,7 +1,7 @@
 """Plans the topics of a boot: ids, numbers of partitions, settings, and where missing partitions continue.
 
-A fact comes from the cluster's metadata log if one survives, else from the files of the partitions, else it is guessed.
-The plan says which.
+A fact comes from the cluster's metadata log if one survives, else from the files of the partitions, else from a guess.
+The plan has the origin of each.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class TopicPlan:
     id_origin: str
     count_origin: str
     replication_factor: int = 1
-    """That it had, as far as known."""
+    """Its partition count before, as far as known."""
     settings: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     """Where each setting comes from."""
@@ -97,7 +97,7 @@ class TopicPlan:
 
     @property
     def is_internal(self) -> bool:
-        """Whether brokers keep their own state in it."""
+        """Whether it is a topic for the state of brokers."""
         return self.name in kf.INTERNAL_TOPICS
 
     def set(self, name: str, value: str, origin: str) -> None:
@@ -176,7 +176,7 @@ def read_topics_file(path: str | os.PathLike[str]) -> list[ListedTopic]:
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """What a caller says about topics."""
+    """The caller's options about topics."""
 
     target: Target
     retention: Retention = "keep"
@@ -195,14 +195,14 @@ class TopicOptions:
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known of the cluster besides its partitions."""
+    """Facts about the cluster besides its partitions."""
 
     metadata: ClusterMetadata | None
     state: CoordinatorState
     ends: Mapping[kf.TopicPartition, int]
     """The highest offset of each partition in the checkpoints of all log dirs."""
     cleaned: Mapping[kf.TopicPartition, int]
-    """How far the cleaner has come."""
+    """The cleaner's checkpoint."""
     compacted: Callable[[Copy], tuple[bool, bool]]
     """See `kafkalog.booting.staging.looks_compacted`."""
     note: Callable[[Finding], object]
@@ -219,8 +219,8 @@ def plan_topics(
     Raises
     ------
     UnsafePathError
-        Directories of one topic have different ids; a broker of the target does not start with a setting; a partition
-        is missing, and that is to be refused.
+        Directories of one topic have different ids, a setting stops a broker of the target, or a partition is missing
+        with ``missing="refuse"``.
     """
     by_topic: dict[str, list[Copy]] = {}
     for key, some in copies.items():

@@ -5,11 +5,11 @@ Data goes to stdout; progress, notes, damage and errors go to stderr. Each comma
 
     `app`             parses the arguments and runs the command
     `commands`        the commands, in the order of the help, and their modules
-    `parser`          short and long help, errors that name what was meant, and what a shell completes
+    `parser`          short and long help, errors with suggestions, shell completion
     `options`         options of several commands, and the parsing of values
-    `scan_options`    those of commands that scan records, and settings of a topic
+    `scan_options`    options of commands that scan records, and settings of a topic
     `console`         stdout, stderr, the progress bar; `--report`: the findings as a file
-    `json_schemas`    the JSON Schemas of what commands print with `--json`
+    `json_schemas`    the JSON Schemas of the output with `--json`
     `exits`           exit codes
     `text`            bytes, sizes, times and tables as text
 """

@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM came: everything is undone as after Ctrl-C."""
+    """SIGTERM: the command undoes everything, as after Ctrl-C."""
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:
@@ -155,7 +155,7 @@ def _send(number: int) -> None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Let SIGTERM end a command as Ctrl-C does; send either again that came where Python ignores exceptions."""
+    """Let SIGTERM end a command as Ctrl-C does; repeat a signal if Python ignored its exception."""
     handles = threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
@@ -272,7 +272,7 @@ def _places(args: argparse.Namespace) -> list[Any]:
 
 @contextlib.contextmanager
 def _reported_warnings(console: Console) -> Iterator[None]:
-    """Print warnings about settings as notes, and none about damage: the findings say it."""
+    """Print warnings about settings as notes, and none about damage, which the findings report."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 

@@ -132,7 +132,7 @@ class Console:
         self.write("".join(json.dumps(value) + "\n" for value in values))
 
     def rows(self, objects: Iterable[Mapping[str, Any]], texts: Iterable[str], *, as_json: bool) -> None:
-        """Write objects as JSON, or the lines that say the same to people; the other ones are not made if lazy."""
+        """Write objects as JSON, or the same as lines for people; lazy inputs are used only if needed."""
         if as_json:
             self.json(*objects)
         else:
@@ -209,7 +209,7 @@ class Console:
         return code
 
     def losses(self, losses: Mapping[str, Loss]) -> None:
-        """Replace what the findings of partition directories sum up to: those that were not kept count here, too."""
+        """Replace the sums over findings of partition directories; these also count findings that were not kept."""
         self._losses.update(losses)
 
     def unkept_findings(self, n: int) -> None:
@@ -345,7 +345,7 @@ class Progress:
 
 
 class UntilBroken(Generic[Row]):
-    """Calls a function that prints, until stdout fails: the work goes on, and the error is raised after it."""
+    """Calls a function that prints until stdout fails, and raises the error after the work is done."""
 
     def __init__(self, show: Callable[[Row], object]) -> None:
         self._show = show
@@ -377,7 +377,7 @@ def prepare_stdout(*, is_json: bool) -> None:
 
 @contextlib.contextmanager
 def _unless_broken() -> Iterator[None]:
-    """Go on without stderr where it cannot be written, as on a full disk: the exit code still tells what happened."""
+    """Continue without stderr if it cannot be written, as on a full disk: the exit code still has the result."""
     try:
         yield
     except BrokenPipeError:

@@ -101,7 +101,7 @@ def exit_of_error(error: BaseException) -> Exit:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an exception, or what caused it, is that memory ran out; Arrow's and NumPy's own are MemoryErrors."""
+    """Whether an exception or its cause is a lack of memory; those of Arrow and NumPy are MemoryErrors."""
     while error is not None:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
             return True

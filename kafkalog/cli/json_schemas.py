@@ -1,7 +1,7 @@
-"""`kafkalog --json-schema COMMAND`: a JSON Schema of each line, or of the one object, that a command prints as JSON.
+"""`kafkalog --json-schema COMMAND`: the JSON Schema of the lines, or of the object, that a command prints.
 
-Programs may rely on it: a later release only adds fields and objects. A field that is renamed or removed raises the
-version of its command.
+Programs may rely on it: later releases only add fields and objects. To rename or remove a field raises the version of
+its command.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ _KINDS: Final = {"share": "number", "decimal": "number", "list": "[text]", "bool
 
 
 def json_schema(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of what a command prints, or of the file of ``--report``.
+    """Return the JSON Schema of a command's output, or of the file of ``--report``.
 
     Raises
     ------

@@ -77,7 +77,7 @@ def add_command(
         Name of the positional paths, their help, and a paragraph about them. Default: paths of log dirs, partition
         directories and segments.
     needs_paths : bool
-        Whether at least one path has to be given.
+        Whether at least one path is required.
     writes : bool
         Whether the command may change files at PATH.
     """
@@ -146,10 +146,10 @@ def _add_remote_options(parser: Parser, *, reads_tiered: bool) -> None:
 
 
 class Distinct(argparse.Action):
-    """Collects the values of an option whose type gives lists, each value once; None if it is not given."""
+    """Collects the values of a list option, each value once; None without the option."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
-        """Add the values to those that are there."""
+        """Add the values to the earlier ones."""
         setattr(namespace, self.dest, list(dict.fromkeys([*(getattr(namespace, self.dest) or []), *values])))
 
 

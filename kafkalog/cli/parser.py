@@ -1,6 +1,6 @@
-"""The parser of commands: a short help (`-h`) and a long one (`--help`), and errors that name what was meant.
+"""The parser of commands: a short help (`-h`), a long one (`--help`), and errors with suggestions.
 
-shtab makes the script of ``--completion`` of it, with which a shell completes commands, options and paths.
+From it, shtab makes the script of ``--completion``, with which a shell completes commands, options and paths.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
     short_help: tuple[str, str] = ("", "")
     """What the command does, and its examples."""
     instead: Mapping[str, str] = MappingProxyType({})
-    """What to do instead of options that other commands have."""
+    """Advice for options that only other commands have."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "add_help": False})
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(Exit.USAGE, f"kafkalog: error: {message} (see {self.prog} -h)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; an option that the command does not have is an error that names the one that was meant."""
+        """Parse; the error for an unknown option suggests a similar one."""
         # asked before argparse does, which would name the missing arguments first
         is_command = bool(self.short_help[0]) and self._subparsers is None
         if is_command and args and (unknown := [n for n, one in enumerate(args) if self._is_unknown(one)]):

@@ -1,4 +1,4 @@
-"""Shared by commands that scan records: the options of a scan, the report of its findings, its progress bar."""
+"""Shared code of commands that scan records: options, the report of findings, the progress bar."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def add_scan_reading(parser: argparse.ArgumentParser) -> None:
 
 
 FORMATS: Final = ("utf8", "json", "short", "int", "long", "float", "double", "uuid", "avro", "protobuf", "jsonschema")
-"""Those of `kafkalog.values.options`, which to import for a help text would take longer than the rest."""
+"""Those of `kafkalog.values.options`, whose import would slow down the help."""
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
@@ -199,7 +199,7 @@ def path_of(args: argparse.Namespace) -> str | list[str]:
 
 
 def is_quarantine(args: argparse.Namespace) -> bool:
-    """Whether the paths are quarantine files of `salvage`; those and logs are not read at a time."""
+    """Whether the paths are quarantine files of `salvage`; one command reads these or logs, not both."""
     n: int = sum(str(path).endswith(".quarantine") for path in args.paths)
     if 0 < n < len(args.paths):
         raise UsageError("quarantine files and logs are read by separate commands")
@@ -253,7 +253,7 @@ class Selected(NamedTuple):
 
 
 def open_selected(args: argparse.Namespace, console: Console) -> Selected:
-    """Open the selected partitions, and report what is odd about them."""
+    """Open the selected partitions, and report their findings."""
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.open import partitions_of
 
@@ -273,7 +273,7 @@ def open_selected(args: argparse.Namespace, console: Console) -> Selected:
 
 
 def report_error(error: KafkalogError, opened: object, console: Console) -> bool:
-    """Report an error; returns whether it is one, and not the note about a partition that a broker removed."""
+    """Report an error; returns False for a partition that a broker removed, which is only a note."""
     from kafkalog.log.open import removed_from
 
     removed = removed_from(opened, error)

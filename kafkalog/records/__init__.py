@@ -1,18 +1,18 @@
 """Record batches: from bytes to columns and from columns to bytes.
 
     `batch_table`   batch headers as a table: one row per batch, one array per column; all else builds on it
-    `header_walk`   walks batch headers window by window to batch tables; with checksums, many megabytes in one call
+    `header_walk`   walks batch headers window by window to batch tables; with checksums, megabytes in one call
     `codecs`        codecs, levels and bounded decompression
-    `spans`         batches of a window, decompressed, to spans: start and size of the parts of each record
+    `spans`         decompressed batches to spans: start and size of the parts of each record
     `legacy`        messages of formats v0 and v1 to spans
     `selection`     selects records, by batch header first, then by span
     `columns`       `RecordColumns`: records as NumPy columns
     `fill`          all records of batches to columns, in one kernel call
     `decode`        batches of a window to columns, by `fill` or by spans
-    `record_run`    windows of records of which nobody has to look at the batches
-    `readers`       reads batches of a file and fills columns at once, by `fill`
+    `record_run`    runs of windows that return records without their batches
+    `readers`       fast path: reads batches of a file and fills columns in one call
     `compress`      compression in the frames that Kafka writes
-    `batch_spec`    header fields of the batches that are encoded
+    `batch_spec`    header fields of batches to encode
     `encode`        columns to v2 batches
 
 Mirrors `org.apache.kafka.common.record`. Nothing here knows segments, indexes or Arrow.

@@ -1,7 +1,7 @@
-"""The contents of a report, as tables: what the other commands find, joined by topic and partition.
+"""The contents of a report, as tables: the results of other commands, joined by topic and partition.
 
-Each partition is verified and then walked once more by its headers, for all counts at a time. Findings are those of
-`verify`; preflight, groups and transactions add theirs if verify has none about the same bytes.
+Each partition is verified, and then its headers are read once more for all counts. Findings come from `verify`;
+preflight, groups and transactions add theirs if verify has none about the same bytes.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Contents:
         Parameters
         ----------
         is_secondary : bool
-            Whether to leave out damage of files that have damage already: several passes meet the same bytes.
+            Whether to leave out damage of files with earlier damage: several passes read the same bytes.
         """
         for one in found:
             path = one.path and os.path.abspath(one.path)

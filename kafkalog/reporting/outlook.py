@@ -1,4 +1,4 @@
-"""What retention and the log cleaner will do with a partition, and what holds them up.
+"""The next actions of retention and the log cleaner on a partition, and what blocks them.
 
 Mirrors `UnifiedLog.deleteOldSegments` and `LogCleanerManager`. Settings that are not known here are Kafka's defaults.
 """
@@ -30,14 +30,14 @@ class Outlook:
     """When the next segment expires by retention.ms, in ms; None if none will."""
     dirty_bytes: int | None = None
     dirty_ratio: float | None = None
-    """What the cleaner could clean, and its share; None if the topic is not compacted."""
+    """Bytes that the cleaner could clean, and their share; None if the topic is not compacted."""
     will_be_cleaned: bool | None = None
     reasons: tuple[str, ...] = ()
-    """What holds up deletion or cleaning."""
+    """Reasons that block deletion or cleaning."""
 
 
 def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int | None) -> Outlook:
-    """Say what retention and the cleaner will do.
+    """Predict the next actions of retention and the cleaner.
 
     Parameters
     ----------

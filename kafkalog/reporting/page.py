@@ -1,7 +1,7 @@
 """A report as one HTML page: no network, light and dark, print and phone; each table can be sorted and searched.
 
-Names and values come from files that anybody may have written. They are escaped in the markup, are data to the script,
-and a content security policy lets nothing run but that script.
+Names and values come from untrusted files. The markup escapes them, the script treats them as data, and a content
+security policy allows only that script.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def page(
     created : int
         The time of the report, in ms.
     figures : sequence of (str, str)
-        The key figures with titles; the first four say how things are.
+        The key figures with titles; the first four show the overall state.
     every : iterable of Table
         Those without rows are left out.
     is_ok : bool

@@ -1,4 +1,4 @@
-"""A report on log dirs: what is there, what is damaged or lost, what a broker would do, who waits, what comes next."""
+"""A report on log dirs: contents, damage, losses, the next start, lag, and the next deletions."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def report(
 ) -> Report:
     """Report on the log dirs of a broker: contents, damage, losses, the next start, groups, transactions, outlook.
 
-    The facts are those of `verify`, `preflight`, `ls`, `groups` and `transactions`. Nothing is written.
+    The facts come from `verify`, `preflight`, `ls`, `groups` and `transactions`. The function writes nothing.
 
     Parameters
     ----------

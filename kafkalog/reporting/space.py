@@ -1,4 +1,4 @@
-"""Who uses the disk: bytes by topic, partition, day, producer, codec, key and header; what other settings save."""
+"""Disk usage by topic, partition, day, producer, codec, key and header; savings of other settings."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def space(
     limits: Limits = DEFAULT_LIMITS,
     progress: Callable[[int], object] = lambda n_bytes: None,
 ) -> Space:
-    """Say who uses the disk, and what other settings would save. Nothing is written.
+    """Measure disk usage, and estimate the savings of other settings. Writes nothing.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def space(
     topics, partitions : optional
         Only these topics and partition numbers.
     records : bool
-        Whether to read all records too, for bytes by key and by header.
+        Whether to also read all records, for bytes by key and by header.
     what_if : str or sequence of str
         Other ways to store the log, as ``CODEC:LEVEL:BATCH_SIZE``; parts may be empty, as in ``zstd`` and ``::65536``.
     top : int
@@ -111,7 +111,7 @@ def space(
 
     Notes
     -----
-    Internal topics count, but not for `what_if`, as for `convert`, unless `topics` names them.
+    Internal topics count. `what_if` leaves them out, as `convert` does, unless `topics` names them.
 
     Examples
     --------
@@ -258,7 +258,7 @@ def _by_record(
 
 
 def _is_exact(found: HeavyHitters, top: int, bound: int) -> bool:
-    """Whether no key that is not listed can have more bytes than one that is."""
+    """Whether the listed keys certainly have the most bytes."""
     rows = found.largest(top)
     return not bound or (len(rows) == top and rows[-1][2] >= bound)
 

@@ -1,7 +1,7 @@
-"""How large a log would be with another codec, level or batch size: a sample of it is converted, and nothing is kept.
+"""Estimates the size of a log with another codec, level or batch size: converts a sample, and writes nothing.
 
-The sample is runs of batches from all parts of the log, one out of each of as many equal parts. `convert` converts it
-without writing, so that the measure is what `convert` does.
+The log is divided into equal parts, and the sample has a run of batches from each. `convert` converts it without
+writing, so the estimate has the same rules.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """State that a broker keeps about a log in addition to its records.
 
     `transactions`          replays batches to open and ended transactions
-    `outcomes`              what is known of how the transactions of a partition ended
-    `transaction_outcomes`  learns it from batch headers
-    `read_committed`        which batches a `read_committed` consumer gets
+    `outcomes`              the outcomes of the transactions of a partition, as far as known
+    `transaction_outcomes`  finds them in batch headers
+    `read_committed`        the batches that a `read_committed` consumer gets
     `producers`             producer state and its snapshot files
     `leader_epochs`         start and end of each leader epoch, from batches and from the checkpoint
     `checkpoints`           the text files of a partition and of a log dir

@@ -1,4 +1,4 @@
-"""Turns the bytes of keys and values into typed columns: what `decode=` of a scan asks for.
+"""Turns the bytes of keys and values into typed columns, for `decode=` of a scan.
 
     `options`     `decode=` as users write it
     `payloads`    byte strings of an Arrow column, by position

@@ -1,14 +1,14 @@
 """Commands that read.
 
     `ls`           lists topics, partitions, segments
-    `report`       reports on all of it at once
-    `space`        shows who uses the disk
+    `report`       writes one report on log dirs
+    `space`        shows disk usage
     `cat`          prints records
     `record_text`  formats records as lines, for `cat` and `lookup`
     `sql`          runs queries over topics as tables
     `batches`      lists record batches
     `lookup`       finds an offset or a time
-    `dump`         prints what DumpLogSegments prints
+    `dump`         prints the lines of DumpLogSegments
     `producers`    lists producers and transactions
     `epochs`       lists leader epochs
     `index_stats`  measures indexes

@@ -142,7 +142,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
 
 def _follow(args: argparse.Namespace, columns: list[str], record_format: RecordFormat, console: Console) -> None:
-    """Print the records that are there, or the last ones, and those that are appended, until Ctrl-C."""
+    """Print existing records, or the last ones, then appended records, until Ctrl-C."""
     from kafkalog.scanning.following import follow
     from kafkalog.values.decoding import DecodeWarning
 

@@ -1,4 +1,4 @@
-"""`kafkalog epochs`: prints leader epochs, their end offsets, and the offset to which a follower has to truncate."""
+"""`kafkalog epochs`: prints leader epochs, their end offsets, and the offset to which a follower truncates."""
 
 from __future__ import annotations
 

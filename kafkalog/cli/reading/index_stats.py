@@ -144,7 +144,7 @@ def _measure(
 
 
 class _Picture:
-    """The file of ``--plot``; the constructor raises if it cannot be made, before anything is read."""
+    """The file of ``--plot``; the constructor raises early if the file cannot be created."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         from kafkalog.indexes.plot import FORMATS, import_matplotlib
@@ -234,7 +234,7 @@ def _what_if(rows: list[IndexStatistics], args: argparse.Namespace, names: list[
 
 
 def _sentence(total: IndexStatistics, n: int) -> str:
-    """Return the last line: the totals, and what they mean for a lookup."""
+    """Return the last line: the totals, and the cost of a lookup."""
     where = f"{counted(n, 'partition')}, {counted(total.n_segments, 'segment')}"
     parts = [f"total: {where}, {human_bytes(total.size_in_bytes)} of log"]
     measures = total.index

@@ -1,4 +1,4 @@
-"""`kafkalog space`: who uses the disk, and what other settings would save."""
+"""`kafkalog space`: disk usage, and the savings of other settings."""
 
 from __future__ import annotations
 

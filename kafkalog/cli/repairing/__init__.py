@@ -1,16 +1,16 @@
-"""Commands that repair: what a broker would do about damage, done before it starts, and what saves more than it would.
+"""Commands that repair: a broker's recovery, done offline, and commands that save more than it would.
 
-    `preflight`       says what a broker would do on its next start
-    `recover`         a broker's recovery, done offline
+    `preflight`       shows what a broker would do at its next start
+    `recover`         does a broker's recovery offline
     `truncate`        removes the end of a log
     `trim`            removes the start of a log
     `compact`         runs the log cleaner
     `cutting`         what these three share
-    `diff`            two replicas of a partition
-    `salvage`         every intact batch of a damaged log
-    `merge`           several copies of a partition into the best log
-    `boot`            a directory on which a broker starts, out of partitions whose cluster is gone
-    `output_options`  the options that say where changed files go
+    `diff`            compares two replicas of a partition
+    `salvage`         saves every intact batch of a damaged log
+    `merge`           merges several copies of a partition
+    `boot`            builds a directory on which a broker starts, from partitions of a lost cluster
+    `output_options`  the options for the place of changed files
 
 A command is imported when it runs; `kafkalog.cli.commands` names them.
 """

@@ -1,4 +1,4 @@
-"""`kafkalog boot`: makes a directory on which a stock broker starts, out of partition directories."""
+"""`kafkalog boot`: builds a directory on which a stock broker starts, from partition directories."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def run_cut(
     Parameters
     ----------
     places : tuple of str
-        The parameters that tell the place of the cut.
+        The parameters for the place of the cut.
     """
     options = output_options(args, needs_backup=needs_backup) | chosen(args, *places, "limits")
     with usage_errors():

@@ -1,4 +1,4 @@
-"""`kafkalog preflight`: what a broker would do with a log dir on its next start."""
+"""`kafkalog preflight`: shows what a broker would do with a log dir at its next start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog recover`: what a broker's recovery does after a crash, done offline."""
+"""`kafkalog recover`: does a broker's recovery after a crash offline."""
 
 from __future__ import annotations
 

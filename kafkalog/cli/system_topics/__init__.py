@@ -1,10 +1,10 @@
 """Commands about the topics that hold state.
 
-    `groups`         lists groups of consumers
+    `groups`         lists consumer groups
     `transactions`   lists transactions, and those that hang
-    `metadata`       lists what the cluster's metadata log says
+    `metadata`       lists the content of the cluster's metadata log
     `schemas`        lists a registry's schemas
-    `state_options`  options that these have in common
+    `state_options`  the options that these share
 
 A command is imported when it runs; `kafkalog.cli.commands` names them.
 """

@@ -1,4 +1,4 @@
-"""`kafkalog groups`: prints groups of consumers, where they stand, and who their members are."""
+"""`kafkalog groups`: prints consumer groups with their offsets, lag and members."""
 
 from __future__ import annotations
 

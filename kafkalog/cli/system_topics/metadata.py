@@ -1,4 +1,4 @@
-"""`kafkalog metadata`: prints what the metadata log of a cluster says."""
+"""`kafkalog metadata`: prints the content of a cluster's metadata log."""
 
 from __future__ import annotations
 

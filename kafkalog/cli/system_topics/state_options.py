@@ -1,4 +1,4 @@
-"""Options of the commands that read topics which hold state: as of when, and all of their records."""
+"""Options of the commands about topics that hold state: the point in time, and the history."""
 
 from __future__ import annotations
 

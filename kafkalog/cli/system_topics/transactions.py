@@ -1,4 +1,4 @@
-"""`kafkalog transactions`: prints transactions as coordinators know them, where they are open, and what ends them."""
+"""`kafkalog transactions`: prints transactions with their state, open partitions, and the commands that end them."""
 
 from __future__ import annotations
 

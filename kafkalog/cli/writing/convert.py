@@ -1,4 +1,4 @@
-"""`kafkalog convert`: rewrites a log in v2, with another codec or other sizes, or without or with redacted records."""
+"""`kafkalog convert`: rewrites a log: to v2, another codec or size, with records dropped or redacted."""
 
 from __future__ import annotations
 

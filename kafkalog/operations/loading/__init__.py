@@ -1,9 +1,9 @@
 """Load: tables and files of records become partitions of a log dir, all or none.
 
     `load`       `write_table` and `load`
-    `rows`       rows of any columns to records, whose values are encoded
+    `rows`       rows of any columns to records with encoded values
     `merging`    an input of record batches; files by date in the order of offsets
-    `report`     what a load wrote
+    `report`     the result of a load
     `target`     stages the partitions of a load and publishes them
     `retention`  warns of records that a broker would soon delete
     `install`    puts finished partitions into the log dir of a stopped broker

@@ -1,4 +1,4 @@
-"""Rebuild: `.log` files become the indexes, snapshots and checkpoints that a broker's recovery derives from them.
+"""Rebuild: derives indexes, snapshots and checkpoints from `.log` files, as a broker's recovery does.
 
     `reindex`         the function, for log dirs, partitions and segments
     `rebuilder`       reads segments ahead and writes their files in order

@@ -1,4 +1,4 @@
-"""Cutting: the end or the start of a log removed offline, with all that is derived kept right.
+"""Cutting: removes the end or the start of a log offline, and updates the derived files.
 
     `truncate`    removes everything from an offset, an epoch or a time on
     `trim`        removes everything before an offset or a time, as DeleteRecords does

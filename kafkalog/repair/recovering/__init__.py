@@ -1,13 +1,13 @@
-"""Recovering: what a broker does with its log dirs when it starts, offline; and its dry run.
+"""Recovering: the start of a broker, offline, and its dry run.
 
     `recover`       the function, for a log dir or a partition
-    `preflight`     the dry run, of clean starts too: with strays, retention and the files of the log dirs
-    `partition`     one partition: which logs are cut, what is deleted, what is written
+    `preflight`     the dry run, also of clean starts: with strays, retention and the files of log dirs
+    `partition`     one partition: the cuts, the deleted files, the new files
     `replay_check`  batches at which a broker stops, and the leader epochs that it finds
-    `settings`      settings of the cluster and the broker, and what retention deletes by them
+    `settings`      settings of the cluster and the broker, and the deletions of retention
     `log_dir`       the checkpoints and the clean-shutdown marker of the log dir
     `report`        the results
 
-`survey.startup` has the plans. Reading segments and building derived files is `operations.rebuilding`'s work;
+`survey.startup` makes the plans, `operations.rebuilding` reads segments and builds derived files, and
 `repair.placement` places the files.
 """
