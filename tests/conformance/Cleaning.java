@@ -57,10 +57,10 @@ public class Cleaning {
         log.removeExpiredProducers(now);
         var bounds = LogCleanerManager.class.getDeclaredMethod("cleanableOffsets", UnifiedLog.class, Optional.class, long.class);
         bounds.setAccessible(true);
+        Object range = bounds.invoke(null, log, dirty < 0 ? Optional.empty() : Optional.of(dirty), now);
+        long first = field(range, "firstDirtyOffset"), upper = field(range, "firstUncleanableDirtyOffset");
         for (int pass = 0; pass < Integer.parseInt(words[1]); pass++) {
-            var first = dirty < 0 || pass > 0 ? Optional.empty() : Optional.of(dirty);
-            Object range = bounds.invoke(null, log, first, now);
-            var toClean = new LogToClean(log, field(range, "firstDirtyOffset"), field(range, "firstUncleanableDirtyOffset"), true);
+            var toClean = new LogToClean(log, pass == 0 ? first : log.logStartOffset(), upper, true);
             if (toClean.firstUncleanableOffset() <= toClean.firstDirtyOffset()) {
                 // nothing is dirty: the clean part alone is cleaned again
                 toClean = new LogToClean(log, log.logStartOffset(), toClean.firstUncleanableOffset(), true);
