@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from compactions import RandomPartition
 from conformance.jars import class_path, java
 from conformance.kafka import Broker, Client, wait_until
+from conformance.test_boot import QUICK, listeners, served
 
 import kafkalog
 
@@ -84,3 +88,70 @@ def test_a_broker_deletes_what_the_note_says(client_and_broker: tuple[Client, Br
     time.sleep(2)  # the task has looked at all of them several times
     assert left() == {name: N for name in TOPICS if name not in GONE}
     broker.stop()
+
+
+HOUR = 3_600_000
+SETTINGS: dict[str, dict[str, object]] = {
+    "time": {"retention.ms": DAY},
+    "size": {"retention.ms": -1, "retention.bytes": 1500},
+    "both": {"retention.ms": 2 * DAY, "retention.bytes": 2500},
+    "nothing-stays": {"retention.ms": -1, "retention.bytes": 0},
+    "for-ever": {"retention.ms": -1},
+    "compacted": {"cleanup.policy": "compact", "retention.ms": 1, "min.cleanable.dirty.ratio": 1},
+    "compacted-and-deleted": {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": DAY,
+        "retention.bytes": 4000,
+        "min.cleanable.dirty.ratio": 1,
+    },
+}
+N_EACH = 7
+
+
+def test_a_broker_deletes_the_segments_that_trim_deletes(tmp_path: Path) -> None:
+    now = time.time_ns() // 10**6
+    rng = random.Random(20261127)
+    settings: dict[str, dict[str, str | None]] = {}
+    for kind, values in SETTINGS.items():
+        for number in range(N_EACH):
+            settings[name := f"{kind}-{number}"] = {setting: str(value) for setting, value in values.items()}
+            directory = tmp_path / "data" / f"{name}-0"
+            directory.mkdir(parents=True)
+            # the last of each kind has messages without timestamps, so that the times of the files count
+            partition = RandomPartition(rng.getrandbits(60), now, old_formats=number == N_EACH - 1, has_gaps=False)
+            partition.producers = []
+            for _ in range(rng.randrange(1, 8)):
+                partition.stamp = now - rng.choice((-HOUR, HOUR, 20 * HOUR, 30 * HOUR, 3 * DAY))
+                partition.append(directory, 1, is_first=False)
+    report = kafkalog.boot(
+        tmp_path / "data", tmp_path / "out", settings=settings, retention="as-was", listeners=listeners()
+    )
+    out = tmp_path / "out" / "data"
+    before = segments_of(out)
+    shutil.copytree(out, tmp_path / "trimmed")
+    kafkalog.trim(tmp_path / "trimmed", retention=True, in_place=True)
+    wanted = segments_of(tmp_path / "trimmed")
+    gone = {name for name in wanted if wanted[name] != before[name]}
+    assert len(gone) > 15
+    assert {name.rpartition("-")[0].rpartition("-")[0] for name in gone} == {*SETTINGS} - {"for-ever", "compacted"}
+    program = java()
+    client = Client(program, class_path(program), tmp_path)
+    try:
+        with served(client, report, complains=True, **QUICK):
+            deadline = time.monotonic() + 20
+            while segments_of(out) != wanted and time.monotonic() < deadline:
+                time.sleep(0.2)
+            time.sleep(2)  # retention has looked at all of them several times
+    finally:
+        client.close()
+    found = segments_of(out)
+    assert {name: (found[name], wanted[name], before[name]) for name in wanted if found[name] != wanted[name]} == {}
+
+
+def segments_of(root: Path) -> dict[str, dict[str, int]]:
+    """Names and sizes of the segments of each partition."""
+    return {
+        path.name: {log.name: log.stat().st_size for log in sorted(path.glob("*.log"))}
+        for path in sorted(root.iterdir())
+        if path.is_dir() and not path.name.startswith("__")
+    }

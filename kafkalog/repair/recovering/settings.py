@@ -107,16 +107,16 @@ def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now
 
     Notes
     -----
-    Both rules go from the first segment to the first one that stays. The last one goes, too: a broker begins a new one.
+    A broker applies both rules again and again, each from the first segment to the first one that stays. So it goes on
+    while either applies. The last one goes, too: a broker begins a new one.
     All records count as replicated. Source: UnifiedLog.deleteOldSegments, Kafka 4.3.
     """
     found: list[Retention] = []
     if "delete" not in config.cleanup_policy:
         return found
     surplus = sum(sizes) - config.retention_bytes if config.retention_bytes >= 0 else -1
-    is_old = config.retention_ms >= 0
     for size, timestamp in zip(sizes, newest, strict=True):
-        is_old = is_old and now_ms - timestamp > config.retention_ms
+        is_old = config.retention_ms >= 0 and now_ms - timestamp > config.retention_ms
         is_surplus = surplus - size >= 0
         surplus -= size
         if not (is_old or is_surplus) or not size:

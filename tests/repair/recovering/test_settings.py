@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import kafkalog
+from kafkalog import LogConfig, Partition
 from kafkalog.cli import main
+from kafkalog.repair.recovering.settings import Cluster, expiring
+from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 
 
 def test_server_properties_foretell_retention_and_full_indexes(
@@ -43,3 +47,34 @@ def test_server_properties_foretell_retention_and_full_indexes(
     config.write_text(f"log.dirs={log_dir_copy}\nlog.retention.hours=1\n")
     assert main(["preflight", str(partition), "--config", str(config)]) == 0
     assert "deleted by retention.ms after the start" in capsys.readouterr().out
+
+
+def test_retention_goes_on_while_either_rule_applies() -> None:
+    config = LogConfig(retention_ms=10, retention_bytes=250)
+    sizes = [100, 100, 100, 100]
+    # the first by size; then the second, which is old; then the third stays
+    assert expiring(sizes, [995, 900, 995, 900], config, 1000) == ["retention.bytes", "retention.ms"]
+    assert expiring(sizes, [995] * 4, config, 1000) == ["retention.bytes"]
+    assert expiring(sizes, [900, 995, 900, 995], config, 1000) == ["retention.ms"]
+    assert expiring(sizes, [900] * 4, replace(config, cleanup_policy=("compact",)), 1000) == []
+
+
+def test_a_topic_whose_policy_is_lost_counts_as_compacted_if_the_cleaner_was_there(tmp_path: Path) -> None:
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\ncleaned 1 0\n")
+    partitions = {}
+    for name in ("cleaned-0", "other-0", "__consumer_offsets-0"):
+        (tmp_path / name).mkdir()
+        partitions[name] = Partition(tmp_path / name)
+
+    def policies(cluster: Cluster) -> list[tuple[str, ...]]:
+        return [cluster.likely_config(one).cleanup_policy for one in partitions.values()]
+
+    assert policies(Cluster(None, None)) == [("compact",), ("delete",), ("compact",)]
+    # what the topic's own settings were is not in the broker's
+    assert policies(Cluster(None, None, {"log.cleanup.policy": "delete"})) == [("compact",), ("delete",), ("compact",)]
+    both = ("compact", "delete")
+    found = policies(Cluster(None, None, {"log.cleanup.policy": "compact,delete"}))
+    assert [tuple(sorted(one)) for one in found] == [both, both, ("compact",)]
+    metadata = ClusterMetadata()
+    metadata.settings[TOPIC, "cleaned"] = {"cleanup.policy": "delete"}
+    assert policies(Cluster(metadata, None)) == [("delete",), ("delete",), ("compact",)]
