@@ -345,8 +345,9 @@ class FilesystemStore(_Store):
         url: str = "",
     ) -> None:
         super().__init__(url or before, options)
-        self._filesystem, self._before = filesystem, clean(before)
         self._slash = "/" if is_rooted else ""
+        # other schemes have no slash there, though their keys begin with one
+        self._filesystem, self._before = filesystem, clean(before) + self._slash * (before == "file://")
         protocol = filesystem.protocol
         self._is_cheap = not _CHEAP.isdisjoint({protocol} if isinstance(protocol, str) else protocol)
         # archives move the position of one file

@@ -142,8 +142,9 @@ def test_wrong_keys_and_damaged_chunks_are_errors(tmp_path: Path) -> None:
     one = made(tmp_path, "aes", **{"p-headers-0": 1})
     one.finish()
     for keys, message in (({}, "key1"), ({"key1": RSA.generate(2048).export_key().decode()}, "does not decrypt")):
-        with pytest.raises(ReadError, match=message):
+        with pytest.raises(ReadError, match=message) as error:
             kafkalog.open(one.log_dir, tiered=one.remote, tiered_keys=keys)["p-headers-0"].to_table()
+        assert str(error.value.path).startswith(one.remote.as_uri())
     path = Path(f"{one.copies['p-headers-0'][0][1]}.log")
     data = bytearray(path.read_bytes())
     size = 5028
