@@ -14,7 +14,6 @@ import pytest
 from kafkalog import format as kf
 from kafkalog.operations.loading.load import write_table
 from kafkalog.storage import atomic as file_steps
-from kafkalog.storage import staging as publish
 from kafkalog.storage.atomic import STAGED_SUFFIX, sync_directory, truncate_file
 from kafkalog.storage.moves import Move, staged_additions
 from kafkalog.storage.staging import staged_directory, staged_file
@@ -237,11 +236,3 @@ def test_a_file_that_is_cut_and_names_that_change_are_made_durable(tmp_path: Pat
         sync_directory(tmp_path)
     assert path.read_bytes() == b"12"
     assert recorder.steps == [("fsync", str(path)), ("fsync", str(tmp_path))]
-
-
-def test_the_recorder_tells_what_is_not_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "fsync_directory", lambda path: None)
-    with recorded() as recorder, staged_directory(tmp_path / "out") as staged:
-        staged.create("a").write(b"1")
-    with pytest.raises(AssertionError, match="before it is durable"):
-        recorder.check_order(1)
