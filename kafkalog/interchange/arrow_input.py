@@ -222,7 +222,8 @@ class ColumnReader:
                     f"{kind} has no time zone: set naive_timezone (--timezone), or use a type with a zone",
                 )
             if not _CHECKS[name](storage_type(kind)):
-                refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}")
+                hint = "; encode it with value_format (--value-format json)" if name == "value" else ""
+                refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}{hint}")
 
     def read(self, batch: pa.RecordBatch, first_row: int = 0) -> RecordColumns:
         """The records of a batch: `timestamp`, `key`, `value`, `headers`, and `offset` if the input has it.

@@ -255,7 +255,11 @@ def _scalars(array: pa.Array) -> Iterator[Any]:
     elif pt.is_temporal(kind):
         yield from array.cast(pa.string()).to_pylist()
     elif pt.is_floating(kind):
-        for number in array.to_pylist():
+        numbers = array.to_pylist()
+        if kind == pa.float32():  # 0.1 is 0.1, not 0.10000000149011612
+            shortest = array.to_numpy(zero_copy_only=False).astype(str)
+            numbers = [None if one is None else float(text) for one, text in zip(numbers, shortest, strict=True)]
+        for number in numbers:
             yield number if number is None or math.isfinite(number) else str(number)
     elif pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
         for value in array.to_pylist():

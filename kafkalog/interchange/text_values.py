@@ -453,7 +453,7 @@ def _decoded(value: Any, row: int, column: SourceColumn, decode: Decoder, encodi
     except ValueError as error:
         hint = "; for text, use encoding='utf8' (--encoding utf8)" if encoding != "utf8" else ""
         raise column.refused(row, f"is not {encoding}: {shown(value)}: {error}{hint}") from error
-    hint = "; turn other values into text, for example with jq's tojson, and use encoding='utf8' (--encoding utf8)"
+    hint = "; to load values of any type, use value_format='json' (--value-format json)"
     what = f"must be text in {encoding} or null, not {shown(value)}{hint}"
     raise column.refused(row, what, reason=Reason.COLUMN_TYPE)
 

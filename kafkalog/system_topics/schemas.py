@@ -324,6 +324,7 @@ class _Registry:
     def __init__(self) -> None:
         self.found = Schemas()
         self._by_version: dict[tuple[str, int], Schema] = {}
+        self._replaced: list[Schema] = []
 
     def apply(self, record: KeyedRecord) -> None:
         """Apply a record; raises ValueError or RecursionError if it is not a registry's."""
@@ -331,7 +332,9 @@ class _Registry:
         self._apply(key, None if record.value is None else _object(record.value, "value"), record)
 
     def finished(self) -> Schemas:
-        self.found.extend(self._by_version[key] for key in sorted(self._by_version))
+        # a version that was written again with another id stays after its successor: values with the first id exist
+        all_versions = [*self._by_version.values(), *self._replaced]
+        self.found.extend(sorted(all_versions, key=lambda one: (one.subject, one.version)))
         return self.found
 
     def _apply(self, key: dict[str, Any], value: dict[str, Any] | None, record: KeyedRecord) -> None:
@@ -403,6 +406,9 @@ class _Registry:
         # a soft deletion writes the same version again: when it was registered is what counts
         if made.deleted and known is not None and (known.id, known.schema) == (made.id, made.schema):
             made.offset, made.timestamp = known.offset, known.timestamp
+        if known is not None and known.id != made.id:
+            known.deleted = "hard"
+            self._replaced.append(known)
         self._by_version[subject, version] = made
 
 

@@ -109,9 +109,9 @@ def test_markers_are_no_records_in_text_either(load: Load) -> None:
     [
         (
             '{"value": {"a": 1}}',
-            "line 1: value must be text in utf8 or null, not {'a': 1}; turn other values into text",
+            "line 1: value must be text in utf8 or null, not {'a': 1}; to load values of any type",
         ),
-        ('{"value": 5}', "tojson"),
+        ('{"value": 5}', "--value-format json"),
         ('{"value": NaN}', "line 1: value must be text in utf8 or null, not nan"),
         ('[{"value": "a"},\n{"value": "b"}]', "jq -c"),
         ('[{"value": "a"}]', "jq -c '.[]'"),

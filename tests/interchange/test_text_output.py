@@ -6,6 +6,7 @@ import base64
 import csv
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import builder
@@ -21,6 +22,7 @@ from exported import (
 )
 
 import kafkalog
+from kafkalog.interchange.text_output import plain_values
 
 AWKWARD = [None, b"", b"null", b"NULL", b"\\N", b"a,b", b'"', b"\r\n", b"\x00\xff", "é\u2028".encode(), b" ", b"0"]
 
@@ -102,3 +104,19 @@ def test_a_null_that_base64_can_be_is_told_from_it(awkward: Path, tmp_path: Path
     kafkalog.export(awkward, tmp_path / "x.csv", columns=["key"], null="MA==")
     lines = (tmp_path / "x.csv").read_text().split("\n")
     assert (lines[1], lines[-2]) == ("MA==", '"MA=="')
+
+
+@pytest.mark.parametrize(
+    ("array", "texts"),
+    [
+        (
+            pa.array([Decimal("-0.0000000001"), Decimal(0), None], pa.decimal128(20, 10)),
+            ["-0.0000000001", "0.0000000000", None],
+        ),
+        (pa.array([Decimal("1e40")], pa.decimal256(60, 1)), ["1" + "0" * 40 + ".0"]),
+        (pa.array([0.1, None, float("nan"), 16777216.0, 1e-45], pa.float32()), [0.1, None, "nan", 16777216.0, 1e-45]),
+        (pa.array([0.1, 1e-10], pa.float64()), [0.1, 1e-10]),
+    ],
+)
+def test_numbers_have_the_digits_that_a_reader_expects(array: pa.Array, texts: list[object]) -> None:
+    assert plain_values(array) == texts

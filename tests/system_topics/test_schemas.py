@@ -99,6 +99,18 @@ def test_lookups_for_decoders(tmp_path: Path) -> None:
     ]
 
 
+def test_a_version_that_was_replaced_still_decodes_its_values(tmp_path: Path) -> None:
+    """Two registries that both write give a version twice, with an id each."""
+    written(tmp_path, [schema("s", 1, 1), schema("s", 1, 2, '"string"'), schema("s", 1, 2, '"string"', deleted=True)])
+    found = read_schemas(kafkalog.open_log_dir(tmp_path))
+    assert [(one.version, one.id, one.deleted) for one in found] == [(1, 2, "soft"), (1, 1, "hard")]
+    assert [one and one.schema for one in map(found.by_id, (1, 2))] == [AVRO, '"string"']
+    assert [one.id for one in kafkalog.schemas(tmp_path)] == []
+    latest = found.find("s", 1)
+    assert latest is not None
+    assert latest.id == 2
+
+
 RULES = {
     "domainRules": [
         {

@@ -177,14 +177,15 @@ class NotJson:
 def parse(data: bytes, said: pa.DataType = _UNSAID) -> Any:
     """The value that JSON text stands for, or `NotJson`.
 
-    Stricter than Python's parser: no NaN, no name twice in an object, no half of a surrogate pair, no deep nesting; and
-    it conforms to what its schema says.
+    Stricter than Python's parser: no name twice in an object, no half of a surrogate pair, no deep nesting; and it
+    conforms to what its schema says. As with Python, DuckDB and Spark, NaN and Infinity are numbers. A byte order mark,
+    which producers for .NET write, is skipped.
     """
     # Python's parser recurses: deep nesting would end in a RecursionError, or take the stack
     if data.count(b"[") + data.count(b"{") > MOST_DEPTH and _depth(data) > MOST_DEPTH:
         return NotJson(f"JSON nested more than {MOST_DEPTH} deep")
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
         value = _DECODER.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -210,13 +211,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse(text: str) -> Any:
-    raise ValueError(text)
-
-
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_constant=_refuse, parse_int=json_integer, parse_float=json_real
-)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=json_integer, parse_float=json_real)
 
 
 def _depth(data: bytes) -> int:
@@ -289,7 +284,8 @@ def _shaped(
         rounded.append(path)
         return value.real
     if pt.is_floating(kind) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value) if float(value) == value else NotJson("a number with more digits than those before")
+        is_same = float(value) == value or isinstance(value, float)  # NaN differs from itself
+        return float(value) if is_same else NotJson("a number with more digits than those before")
     if pt.is_string(kind) and isinstance(value, str):
         return value
     return NotJson("another type than the values before have")

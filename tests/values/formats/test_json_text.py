@@ -55,6 +55,14 @@ def test_types_that_do_not_go_together_become_json_text() -> None:
     assert found.array.to_pylist() == ["1", '{"a":1}']
 
 
+def test_numbers_of_python_and_a_byte_order_mark_are_read() -> None:
+    _, found = decoded([b'{"a": NaN, "b": 1}', b'\xef\xbb\xbf{"a": 1}', b'{"a": -Infinity, "b": 2}'])
+    assert not found.failures
+    assert str(found.array.to_pylist()) == "[{'a': nan, 'b': 1}, {'a': 1.0, 'b': None}, {'a': -inf, 'b': 2}]"
+    _, mixed = decoded([b'{"a": Infinity}', b'{"a": "x"}', b'{"a": 9007199254740993}'])
+    assert [row["a"] for row in mixed.array.to_pylist()] == ["Infinity", '"x"', "9007199254740993"]
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
@@ -62,8 +70,8 @@ def test_types_that_do_not_go_together_become_json_text() -> None:
         (b"", "not JSON"),
         (b'{"a": 1} {"a": 2}', "not JSON"),
         (b'{"a": 1}{"a": 2}', "not JSON"),
-        (b'{"a": NaN}', "not JSON"),
-        (b'{"a": -Infinity}', "not JSON"),
+        (b'{"a": nan}', "not JSON"),
+        (b'\xef\xbb\xbf\xef\xbb\xbf{"a": 1}', "not JSON"),
         (b'{"a": 1, "a": 2}', "a JSON object with the same name twice"),
         (b'{"a": "\xff"}', "not UTF-8"),
         (b'{"a": "\\ud800"}', "not UTF-8"),

@@ -244,7 +244,7 @@ class ProtoSchema:
         Notes
         -----
         Clients for Java do not count groups and entries of maps, clients for Python do. What the first cannot mean is
-        taken as the second do.
+        taken as the second do. No record is a group or the entry of a map.
 
         Source: ProtobufSchema.toMessageName, Confluent Schema Registry 8.1.
 
@@ -261,7 +261,7 @@ class ProtoSchema:
                 if found is None:
                     break
                 messages = found.nested
-            if found is not None:
+            if found is not None and not found.is_hidden:
                 return found
         raise SchemaError(f"it has no message at the indexes {', '.join(map(str, indexes))}")
 
