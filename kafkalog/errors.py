@@ -267,6 +267,10 @@ class UnwritableError(KafkalogError, ValueError):
         return {**super().as_dict(), "row": self.row}
 
 
+class ConditionError(ValueError):
+    """A condition on a decoded column does not fit the type that its values have."""
+
+
 class UnknownNameError(ValueError):
     """An option names something that does not exist, such as a topic."""
 

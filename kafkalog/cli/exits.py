@@ -83,7 +83,7 @@ def exit_of_error(error: BaseException) -> Exit:
     """Return the exit code for an exception."""
     from kafkalog import errors
 
-    if isinstance(error, UsageError):
+    if isinstance(error, (UsageError, errors.ConditionError)):
         return Exit.USAGE
     if isinstance(error, (OutputError, errors.WriteError)):
         return Exit.NOT_WRITTEN

@@ -49,6 +49,7 @@ DECODED_BYTES: Final = 16 * 2**20
 WRITTEN_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 """The columns of a record to write; only `value` is required."""
 PLACE_COLUMNS: Final = ("topic", "partition")
+_TYPE: Final = "timestamp_type"
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 
 
@@ -226,7 +227,7 @@ class ColumnReader:
                 refuse_column(Reason.COLUMN_TYPE, source, f"{name} takes {_EXPECTED[name]}, not {kind}{hint}")
 
     def read(self, batch: pa.RecordBatch, first_row: int = 0) -> RecordColumns:
-        """The records of a batch: `timestamp`, `key`, `value`, `headers`, and `offset` if the input has it.
+        """The records of a batch: `timestamp`, `key`, `value`, `headers`; `offset` and `timestamp_type` if it has them.
 
         Parameters
         ----------
@@ -241,6 +242,9 @@ class ColumnReader:
         if "offset" in self.names:
             columns["offset"] = self._offsets(batch, first_row)
         columns["timestamp"] = self._timestamps(batch, first_row)
+        if _TYPE in self.names:
+            types, _ = integer_values(plain_column(batch, self.names[_TYPE], first_row), _TYPE, first_row)
+            columns[_TYPE] = (types == kf.TimestampType.LOG_APPEND_TIME).astype(np.int8)
         for name in ("key", "value"):
             source = self.names.get(name)
             columns[name] = nulls(n) if source is None else binary_column(plain_column(batch, source, first_row))
@@ -346,6 +350,10 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
     for name in (*WRITTEN_COLUMNS, *PLACE_COLUMNS):
         if name not in names and name in present and name not in taken and name not in ignored:
             names[name] = name
+    # as an export has it; a column of this name in another type means something else
+    is_type = _TYPE in present and "timestamp" in names and _TYPE not in taken | ignored
+    if is_type and pa.types.is_integer(schema.field(_TYPE).type):
+        names[_TYPE] = _TYPE
     if "value" not in names:
         raise UnwritableError(
             Reason.COLUMN_MISSING,
@@ -402,6 +410,7 @@ _EXPECTED: Final = {
     "headers": "a list of structs of key and value, or a map, of strings or bytes",
     "topic": "strings",
     "partition": "integers",
+    _TYPE: "integers",
 }
 _CHECKS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "offset": _is_integer,
@@ -411,4 +420,5 @@ _CHECKS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "headers": is_headers,
     "topic": is_bytes_like,
     "partition": _is_integer,
+    _TYPE: _is_integer,
 }

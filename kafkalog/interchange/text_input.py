@@ -50,7 +50,7 @@ from kafkalog.interchange.text_values import (
 )
 
 BYTES_ROLES: Final = ("key", "value")
-NUMBER_ROLES: Final = ("offset", "partition")
+NUMBER_ROLES: Final = ("offset", "partition", "timestamp_type")
 
 MAX_LINE_BYTES: Final = 256 * 2**20
 """A longer line is rejected. Records of 100 MiB are plausible, and base64 makes them a third larger."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.format import SCHEMAS_TOPIC
 from kafkalog.interchange.arrow_output import HEADER_FIELD
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import open_log_dir
+from kafkalog.log.open import latest_of, open_log_dir
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
 from kafkalog.read_methods import ScanOptions
 from kafkalog.scanning.conditions.arrow_filters import fields_read
 from kafkalog.scanning.conditions.expressions import is_expression
 from kafkalog.scanning.conditions.filter_text import parse_filter
-from kafkalog.scanning.query import Target
+from kafkalog.scanning.conditions.filter_tuples import parse_filters
+from kafkalog.scanning.query import Query, Target
 from kafkalog.scanning.user_functions import Extract
 from kafkalog.system_topics.schemas import read_schemas
 from kafkalog.values.conditions import ArrowCondition, Conditions, split_filters
@@ -45,6 +46,24 @@ def divide_options(options: ScanOptions) -> tuple[dict[str, ColumnFormat], ScanO
     parse = partial(parse_filter, derived=Extract(functions).dtypes if functions else None)
     before, after = split_filters(filters, formats, parse)
     return formats, {**options, "filters": before}, after
+
+
+def resolved(after: Conditions | None, query: Query) -> Conditions | None:
+    """The conditions for decoded columns; those on records get the values of a scan, such as a time for ``end-1h``."""
+    if not isinstance(after, list):
+        return after
+
+    @cache
+    def end_ms() -> int:
+        return latest_of(query.iter_partitions())
+
+    def of_record(term: tuple[Any, ...]) -> tuple[Any, ...]:
+        if term[0] not in ("timestamp", "timestamp_type"):
+            return term
+        parsed = parse_filters([term], end_ms=end_ms).groups[0][0]
+        return (parsed.column, parsed.operation, *([] if parsed.operation.startswith("is ") else [parsed.value]))
+
+    return [[of_record(term) for term in group] for group in after]
 
 
 def known_fields(expression: pc.Expression) -> list[str]:

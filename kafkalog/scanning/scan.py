@@ -39,7 +39,7 @@ from kafkalog.parsing import integer, optional_integer
 from kafkalog.read_methods import ScanOptions
 from kafkalog.records.columns import BinaryColumn, Column, RecordColumns, gather
 from kafkalog.scanning.conditions.expressions import implied_filter, narrowed
-from kafkalog.scanning.decoded import divide_options, known_fields, schemas_beside
+from kafkalog.scanning.decoded import divide_options, known_fields, resolved, schemas_beside
 from kafkalog.scanning.execution import Pass
 from kafkalog.scanning.explain import Explanation, html_of
 from kafkalog.scanning.planning import TASK_BYTES, plan
@@ -85,6 +85,7 @@ class Scan(ArrowStream):
             raise ValueError("columns is empty; count_rows() counts records without any")
         formats, options, after = divide_options(options)
         self._query = query = Query.of(path, **options)
+        after = resolved(after, query)
         self._decoding: Decoding | None = None
         self._limit: int | None = None  # with conditions on decoded columns, the limit that counts after them
         derived = {} if query.extract is None else query.extract.dtypes

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from kafkalog.errors import ConditionError
 from kafkalog.parsing import parse_time
 from kafkalog.values.types import field_at, with_field
 
@@ -98,10 +99,7 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
     before = [[term for term in group if not _is_decoded(term, decoded)] for group in groups]
     if len(groups) == 1:
         return Split(before if before[0] else None, [[_checked(one) for one in groups[0] if _is_decoded(one, decoded)]])
-    # headers are looked at before decoding only, and there a group without its decoded terms lets too much through
-    for term in (term for group in groups for term in group):
-        if str(term[0]).partition(".")[0] == "headers":
-            raise ValueError("headers and decoded columns do not work with 'or'")
+    # before decoding, a group without its decoded terms lets too much through: all its terms are looked at again
     return Split(before if all(before) else None, [[_checked(term) for term in group] for group in groups])
 
 
@@ -156,7 +154,7 @@ def matches_pattern(array: pa.Array, operation: str, value: Any) -> npt.NDArray[
     try:
         found = functions[name](array, value)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{value!r} is not a valid pattern: {error}") from None
+        raise ConditionError(f"{value!r} is not a valid pattern: {error}") from None
     return _mask(found if operation == name else pc.invert(found))
 
 
@@ -169,6 +167,13 @@ def _is_decoded(term: Any, decoded: Collection[str]) -> bool:
 def _checked(term: Term) -> Term:
     column, operation = term[0], " ".join(str(term[1]).split()) if len(term) > 1 else ""
     operation = _SAME.get(operation, operation)
+    if column == "headers":
+        operation = {"not has": "has not"}.get(operation, operation)
+        if operation not in ("has", "has not") or len(term) != 3 or not isinstance(term[2], (str, bytes)):
+            raise ValueError(
+                f"{term!r}: filters on headers are ('headers', 'has', name) and ('headers', 'has not', name)"
+            )
+        return column, operation, term[2]
     if operation not in _OPERATIONS:
         raise ValueError(f"no operation {operation!r} for column {column!r}; there are {', '.join(_OPERATIONS)}")
     if operation.startswith("is "):
@@ -233,7 +238,7 @@ def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n
     try:
         rows = table.filter(condition.expression).column(_ROW).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise ValueError(f"the filter {condition.expression} cannot be applied: {error}") from error
+        raise ConditionError(f"the filter {condition.expression} cannot be applied: {error}") from error
     found = np.zeros(n, np.bool_)
     found[rows] = True
     return found
@@ -244,6 +249,8 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
 
     column, operation = term[0], term[1]
     name, *path = column.split(".")
+    if name == "headers":
+        return _holds_for_a_header(term, columns[name])
     try:
         array = field_at(columns[name], path)
     except KeyError:  # no value of the chosen records has it
@@ -254,12 +261,15 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
         found = np.full(len(array), operation in ("in", "not in") and None in term[2])
         return ~found if operation == "not in" else found
     if pt.is_nested(array.type):
-        raise ValueError(f"{column!r} is {array.type}, which cannot be compared; name a field in it")
+        raise ConditionError(f"{column!r} is {array.type}, which cannot be compared; name a field in it")
     if pt.is_float32(array.type):
-        array = array.cast(pa.float64())  # else the value would be rounded, and match other numbers
+        # the value is not rounded, so that it matches no other number; but 0.1 is the one that is shown as 0.1
+        array = array.cast(pa.float64())
+        value = [*map(_of_single, term[2])] if isinstance(term[2], (list, tuple)) else _of_single(term[2])
+        term = column, operation, value
     if operation in ("in", "not in"):
         if isinstance(term[2], (str, bytes)):
-            raise TypeError(f"{operation!r} needs a list of values, not {term[2]!r}")
+            raise ConditionError(f"{operation!r} needs a list of values, not {term[2]!r}")
         known = [_scalar(column, one, array.type) for one in term[2] if one is not None]
         found = np.zeros(len(array), np.bool_)
         for one in known:
@@ -269,9 +279,36 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
         return ~found if operation == "not in" else found
     if operation in _TEXT:
         if not (pt.is_string(array.type) or pt.is_binary(array.type)):
-            raise ValueError(f"{operation!r} works with text and bytes, but {column!r} is {array.type}")
+            raise ConditionError(f"{operation!r} works with text and bytes, but {column!r} is {array.type}")
         return matches_pattern(array, operation, _scalar(column, term[2], array.type).as_py())
     return _mask(getattr(pc, _COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
+
+
+def _holds_for_a_header(term: Term, headers: pa.Array) -> npt.NDArray[np.bool_]:
+    """bool[n]: records with a header of the name, for one of which the condition holds."""
+    import pyarrow.compute as pc
+
+    column, operation, *value = term
+    name = value[0] if column == "headers" else column.removeprefix("headers.")
+    entries = headers.flatten()
+    has_name = pc.equal(entries.field("key"), name.decode() if isinstance(name, bytes) else name)
+    rows = pc.list_parent_indices(headers).filter(has_name).to_numpy()
+    if column != "headers":
+        rows = rows[_holds(("value", operation, *value), {"value": entries.field("value").filter(has_name)})]
+    found = np.zeros(len(headers), np.bool_)
+    found[rows] = True
+    return ~found if operation == "has not" else found
+
+
+def _of_single(value: Any) -> Any:
+    """The single-precision number that a value is the shortest text of; else the value."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+    with np.errstate(over="ignore"):
+        near = np.float32(number)
+    return float(near) if float(str(near)) == number else value
 
 
 def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
@@ -283,8 +320,8 @@ def _scalar(column: str, value: Any, kind: pa.DataType) -> pa.Scalar:
     """A value to compare with a column: of the column's type, or of one that Arrow compares with it."""
     try:
         return _as_type(value, kind)
-    except (ValueError, TypeError, InvalidOperation, OverflowError, pa.ArrowException) as error:
-        raise ValueError(f"{column!r} is {kind} and cannot be compared with {value!r}: {error}") from None
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+        raise ConditionError(f"{column!r} is {kind} and cannot be compared with {value!r}: {error}") from None
 
 
 def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
@@ -305,7 +342,10 @@ def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
     if pt.is_floating(kind):
         return pa.scalar(float(value))
     if pt.is_decimal(kind):
-        return pa.scalar(Decimal(str(value)))
+        try:
+            return pa.scalar(Decimal(str(value)))
+        except InvalidOperation:
+            raise TypeError("it is a number") from None
     if pt.is_string(kind):
         return pa.scalar(value.decode() if isinstance(value, bytes) else _text(value))
     if pt.is_binary(kind) or pt.is_fixed_size_binary(kind):

@@ -48,6 +48,8 @@ class BatchBuilder:
     timestamp_type: kf.TimestampType
     log_append_time: int | None
     """Timestamp of `LogAppendTime` batches, ms; None for the clock."""
+    keeps_append_times: bool
+    """Whether records with the `timestamp_type` LogAppendTime stay such, with their timestamps."""
     leader_epoch: int
     limits: Limits
     """Larger batches are refused, since a reader with these limits could not read them."""
@@ -136,10 +138,31 @@ class BatchBuilder:
         self, filled: Filled, producers: ProducerState, producer: Producer | None, transactional: bool
     ) -> Window:
         columns, cuts = filled
-        encoded = encode_batches(columns, cuts, self._spec(columns, cuts, producers, producer, transactional))
+        times = self._append_times(columns)
+        if times is not None:  # a batch has one append time
+            changes = np.flatnonzero(np.diff(times)) + 1
+            cuts = np.union1d(cuts, changes[(changes > cuts[0]) & (changes < cuts[-1])])
+        spec = self._spec(columns, cuts, producers, producer, transactional)
+        if times is not None:
+            times = times[cuts[:-1]]
+            spec = replace(
+                spec,
+                timestamp_type=np.where(times < 0, self.timestamp_type, kf.TimestampType.LOG_APPEND_TIME),
+                log_append_time=np.where(times < 0, self._now(), times),
+            )
+        encoded = encode_batches(columns, cuts, spec)
         self._check_sizes(encoded.batches, np.diff(columns.value.offsets[cuts]))
         self._warn_of_size(encoded.batches)
         return encoded
+
+    def _append_times(self, columns: RecordColumns) -> npt.NDArray[np.int64] | None:
+        """The append times of records to keep, -1 for other records; None if there are none."""
+        if not self.keeps_append_times or "timestamp_type" not in columns or not columns.timestamp_type.any():
+            return None
+        return np.where(columns.timestamp_type == kf.TimestampType.LOG_APPEND_TIME, columns.timestamp, -1)
+
+    def _now(self) -> int:
+        return now_ms() if self.log_append_time is None else self.log_append_time
 
     def _check_sizes(self, batches: BatchTable, value_bytes: npt.NDArray[np.int64]) -> None:
         """Raise for batches above the `Limits`: they could be written, but not read again."""
@@ -176,7 +199,7 @@ class BatchBuilder:
         spec = BatchSpec(
             compression=self.compression,
             timestamp_type=self.timestamp_type,
-            log_append_time=now_ms() if self.log_append_time is None else self.log_append_time,
+            log_append_time=self._now(),
             leader_epoch=self.leader_epoch,
         )
         if producer is None:

@@ -79,7 +79,8 @@ class PartitionWriter(PublicNames):
     topic_id : str, bytes or uuid.UUID, optional
         Topic id for `partition.metadata`. A KRaft broker sets a partition without that file aside.
     timestamp_type : TimestampType or {"CreateTime", "LogAppendTime"}, optional
-        Default: the topic's `message.timestamp.type`.
+        Default: the topic's `message.timestamp.type`. Records whose column `timestamp_type` is 1 (LogAppendTime) then
+        stay such, with their timestamps.
     log_append_time : int, optional
         Timestamp of `LogAppendTime` batches, ms; default: the clock.
     producer : Producer, optional
@@ -198,6 +199,7 @@ class PartitionWriter(PublicNames):
             max_records=max_records_per_batch,
             timestamp_type=chosen_timestamp_type(config, timestamp_type),
             log_append_time=log_append_time,
+            keeps_append_times=timestamp_type is None,
             # chosen below, when the end of the existing log is known
             leader_epoch=kf.NO_EPOCH,
             limits=limits,

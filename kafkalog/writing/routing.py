@@ -231,6 +231,8 @@ class RoutedPartition:
         Offset of the first written record, and one past the last.
     max_timestamp : int
         The largest timestamp of all records, ms; -1 for none.
+    has_append_times : bool
+        Whether the input has records of LogAppendTime.
     """
 
     def __init__(self, key: kf.TopicPartition, writer: PartitionWriter | None, *, hint: str) -> None:
@@ -238,6 +240,7 @@ class RoutedPartition:
         self.n_waiting = self.n_records = self.n_batches = self.n_bytes = 0
         self.next_offset = self.first_offset = 0 if writer is None else writer.next_offset
         self.max_timestamp = kf.NO_TIMESTAMP
+        self.has_append_times = False
         self._writer, self._hint = writer, hint
         self._parts: list[RecordColumns] = []
         self._last = self.next_offset - 1
@@ -250,12 +253,13 @@ class RoutedPartition:
         UnwritableError
             Their offsets do not increase.
         """
-        if self._parts and ("offset" in columns) != ("offset" in self._parts[0]):
-            self.flush()  # one input has offsets and the next one has none: they cannot be concatenated
+        if self._parts and columns.keys() != self._parts[0].keys():
+            self.flush()  # one input has offsets, or types of timestamps, and the next one has none
         self._check_offsets(columns)
         self._parts.append(columns)
         self.n_waiting += int(record_sizes(columns).sum())
         self.max_timestamp = max(self.max_timestamp, int(columns.timestamp.max()))
+        self.has_append_times |= "timestamp_type" in columns and bool(columns.timestamp_type.any())
 
     def copy_last(self) -> None:
         """Copy the records that were added last, so that they do not keep the whole table alive."""

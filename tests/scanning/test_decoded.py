@@ -18,6 +18,7 @@ from effort import fuzz_inputs
 from orders import BROKEN, ORDERS, written_orders
 
 import kafkalog
+from kafkalog.cli.app import main
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +212,29 @@ def test_a_dataset_of_decoded_fields_is_filtered_twice(orders: Path) -> None:
     assert few.count_rows() == len(ids)
     assert few.count_rows(filter=pc.field("value.id") != 13) == len(ids) - 1
     assert duckdb.sql('select count(*) from few where "value.id" <> 13').fetchall() == [(len(ids) - 1,)]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *(f"headers.a {rest}" for rest in ("== 1", "== 2", "!= 2", "in 2,3", "not in 2,3", "like '%'", "is null")),
+        *("headers.n is null", "headers.n is not null", "headers has a", "headers has not a", "headers.b == 0xff00"),
+        *("timestamp >= end-1s", "timestamp > end", "timestamp in 1500", "timestamp < 1970-01-01T00:00:02Z"),
+        *("timestamp_type == LogAppendTime", "timestamp_type in 0,1", "key == 0x6b", "offset between 1 and 2"),
+    ],
+)
+def test_conditions_on_records_hold_next_to_those_on_decoded_values(tmp_path: Path, condition: str) -> None:
+    """With `or`, they are applied after decoding, and mean the same."""
+    headers = [[("a", b"1"), ("a", b"2"), ("n", None)], [], [("b", b"\xff\x00")], [("a", b"3"), ("b", b"")]]
+    with kafkalog.PartitionWriter(tmp_path / "t-0") as writer:
+        rows = {"key": [b"k", None, b"", b"k"], "value": [b'{"a": 0}'] * 4, "timestamp": [500, 1500, 2500, 3000]}
+        writer.append({**rows, "headers": headers})
+    want = kafkalog.read_table(tmp_path, columns=["offset"], filters=condition)
+    options: Any = {"decode": {"value": "json"}, "columns": ["offset"]}
+    assert kafkalog.read_table(tmp_path, filters=f"value.a == 1 or {condition}", **options).equals(want)
+
+
+def test_a_condition_that_does_not_fit_is_wrong_usage(orders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for condition in ("value.id == x", "value == 3", "value.id like 'a%'"):
+        assert main(["cat", str(orders), "--value-format", "json", "--filter", condition]) == 2
+        assert "value" in capsys.readouterr().err

@@ -31,7 +31,8 @@ def test_filters_are_divided_into_those_before_and_after() -> None:
         ([("value.a", "?", 1)], "no operation"),
         ([("value.a", "==")], "needs a value"),
         ([("value.a", "==", None)], "is null"),
-        ([[("value.a", "==", 1)], [("headers.x", "==", b"y")]], "headers"),
+        ([[("value.a", "==", 1)], [("headers", "is null")]], "filters on headers are"),
+        ([[("value.a", "==", 1)], [("headers", "has")]], "filters on headers are"),
     ],
 )
 def test_conditions_that_are_none_say_why(filters: Any, message: str) -> None:
@@ -109,3 +110,14 @@ def test_booleans_and_what_does_not_compare() -> None:
     ):
         with pytest.raises(ValueError, match=r"compares|compare|works with text"):
             matching([[term]], columns, 3)
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "expected"),
+    [("==", "0.1", [0]), (">", 0.1, [1]), ("in", [0.1], [0]), ("==", 0.10000000149011612, [0]), ("==", 0.10000001, [])],
+)
+def test_single_precision_numbers_are_found_by_the_digits_that_are_shown(
+    operation: str, value: Any, expected: list[int]
+) -> None:
+    columns = {"value": pa.array([0.1, 0.2, None], pa.float32())}
+    assert matching([[("value", operation, value)]], columns, 3).nonzero()[0].tolist() == expected

@@ -45,8 +45,8 @@ Write records as partitions of a log dir that a broker serves, with segments, in
 epochs.
 
 Columns: value, and any of key, timestamp, headers, offset, partition and topic. --value-column and so on name other
-columns. Unknown columns are an error; --ignore-columns leaves them out. Columns that only 'kafkalog export' adds, such
-as timestamp_type, are ignored.
+columns. Unknown columns are an error; --ignore-columns leaves them out. Columns that only 'kafkalog export' adds are
+ignored, except timestamp_type: records of LogAppendTime stay such, with their timestamps, without --timestamp-type.
 
 Partitions: the column partition. With --partitions N, Kafka's default partitioner chooses instead (murmur2 of the key;
 records without a key fill one partition after the other). Without both, all records go to partition 0. Offsets in the

@@ -507,7 +507,8 @@ class _Load:
         stamp = now_ms if options.log_append_time is None else options.log_append_time
         for key, partition in self._waiting.partitions.items():
             config = self._config_of(key.topic) or LogConfig()
-            if (options.timestamp_type or config.message_timestamp_type) in _STAMPED:
+            is_kept = options.timestamp_type is None and partition.has_append_times
+            if (options.timestamp_type or config.message_timestamp_type) in _STAMPED and not is_kept:
                 if partition.n_records:
                     # with LogAppendTime the timestamps of the input are not those that are written
                     newest[key] = stamp

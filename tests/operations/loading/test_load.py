@@ -424,3 +424,27 @@ def test_data_in_memory_names_write_table(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="write_table"):
         kafkalog.load(pa.table({"value": [b"1"]}), tmp_path / "log", topic="orders")  # type: ignore[arg-type]
     assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv", "x.jsonl", "x.arrow"])
+def test_append_times_come_back(tmp_path: Path, name: str) -> None:
+    """Records of LogAppendTime keep their type and times, unless a type is chosen; others get the topic's type."""
+    source = tmp_path / "a" / "t-0"
+    source.parent.mkdir()
+    for stamp, kind, n in ((1_000, "LogAppendTime", 3), (1_500, "LogAppendTime", 1), (1_200, "CreateTime", 2)):
+        with kafkalog.PartitionWriter(source, timestamp_type=kind, log_append_time=stamp) as writer:
+            writer.append({"value": [b"v"] * n, "timestamp": [stamp] * n})
+    kafkalog.export(source.parent, tmp_path / name)
+    columns = ["offset", "timestamp", "timestamp_type"]
+    want = kafkalog.read_table(source, columns=columns)
+    load(tmp_path / name, tmp_path / "same")
+    assert kafkalog.read_table(tmp_path / "same", columns=columns).equals(want)
+    assert kafkalog.verify(tmp_path / "same").ok
+    load(tmp_path / name, tmp_path / "created", timestamp_type="CreateTime")
+    created = kafkalog.read_table(tmp_path / "created", columns=columns)
+    assert created.column("timestamp_type").to_pylist() == [0] * 6
+    assert created.column("timestamp").equals(want.column("timestamp"))
+    config = kafkalog.LogConfig(message_timestamp_type="LogAppendTime")
+    load(tmp_path / name, tmp_path / "topic", config=config, log_append_time=9_000)
+    stamps = kafkalog.read_table(tmp_path / "topic", columns=columns).column("timestamp").cast("int64").to_pylist()
+    assert stamps == [1_000] * 3 + [1_500] + [9_000] * 2
