@@ -345,7 +345,7 @@ def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
         try:
             return pa.scalar(Decimal(str(value)))
         except InvalidOperation:
-            raise TypeError("it is a number") from None
+            raise TypeError("expected a number") from None
     if pt.is_string(kind):
         return pa.scalar(value.decode() if isinstance(value, bytes) else _text(value))
     if pt.is_binary(kind) or pt.is_fixed_size_binary(kind):
