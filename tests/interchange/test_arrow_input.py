@@ -125,7 +125,7 @@ def test_columns_are_named_by_what_they_are() -> None:
     names = {"key": "id", "value": "body", "timestamp": "at"}
     assert rows(record_slices(data, columns=names)) == [(5, b"a", b"x", [])]
     assert "'gone'" in str(refusal(data, columns={"key": "gone"}, ignore_columns=True))
-    with pytest.raises(ValueError, match="none of offset"):
+    with pytest.raises(ValueError, match="there are offset"):
         list(record_slices(data, columns={"what": "id"}))
 
 
@@ -267,5 +267,5 @@ def test_records_come_out_as_they_went_in(records: list[Row], max_bytes: int, da
 
 def test_a_value_that_is_there_but_taken_or_left_out_is_said_to_be() -> None:
     data = {"value": [b"x"]}
-    assert "is to be the key" in str(refusal(data, columns={"key": "value"}))
+    assert "is used as the key" in str(refusal(data, columns={"key": "value"}))
     assert "is left out" in str(refusal(data, ignore_columns=["value"]))
