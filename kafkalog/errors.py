@@ -327,9 +327,9 @@ class Limits:
     Notes
     -----
     Each thread decodes one batch at a time. For each such batch, reading, verifying and converting need at most
-    `max_batch_bytes`, twice `max_decompressed_bytes`, and 80 bytes per record for up to `max_records_per_batch`
-    records; in addition 64 MiB. Exporting and dumping need five times `max_decompressed_bytes`, and 120 bytes per
-    record: base64 text is a third longer, and is made twice: of a value, and as part of a line.
+    `max_batch_bytes` and twice `max_decompressed_bytes`. They also need 80 bytes per record, and 64 MiB in total.
+    Exporting and dumping need five times `max_decompressed_bytes`, and 120 bytes per record, because text is longer
+    than its value.
     """
 
     max_batch_bytes: int = 100 * 2**20

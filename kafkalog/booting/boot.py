@@ -129,8 +129,8 @@ def boot(
     topic_ids : mapping, optional
         Ids of topics, for all of their directories.
     retention : {"keep", "as-was"} or mapping of str to int
-        "keep" turns retention off for each topic until you turn it on again. "as-was" carries settings over: a broker
-        then deletes old records soon after its start. A mapping has `retention.ms` by name or glob, and keeps others.
+        "keep" turns retention off for each topic. "as-was" keeps the old settings: a broker then deletes old records
+        soon after its start. A mapping has `retention.ms` by name or glob, and keeps others.
     groups : {"keep", "none"} or path-like
         "keep" takes `__consumer_offsets` over. A file of committed offsets, as `kafkalog groups -o` writes it, replaces
         it.
@@ -139,8 +139,8 @@ def boot(
     best : bool
         Where copies of a partition differ, whether to take the one with the latest leader epoch, then the longest.
     copy : {"auto", "reflink", "hardlink", "copy"}
-        "auto" shares blocks with the source where the file system can. "hardlink" shares sealed segments, never the
-        last one of a partition, once all of their checksums are verified.
+        "auto" shares blocks with the source where the file system can. "hardlink" shares sealed segments after their
+        checksums are verified, never the last one of a partition.
     threads : int, optional
         Segments read at a time; default: the number of processors, up to four.
     dry_run : bool

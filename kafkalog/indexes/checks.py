@@ -393,10 +393,11 @@ class TimeIndexCheck:
         said = int(entries["timestamp"][-1]) if entries.size else (0 if self.starts_with_zeros else -1)
         if is_whole and not self._is_last and said < self._largest and not self._tally:
             what = f"its last timestamp is {iso_milliseconds(said)}" if said >= 0 else "it has no entry"
+            largest = iso_milliseconds(self._largest)
             self._tally.add(
                 Reason.INDEX_TIMESTAMP,
-                f"{what}, that of the batches is {self._largest}: a broker skips the segment for later times, and"
-                " retention counts from the wrong time",
+                f"{what}, but the largest in the batches is {largest}: a broker skips the segment for later times, and"
+                " retention uses the wrong time",
                 1,
                 "the largest timestamp",
             )

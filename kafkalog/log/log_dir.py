@@ -72,8 +72,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
 
     Notes
     -----
-    Of a partition that is found twice, as in the log dirs of several brokers, the copy with the latest leader epoch
-    counts; of these the one with the highest log end offset, of these the first one.
+    If a partition is found twice, as in the log dirs of several brokers, the copy with the highest leader epoch wins,
+    then the longest, then the first.
     """
 
     def __init__(

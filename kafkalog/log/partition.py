@@ -69,7 +69,7 @@ class Partition(ReadMethods):
 
     Notes
     -----
-    Files that a crash left behind count as they would after a broker's start: `.deleted` and `.cleaned` are left out,
+    Files of a crash count as they would after a broker's start: `.deleted` and `.cleaned` are left out,
     and a complete `.swap` replaces the segments that it covers.
     """
 
@@ -286,8 +286,8 @@ class Partition(ReadMethods):
         whose largest timestamp is late enough is searched. So a broker and this method return -1 for healthy files,
         although a later segment has a matching record, in two cases:
 
-        - The matching records of that segment were deleted (they lie below the log start offset) or compacted away (a
-          batch that the cleaner left empty keeps its largest timestamp).
+        - The matching records of that segment are below the log start offset, or were compacted away. An empty batch of
+          the cleaner keeps its largest timestamp.
         - A segment has no timestamps, because it has no batches or only v0 messages. Then the modification time of its
           file counts as its largest timestamp, and copying may have changed it.
 
@@ -369,7 +369,7 @@ class Partition(ReadMethods):
 
         It is computed from the batches; this walks all headers. A broker also limits it by the high watermark. That is
         not done here, because the checkpointed one may be stale. If the transaction began below the log start offset,
-        the result is the log start offset; Kafka 4.3.1 lists the base offset of the batch that holds it.
+        the result is the log start offset. Kafka 4.3.1 returns the base offset of that batch.
 
         Raises
         ------

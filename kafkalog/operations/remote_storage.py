@@ -103,7 +103,7 @@ def verify_tiered(
     storage_options: Mapping[str, Any] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> StorageReport:
-    """Check remote storage: what is missing, damaged, left over, or replaced.
+    """Check remote storage for missing, damaged, leftover and replaced objects.
 
     Parameters
     ----------

@@ -254,9 +254,9 @@ def _trace_offset(partition: Partition, offset: int) -> Trace:
         trace.segments[-1] = SegmentStep(str(segment.path), segment.base_offset, False)
     if trace.batch is None:
         end = partition.log_end_offset
-        behind = "is the next to be written" if offset == end else "lies past the end; a broker refuses it"
+        state = "is the next offset to write" if offset == end else "is past the end; a broker refuses it"
         nothing = _EMPTY if _is_empty(partition, []) else "no record from there on"
-        trace.reason = f"the log end offset is {end}: {offset} {behind}" if offset >= end else nothing
+        trace.reason = f"the log end offset is {end}: {offset} {state}" if offset >= end else nothing
     elif trace.offset != offset and not trace.reason:
         trace.reason = f"no record has offset {offset}; this is the next one"
     return trace

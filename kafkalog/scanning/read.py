@@ -45,15 +45,13 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     limit : int, optional
         At most this many records, the first ones.
     filters : str, list of str or tuple, list of lists of these, or pyarrow.compute.Expression, optional
-        ``(column, operation, value)``, or text as in the command line (``"key == abc"``): all conditions of a list have
-        to hold, or all of one list out of several.
-        Operations are ``==, !=, <, <=, >, >=, in, not in, is null, is not null`` and, for key, value and headers,
-        ``starts_with``, ``contains``, ``like`` (SQL) and ``matches`` (RE2). Any column may be used, in
-        `columns` or not, as well as those of `extract`,
-        ``headers.NAME`` (true if any header of that name matches) and ``("headers", "has", NAME)``. Comparisons with
-        null are false. Filters are applied before any record is copied, and rule out whole batches by their headers.
-        An expression rules out what it can in the same way, and is applied to decoded columns where that is not all it
-        says.
+        ``(column, operation, value)``, or text as in the command line (``"key == abc"``). All conditions of a list must
+        hold, or all of one of several lists. Operations are ``==, !=, <, <=, >, >=, in, not in, is null, is not null``
+        and, for key, value and headers, ``starts_with``, ``contains``, ``like`` (SQL) and ``matches`` (RE2). Filters
+        may use any column, in `columns` or not, and those of `extract`. ``headers.NAME`` is true if any header of that
+        name matches; there is also ``("headers", "has", NAME)``. Comparisons with null are false. Filters are applied
+        before any record is copied, and rule out whole batches by their headers. An expression rules out what it can in
+        the same way, and is applied to decoded columns where that is not all it says.
     where : callable, optional
         A function that returns whether a record is wanted. Its parameters are any of offset, timestamp, timestamp_type,
         key, value, key_is_null, value_is_null and headers, by these names. It is compiled with numba
@@ -61,21 +59,21 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         helpers to parse them. It is called for records that pass the filters. A record on which it raises is left out,
         with one warning and one finding per segment. Integers wrap at 64 bits, and array indexes are checked.
     extract : mapping of str to (dtype, callable), optional
-        Columns of numbers, computed from records in the same pass by such functions: ``{"price": ("f8", function)}``.
-        A value is null (masked in NumPy) if the function returns None, or, with a warning and a finding, if it raises
-        or returns a number that does not fit the dtype. dtypes are bool, i1, i2, i4, i8, u1, u2, u4, f4 and f8.
+        Columns of numbers, computed from records in the same pass by such functions: ``{"price": ("f8", function)}``. A
+        value is null (masked in NumPy) if the function returns None. With a warning and a finding, it is also null if
+        the function raises or returns a number that does not fit the dtype. dtypes are bool, i1, i2, i4, i8, u1, u2,
+        u4, f4 and f8.
     latest : {"key"}, optional
-        Read a topic as a table: of each key of a partition only the last record, and none if its value is null (a
-        tombstone), as a compacted topic is meant to be read, compacted or not. Records without a key are left out.
-        Offsets, timestamps and `isolation_level` say in which records the last one is looked for; `filters`, `where`
-        and `limit` choose among those found. The keys of a partition are read first. Memory is bounded: keys that do
-        not fit are sorted out in a temporary directory (``TMPDIR``).
+        Read a topic as a table, compacted or not: only the last record of each key of a partition, and none if its
+        value is null (a tombstone). Records without a key are left out. Offsets, timestamps and `isolation_level` say
+        in which records the last one is looked for; `filters`, `where` and `limit` choose among those found. The keys
+        of a partition are read first. Memory is bounded: keys that do not fit are sorted out in a temporary directory
+        (``TMPDIR``).
     isolation_level : {"read_uncommitted", "read_committed"}
-        With `"read_committed"`, read like a consumer of that level: without records of aborted transactions, and only
-        up to the last stable offset, which is where the earliest open transaction begins. The markers in the log
-        decide; the high watermark and `.txnindex` files are not used. If damage may have hit the marker of a
-        transaction, its outcome is unknown and is handled according to `on_corruption`: its records are never returned
-        as committed, and never left out silently.
+        With `"read_committed"`, read like a consumer of that level: without records of aborted transactions, and up to
+        the last stable offset, where the earliest open transaction begins. The markers in the log decide; the high
+        watermark and `.txnindex` files are not used. If damage hides the outcome of a transaction, `on_corruption`
+        decides. Its records are never returned as committed, and never left out silently.
     include_control : bool
         Also read control records: transaction markers and those of KRaft.
     include_deleted : bool
@@ -92,9 +90,9 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     check_crcs : bool
         Verify the checksum of every batch that is read.
     use_time_index : bool
-        With a lower bound on timestamps, begin in each segment where its ``.timeindex`` says that all records before
-        are older, instead of reading the header of every batch. What the index says is compared with the batch that it
-        is about, and an index that is cut leaves nothing out; but an index that is wrong all the same hides records.
+        With a lower bound on timestamps, start each segment at the position from its ``.timeindex``, instead of reading
+        the header of every batch. Each index entry is compared with its batch, and a cut index leaves nothing out.
+        Other wrong indexes can hide records.
     threads : int, optional
         Number of threads that decode; default: the number of CPUs.
     batch_size : int, optional
@@ -107,13 +105,13 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     binary_type : pyarrow.DataType, optional
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
     decode : mapping of {"key", "value"} to str or mapping, optional
-        What the bytes are, such as ``{"key": "long", "value": "json"}``: utf8, json, short, int, long, float, double,
-        uuid (as Kafka's serializers write them), avro, protobuf or jsonschema (in Confluent's frames). Instead of the
-        name a mapping may have ``format``, ``schema`` (text or path; then values need not name one), ``framed=False``
-        (no schema id stands before values) and ``message`` (of Protobuf). The column then has typed values. `columns`
-        and `filters` may name fields, such as ``value.customer.id``. A value that does not decode is null, with a
-        finding and a `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes.
-        Where the types depend on the values, records are read twice. `where` sees bytes.
+        The formats of the bytes, such as ``{"key": "long", "value": "json"}``. Of Kafka's serializers: utf8, json,
+        short, int, long, float, double, uuid. In Confluent's frames: avro, protobuf, jsonschema. Instead of a name, use
+        a mapping with ``format``, and optionally ``schema`` (text or path, for all values), ``framed=False`` (values
+        without a schema id) and ``message`` (of Protobuf). The column then has typed values. `columns` and `filters`
+        may name fields, such as ``value.customer.id``. A value that does not decode is null, with a finding and a
+        `DecodeWarning`; the columns ``value_error`` and ``value_bytes`` have the reason and the bytes. Where the types
+        depend on the values, records are read twice. `where` sees bytes.
     schemas : path-like, str or mapping, optional
         Where schemas are looked up: a directory with files such as ``7.avsc``, a registry's URL, or a mapping of id to
         schema. Default: the topic ``_schemas`` in the same log dir.

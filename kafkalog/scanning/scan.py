@@ -447,8 +447,8 @@ class Scan(ArrowStream):
     def to_dataset(self) -> pa.dataset.Dataset:
         """The records as a `pyarrow.dataset.Dataset`, to which an engine hands the columns and filters of a query.
 
-        Filters on topic, partition, offset, timestamp, key and other columns rule out partitions, segments, batches and
-        records before anything is decoded; whatever else a filter says is applied to the decoded records.
+        Filters on topic, partition, offset, timestamp, key and other columns exclude partitions, segments, batches and
+        records before decoding. Other filters are applied to decoded records.
 
         Examples
         --------

@@ -310,7 +310,7 @@ def parse_ddl(text: str) -> pa.DataType:
     while at < len(text.rstrip()):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ValueError(f"{text!r} is no schema at {text[at:]!r}: {_EXPECTED}")
+            raise ValueError(f"{text!r} is not a schema, from {text[at:]!r} on: {_EXPECTED}")
         tokens.append(match[1])
         at = match.end()
     parser = _Parser(text, tokens)
@@ -362,4 +362,4 @@ class _Parser:
         return self._tokens.pop(0) if self._tokens else ""
 
     def _fail(self, token: str) -> None:
-        raise ValueError(f"{self._text!r} is no schema at {token or 'its end'!r}: {_EXPECTED}")
+        raise ValueError(f"{self._text!r} is not a schema, from {token or 'its end'!r} on: {_EXPECTED}")

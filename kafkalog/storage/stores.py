@@ -95,7 +95,7 @@ def location(url: AnyPath, *, storage_options: Options | None = None, filesystem
             return Location(FilesystemStore(filesystem, f"{protocol}://", path.startswith("/")), path)
         if type(filesystem).__module__.startswith("obstore"):
             return Location(ObjectStore(filesystem, f"{type(filesystem).__name__}://"), os.fspath(url))
-        raise TypeError(f"filesystem is an obstore store or an fsspec filesystem, not {type(filesystem).__name__}")
+        raise TypeError(f"filesystem must be an obstore store or an fsspec filesystem, not {type(filesystem).__name__}")
     if isinstance(url, Location):
         return url.fresh()
     text, options = os.fspath(url), dict(storage_options or {})

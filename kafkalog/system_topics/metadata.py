@@ -350,9 +350,9 @@ def metadata(
     Notes
     -----
     Records that a controller has written are taken, also those at the end that a majority of the controllers has
-    perhaps not got yet. A controller gives all records of a batch the time at which it began it, so a change may count
-    as up to `controller.quorum.append.linger.ms` (25 ms) older than it is. What brokers have in `server.properties` is
-    in no metadata log.
+    perhaps not got yet. All records of a batch have the time of its start. A change may therefore appear up to
+    `controller.quorum.append.linger.ms` (25 ms) too old. What brokers have in `server.properties` is in no metadata
+    log.
     """
     log_dir = path if isinstance(path, LogDir) else open_log_dir(path, limits=limits or DEFAULT_LIMITS)
     as_of = AsOf.of(log_dir, [METADATA_TOPIC], end_offset, end_timestamp)

@@ -285,8 +285,8 @@ def schemas(
     Raises
     ------
     UnknownNameError
-        No subject has a name, or matches a glob, that was asked for, and it is the latest state that was; or there is
-        no such topic, and it is not the default one.
+        No subject matches a name or glob, and the latest state was requested; or a topic other than the default one
+        does not exist.
 
     Examples
     --------

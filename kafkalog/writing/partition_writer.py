@@ -71,8 +71,8 @@ class PartitionWriter(PublicNames):
         Default: the topic's `compression.type`; no compression if that is ``producer``.
     compression_level : int, optional
     batch_size : int
-        A producer's `batch.size`: bytes of a batch before compression. A record that does not fit into the rest of a
-        batch starts the next one; a record larger than `batch_size` gets a batch of its own.
+        A producer's `batch.size`: bytes of a batch before compression. A record that does not fit into a batch starts
+        the next one. A record larger than `batch_size` gets its own batch.
     max_records_per_batch : int, optional
     leader_epoch : int, optional
         Leader epoch of the batches; -1 for none. Default: the newest of the partition, 0 for a new one.
@@ -109,8 +109,8 @@ class PartitionWriter(PublicNames):
     Raises
     ------
     UnsafePathError
-        The directory's name is not TOPIC-N; a broker holds the lock of the log dir; another writer holds the
-        partition; there is no directory to stage in.
+        The directory's name is not TOPIC-N, a broker or another writer holds the lock, or no directory can hold
+        temporary files.
     TruncatedTailError
         The existing partition ends in a torn batch, and `truncate_tail` is False.
     CorruptionError
@@ -132,13 +132,13 @@ class PartitionWriter(PublicNames):
 
     Of an existing partition only two things change. `leader-epoch-checkpoint` is replaced first; a broker drops epochs
     that start after the log's end. An empty last segment is replaced by the first new one. New segments are moved in
-    one after the other. Except in that replacement, the `.log` of each comes after its other files and after the
-    producer snapshot at its base offset; the snapshot at the log end comes last. A crash therefore leaves the old log,
-    or the old log and some complete new segments. A broker starts on either, with or without the clean shutdown
-    marker. An error moves the new files back out; only a torn tail that was cut off is not restored.
+    one after the other. Otherwise, the `.log` of each comes after its other files and after the producer snapshot at
+    its base offset. The snapshot at the log end comes last. A crash therefore leaves the old log, or the old log and
+    some complete new segments. A broker starts on either, with or without the clean shutdown marker. An error moves the
+    new files back out; only a torn tail that was cut off is not restored.
 
-    An existing partition has one writer at a time, in any process: the writer holds a lock on it from start to end,
-    and on the log dir, if it has a lock file.
+    An existing partition has one writer at a time, in any process. The writer holds a lock on the partition, and on the
+    log dir if that has a lock file.
 
     Batches are appended one by one, as a leader does since Kafka 3.9. `SegmentRoll` decides when a segment is rolled.
     A batch larger than `segment.bytes`, which a broker refuses, gets a segment of its own.

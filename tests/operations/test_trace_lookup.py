@@ -197,8 +197,8 @@ def test_what_is_special_about_an_answer_is_said(tmp_path: Path) -> None:
         (0, 0, "below the log start offset 1: it counts as deleted, and a broker refuses it"),
         (2, 2, ""),
         (4, 10, "no record has offset 4; this is the next one"),
-        (11, -1, "the log end offset is 11: 11 is the next to be written"),
-        (12, -1, "the log end offset is 11: 12 lies past the end; a broker refuses it"),
+        (11, -1, "the log end offset is 11: 11 is the next offset to write"),
+        (12, -1, "the log end offset is 11: 12 is past the end; a broker refuses it"),
     ]:
         trace = trace_offset(partition, offset)
         assert (trace.offset, trace.reason) == (found, reason)

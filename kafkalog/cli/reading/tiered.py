@@ -16,7 +16,7 @@ _PATHS: Final = (
     "URL is the root of the remote storage, or the prefix configured in the plugin: a URL or a local directory.",
 )
 _VERIFY: Final = HelpText(
-    summary="check remote storage: what is missing, damaged, left over or replaced",
+    summary="check remote storage for missing, damaged, leftover and replaced objects",
     description="""\
 Check the remote storage of tiered topics (KIP-405). With --log-dir, the metadata topic and the leader epochs of that
 broker decide which copies count. Damage: hole, torn, size, checksum, index, unreadable. Only a waste of space: orphan,

@@ -14,12 +14,12 @@ from kafkalog.cli.text import counted
 
 _HELP: Final = HelpText(
     description="""\
-Compact a partition, or each compacted topic of a log dir, as a broker's log cleaner does: of each key only the last
-record stays. Stop the broker first.
+Compact a partition, or each compacted topic of a log dir, as a broker's log cleaner does: keep only the last record of
+each key. Stop the broker first.
 
-The last segment stays as it is, and so does everything from the first open transaction on. Topics count as compacted
-by their cleanup.policy in the cluster's metadata, or if the cleaner's checkpoint names them. A topic that the
-metadata do not have must be named, or DIR is its partition.""",
+compact does not clean the last segment, nor anything from the first open transaction on. A topic counts as compacted
+by its cleanup.policy in the cluster's metadata, or if the cleaner's checkpoint names it. If the metadata lacks a topic,
+name it with -t, or name its partition directory.""",
     examples="""\
   kafkalog compact /var/lib/kafka --dry-run
   kafkalog compact /var/lib/kafka --in-place
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
         type=int,
         metavar="N",
         help="1 (default): as a broker, which keeps tombstones for delete.retention.ms; 2: also remove tombstones now;"
-        " 3: also remove the markers of transactions of which nothing is left",
+        " 3: also remove markers of transactions without records",
     )
     parser.add_argument("--now", metavar="TIME", type=log_time, help="the cleaner's clock (default: now)")
     parser.add_argument("--config", metavar="FILE", help="the broker's server.properties, for its defaults")

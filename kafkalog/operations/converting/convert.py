@@ -159,8 +159,8 @@ def convert(
     messages get the leader epoch of the checkpoint or of the batches before them, else 0.
 
     Batches that lose some records keep their offsets, sequence numbers and codec, as in the log cleaner; batches that
-    lose none are copied. Transaction markers and other control batches are never filtered. A batch that loses all its
-    records is dropped, unless it is the last one of a producer, the first one of a transaction, or the end of the log.
+    lose none are copied. Transaction markers and other control batches are never filtered. A batch without remaining
+    records is dropped. Exceptions are the last batch of a producer, the first of a transaction, and the end of the log.
     Then it stays as an empty batch of 61 bytes. The log end offset, the producers and the transactions therefore do not
     change.
 

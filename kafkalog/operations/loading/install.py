@@ -140,10 +140,10 @@ def install(
     The log dir's `.kafka_cleanshutdown` is left alone. With that file a broker checks nothing when it starts. Missing
     or wrong indexes and snapshots are therefore rebuilt here; without the file the broker rebuilds them itself.
 
-    The order is: lines about the partition are removed from the four checkpoints, since the log start offset of an
-    older partition would make the broker delete new records; the directory appears in one step; if the log starts
-    inside its first segment, its log start offset is written to the checkpoint. A crash leaves the partition as it was
-    before, except for those lines, or complete. The broker's lock is held from start to end.
+    First, lines about the partition are removed from the four checkpoints: an old log start offset would make the
+    broker delete new records. Then the directory appears in one step. If the log starts inside its first segment, its
+    log start offset is written to the checkpoint last. A crash leaves the partition as it was before, except for those
+    lines, or complete. The broker's lock is held from start to end.
 
     Other replicas are not changed: install the same partition on all of them, or use a topic with one replica.
 

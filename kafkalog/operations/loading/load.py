@@ -163,8 +163,8 @@ def write_table(
     dry_run : bool
         Read everything, write nothing, and report what would be written.
     config : LogConfig, optional
-        Settings of the topics: sizes and times of segments, timestamp type, compression. Default: with `install` what
-        the cluster's metadata has of each topic, which a note says; else Kafka's.
+        Settings of the topics: sizes and times of segments, timestamp type, compression. Default: with `install`, the
+        settings of each topic in the cluster's metadata, with a note; else Kafka's.
     compression, compression_level, batch_size, max_records_per_batch, leader_epoch, topic_id, timestamp_type, \
 log_append_time
         See `PartitionWriter`.

@@ -90,10 +90,10 @@ def verify(
 
     Notes
     -----
-    Files as healthy brokers of any version leave them are never reported as damage: indexes that followers or the
-    cleaner wrote in larger steps, segments that were opened again, preallocated files of a running or crashed broker,
-    leader epochs that were truncated. A torn tail of the last segment is normal, not damage, unless the log dir was
-    shut down cleanly: then no broker truncates it.
+    Files of healthy brokers of any version are never reported as damage. These include sparse indexes of followers and
+    the cleaner, reopened segments, preallocated files of a running or crashed broker, and truncated leader epochs. A
+    torn tail of the last segment is normal, not damage, unless the log dir was shut down cleanly: then no broker
+    truncates it.
 
     Examples
     --------

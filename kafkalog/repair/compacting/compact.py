@@ -48,9 +48,9 @@ def compact(
     now : int (ms), str or aware datetime, optional
         The cleaner's clock. Default: now.
     passes : int
-        1, as a broker: tombstones and the markers of transactions stay, and are marked with the time after which they
-        go. 2: also remove tombstones now. 3: also remove the markers of transactions of which nothing is left.
-        Consumers that have read only a part of the log may then keep records that were deleted.
+        1, as a broker: tombstones and transaction markers stay, and get the time of their removal. 2: also remove
+        tombstones now. 3: also remove markers of transactions without records. Consumers that have read only a part of
+        the log may then keep records that were deleted.
     config : path-like, optional
         The broker's `server.properties`, for its defaults.
     output, in_place, backup, dry_run, stage_in
@@ -74,9 +74,9 @@ def compact(
     Notes
     -----
     Of each key the record with the highest offset stays. Records without a key and those of aborted transactions go.
-    The last segment stays as it is, and so does everything from the first open transaction, from the high watermark and
-    from the first segment on that is younger than `min.compaction.lag.ms`. Below, the whole log is cleaned, also where
-    the broker's cleaner has been already.
+    The last segment is not cleaned. Nothing is cleaned from the first open transaction, from the high watermark, or
+    from the first segment younger than `min.compaction.lag.ms` on. Below, the whole log is cleaned, also where the
+    broker's cleaner has been already.
 
     Batches that lose no record are copied byte for byte. Others keep their offsets, producer, sequence and codec.
     Messages of formats v0 and v1 become v2. Small segments are merged while the result is within `segment.bytes`.

@@ -1,4 +1,4 @@
-"""What the cleaner has to know of a partition before it rewrites the first batch.
+"""The facts about a partition that the cleaner needs before it rewrites the first batch.
 
 Batches are checked here: their checksums, and that their records can be decoded.
 """

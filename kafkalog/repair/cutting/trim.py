@@ -83,8 +83,8 @@ def trim(
     Notes
     -----
     The log start offset is written to the log dir's checkpoint, and segments that lie wholly before it are deleted; the
-    last segment stays. An `output` that is the directory of one partition, such as ``copy/orders-0``, has no
-    checkpoint: the copy begins with the first segment that is kept, and `log_start_offset` says so.
+    last segment stays. An `output` for one partition, such as ``copy/orders-0``, has no checkpoint: the copy begins
+    with the first kept segment, as in `log_start_offset`.
 
     Retention deletes whole segments, from the first to the first one that stays. If all go, an empty one begins at the
     log's end, as on a broker. Compacted topics lose nothing by it, nor does any partition above its high watermark.

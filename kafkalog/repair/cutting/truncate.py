@@ -80,9 +80,9 @@ def truncate(
     Notes
     -----
     Batches are removed whole: a batch that reaches the offset goes, even if it begins before it. So the log may end
-    before the offset. Indexes of the segment that is cut, the producer snapshot at the new end and the leader epochs
-    are made again, and checkpointed offsets past the new end are lowered to it. A partition whose log ends before the
-    place is unchanged.
+    before the offset. The function rebuilds the indexes of the cut segment, the producer snapshot at the new end and
+    the leader epochs. It lowers checkpointed offsets to the new end. A partition whose log ends before the place is
+    unchanged.
 
     Source: UnifiedLog.truncateTo, LogSegment.truncateTo, LeaderEpochFileCache.truncateFromEnd, Kafka 4.3.
 

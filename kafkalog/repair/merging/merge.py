@@ -97,24 +97,23 @@ def merge(
     Notes
     -----
     The copy with the latest leader epoch leads and, of those, the longest. The others are cut where they would truncate
-    before they fetched from it. Damaged copies are searched as `salvage` does. What the leader's copy lost is taken
-    from another one if that is known to be the same log: both have the same later batch, or its batches have the
-    epoch of the leader's history at their offsets. Batches before v2 have no epoch, so that only the first proves them.
-    The same holds for offsets before the leader's first segment. In a compacted log, gaps between intact batches are
-    not filled, and a log with such gaps counts as compacted; batches that are not taken for this are counted
-    (`MergedReplica.n_batches_left`) and named in a finding that is no damage.
+    before they fetched from it. Damaged copies are searched as `salvage` does. A hole of the base is filled from
+    another copy if both have the same later batch, or if the batches have the leader epochs of the base at their
+    offsets. Batches before v2 have no epoch, so that only the first proves them. The same holds for offsets before the
+    leader's first segment. A log with gaps between intact batches counts as compacted, and such gaps are not filled.
+    `MergedReplica.n_batches_left` counts the batches that are therefore left out, and a note names them.
 
-    No checksum covers the leader epoch of a batch. A wrong one can make a copy lead, or have another one cut. It is
-    named as a doubt (`MergedReplica.doubted_from`, and a finding that is no damage) where a copy leads by the epoch of
-    a single batch that no file and no other copy has, and where a copy has a batch of the leader with another epoch.
-    Look at such copies with `diff`, and leave one of them out if it is wrong.
+    No checksum covers the leader epoch of a batch. A wrong one can make a copy lead, or have another one cut. A note
+    and `MergedReplica.doubted_from` name doubtful epochs. One is an epoch of a single batch, in no file and no other
+    copy, that makes a copy the base. Another is a batch of the base that a copy has with a different epoch. Look at
+    such copies with `diff`, and leave one of them out if it is wrong.
 
     A batch with a right checksum is taken whether or not its records can be decoded. Those that cannot are counted and
     named, unless they are compressed: ``kafkalog verify --deep`` of the output names all of them.
 
-    The output has the segments of the leader, with indexes, producer snapshots and leader epochs rebuilt, and the
-    largest log start offset that a checkpoint of the copies has. Batches that are not taken are in no file of the
-    output: keep the copies, or `salvage` them, too. A crash leaves `output` absent or complete.
+    The output has the segments of the base, with rebuilt indexes, producer snapshots and leader epochs. Its log start
+    offset is the largest one in the checkpoints of the copies. Batches that are not taken are in no file of the output:
+    keep the copies, or `salvage` them, too. A crash leaves `output` absent or complete.
 
     Source: AbstractFetcherThread.getOffsetTruncationState, LeaderEpochFileCache.endOffsetFor, Kafka 4.3.
 

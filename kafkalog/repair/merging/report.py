@@ -87,9 +87,9 @@ class MergedPartition:
 class MergeReport(CopyReport):
     """What `merge` took from where.
 
-    There are findings about offsets that no copy has, copies that differ although their leader epochs agree, leader
-    epochs that may be wrong, batches that compaction seems to have removed from the leader's copy, and batches in the
-    output that cannot be decoded.
+    Findings name offsets that no copy has, copies that differ although their leader epochs agree, and doubtful leader
+    epochs. They also name batches that compaction seems to have removed from the base, and batches that cannot be
+    decoded.
     """
 
     partitions: list[MergedPartition] = field(default_factory=list)

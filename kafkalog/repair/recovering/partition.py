@@ -295,7 +295,7 @@ class PartitionRecovery:
     def _contents(
         self, segment: Segment, found: RecoveredSegment | None, report: PartitionPlan, state: LogDirState
     ) -> SegmentContents:
-        """What a segment contains; what is cut off from it is lost."""
+        """The contents of a segment; the cut part is lost."""
         row = report.segments[-1]
         if row.n_bytes_lost and not self.is_wanted:
             contents, lost = remains(segment, row.n_bytes, state)

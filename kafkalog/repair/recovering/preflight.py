@@ -97,13 +97,13 @@ def preflight(
 
     Notes
     -----
-    After a clean shutdown a broker reads hardly anything: it serves damaged batches, and does not start if the last
-    segment ends in zeros or garbage. After an unclean one it recovers the segments from the recovery point on.
+    After a clean shutdown, a broker checks few files: it serves damaged batches, and does not start if the last segment
+    ends in zeros or garbage. After an unclean one it recovers the segments from the recovery point on.
 
-    With `config`, the settings of the broker count, too: which segments retention deletes half a minute after the start
-    (`SegmentPlan.expires`; that is no loss in the verdict, unless zeros at the end of a time index make records look
-    old), and whether an index outgrows `log.index.size.max.bytes`. Settings of topics and of the cluster in its
-    metadata come before those of the file.
+    With `config`, the settings of the broker are also used. They show which segments retention deletes half a minute
+    after the start (`SegmentPlan.expires`), and whether an index outgrows `log.index.size.max.bytes`. Such a deletion
+    is a loss in the verdict only if zeros at the end of a time index make records look old. Settings of topics and of
+    the cluster in its metadata come before those of the file.
 
     This is about Kafka 4.x. See the guide about dead brokers for older ones.
 

@@ -73,8 +73,8 @@ def recover(
     dry_run : bool
         Only report what would be done.
     all_segments : bool
-        Recover all segments. Default: only those that a broker recovers, from the recovery point on, which are those
-        that may not have been on disk when the broker crashed.
+        Recover all segments. Default: only those that a broker recovers, from the recovery point on, since they may not
+        have been on disk at the crash.
     index_interval_bytes : int, optional
         See `reindex`.
     threads : int, optional
@@ -111,23 +111,23 @@ def recover(
     Notes
     -----
     Recovery loses data by design: it truncates a damaged segment before the damage, and deletes all later segments of
-    the partition. Where the damaged segment has no offset index, a broker cuts it before the recovery begins, and so
-    keeps the segments behind it, with a gap in front of them; so does this. Where that segment lies below the recovery
-    point, the producer snapshots after it go, too, and few of them are made again, as with a broker. Read the report
-    of a dry run first: `n_bytes_lost` counts the bytes that go.
+    the partition. If the damaged segment has no offset index, a broker cuts it before the recovery begins, and keeps
+    later segments, after a gap. This function does the same. If that segment is below the recovery point, later
+    producer snapshots are removed, and few are rebuilt, as by a broker. Read the report of a dry run first:
+    `n_bytes_lost` counts the bytes that go.
 
     A segment that is missing in the middle is no damage to a broker, which continues after it. It is a note among the
     findings, unless the log cleaner has been there.
 
     Indexes, producer snapshots and leader epochs of the recovered segments are built again. Of a log dir, the recovery
-    point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the marker of
-    a clean shutdown; it has no broker epoch, so a controller does not count on the replica having lost nothing.
+    point of each partition becomes its log end offset. If every partition was recovered, the log dir gets the
+    clean-shutdown marker. It has no broker epoch, so the controller does not assume that this replica lost nothing.
 
-    A partition that cannot be recovered (an unreadable segment, offsets too far apart for one segment, which a broker
-    splits) is unchanged, or left out of the copy; its `error` says why, and there is no marker.
+    A partition that cannot be recovered stays unchanged, or is left out of the copy. Its `error` has the reason, such
+    as an unreadable segment, and there is no marker.
 
-    A crash leaves `output` absent or complete. With `in_place`, each file is as it was or complete, and a broker or
-    another run comes to the same result from any state in between.
+    A crash leaves `output` absent or complete. With `in_place`, each file is old or complete. From any state in
+    between, a broker or another run reaches the same result.
 
     Source: LogManager.loadLogs, LogLoader.load, LogSegment.recover, Kafka 4.3.
 

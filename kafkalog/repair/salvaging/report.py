@@ -82,7 +82,7 @@ class LostRange:
         detail, is_damage = f"{what}, of offsets {offsets}", not self.is_torn
         if not self.pieces:
             is_damage = self.end_offset is not None
-            known = "lost batches" if is_damage else "padding or lost batches, which cannot be told apart"
+            known = "lost batches" if is_damage else "padding or lost batches, which look the same"
             detail = f"{self.end - self.start:,} zeros, of offsets {offsets}: {known}"
         return Finding(
             self.reason,

@@ -47,7 +47,7 @@ def salvage(
 ) -> SalvageReport:
     """Save every intact record batch of damaged logs, with its offsets, into partitions that a broker starts on.
 
-    Run it on the disk, or on a copy, before a broker touches it: a broker cuts a log at the first damage, and deletes
+    Run it on the disk or on a copy before a broker touches it. A broker cuts a log at the first damage, and deletes
     everything after it.
 
     Parameters
@@ -55,10 +55,10 @@ def salvage(
     path : path-like, sequence of path-like, or what `kafkalog.open` returned
         A log dir, a partition directory or a `.log` file. It is never modified.
     output : path-like, optional
-        The directory to create: a subdirectory per partition, ``salvage.json``, and for each partition with losses a
-        file ``TOPIC-N.quarantine`` with all bytes that were not kept, and the files that prove that segments are
-        missing. A broker may use it as a log dir: it ignores the files. For a single partition, a name such as
-        ``copy/orders-0`` is the partition's directory itself. Not needed for a dry run.
+        The directory to create, with a subdirectory per partition and ``salvage.json``. A file ``TOPIC-N.quarantine``
+        holds all bytes of a partition that were not kept, and the files that prove missing segments. A broker may use
+        it as a log dir: it ignores the files. For a single partition, a name such as ``copy/orders-0`` is the
+        partition's directory itself. Not needed for a dry run.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
     records : bool
@@ -89,20 +89,20 @@ def salvage(
 
     Notes
     -----
-    Behind damage the search goes on byte by byte until a batch with a right checksum comes, in linear time. Where the
-    size field of a damaged batch leads to an intact one, the bytes between are not searched: the records of a batch may
-    hold whole batches. Of all intact batches those are kept whose offsets agree with each other and the file names;
-    the others are suspects, and go to the quarantine file. A leader epoch that contradicts those around it, or
+    Behind damage the search goes on byte by byte until a batch with a right checksum comes, in linear time. If the size
+    field of a damaged batch leads to an intact batch, the bytes between are not searched, because records may contain
+    whole batches. Intact batches are kept if their offsets agree with each other and with the file names. The others
+    are suspects, and go to the quarantine file. A leader epoch that contradicts those around it, or
     ``leader-epoch-checkpoint``, is replaced by that of the batch before. For each segment, kept, lost, padding and
-    suspect bytes add up to its size. Zeros at the end of a file count as padding. They are a finding, too, unless
-    the file is sparse or no offset is missing: with at most as many records as the next segment, or the
-    checkpointed high watermark, leaves room for; or with none, and no damage, if nothing tells.
+    suspect bytes add up to its size. Zeros at the end of a file count as padding. They are also a finding, unless the
+    file is sparse or no offset is missing. The next segment or the checkpointed high watermark bounds the number of
+    lost records. Without either, the finding is a note without a number.
 
     A batch with a right checksum is kept whether or not its records can be decoded. Those that cannot are counted and
     named, compressed ones only with `records`, since to decompress all takes ten times as long.
 
-    What no checksum covers can be wrong without a sign: the base offset of a batch whose neighbours are lost on both
-    sides, or in a compacted log, and the leader epoch of the first or the last batch without a checkpoint. A batch in a
+    Fields without a checksum can be wrong without a sign: the base offset of a batch with lost neighbours on both
+    sides, or in a compacted log. So can the leader epoch of the first or last batch without a checkpoint. A batch in a
     record's value can pass if nothing is left of the record around it, and its offsets fit the hole.
 
     Indexes, producer snapshots and leader epochs are rebuilt; the segments begin where those of the source do. Bad

@@ -229,13 +229,13 @@ def _options(options: dict[str, str], value: int | bytes, features_at: int) -> N
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise SchemaError("a descriptor has a number where something else belongs")
+        raise SchemaError("a field of a descriptor is a number, but must be bytes")
     return value
 
 
 def _number(value: int | bytes) -> int:
     if not isinstance(value, int):
-        raise SchemaError("a descriptor has something else where a number belongs")
+        raise SchemaError("a field of a descriptor is bytes, but must be a number")
     return value
 
 

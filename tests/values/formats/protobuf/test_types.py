@@ -131,7 +131,7 @@ def test_indexes_lead_to_messages_as_java_counts_them_and_as_python_does() -> No
         ("message A { reserved }", "';' is expected"),
         (";" * 500_000, "the schema has more than 400000 words"),
         (" " * 1_000_000 + "{", "a name is expected"),
-        ("CgF4", "a descriptor has something else|syntax|expected|no such"),
+        ("CgF4", "must be a number|must be bytes|syntax|expected|no such"),
     ],
 )
 def test_texts_that_are_no_schema_say_why(text: str, reason: str) -> None:
