@@ -25,6 +25,7 @@ from kafkalog.storage.copying import Backup
 from kafkalog.storage.output_paths import check_outside, copy_ownership, staging_directory
 from kafkalog.storage.source import read_file
 from kafkalog.storage.staging import staged_file
+from kafkalog.survey.startup_root import QUORUM_STATE, root_problems
 
 _LEVEL: Final = "kraft.version"
 _SNAPSHOT: Final = re.compile(r"\d{20}-(\d{10})\.checkpoint")
@@ -48,6 +49,8 @@ class QuorumRescue:
     """Ids of the previous voters; empty if unknown."""
     orphaned: dict[str, list[int]] = field(default_factory=dict)
     """Partitions without a replica on this node, by topic: they will have no leader."""
+    problems: list[str] = field(default_factory=list)
+    """What else stops a start, with the file."""
     is_written: bool = False
     backup: str | None = None
 
@@ -62,6 +65,9 @@ class QuorumRescue:
             steps.append("set controller.quorum.bootstrap.servers to this node's own controller listener")
         else:
             steps.append(f"set controller.quorum.voters={self.node_id}@HOST:PORT, with this node's controller listener")
+        # without a quorum-state, a node takes the epoch of its log; the only voter needs no record of its vote
+        verbs = ["move away" if QUORUM_STATE in one else "repair" for one in self.problems]
+        steps += [f"{verb} what stops the start: {one}" for verb, one in zip(verbs, self.problems, strict=True)]
         steps.append(f"start node {self.node_id}; never start the lost voters again with this cluster id")
         steps.append(
             "if partitions have no leader: kafka-leader-election.sh --bootstrap-server HOST:PORT"
@@ -130,6 +136,7 @@ def rescue_quorum(
         detail = "the log ends before its newest snapshot: rescue another voter, or boot the partitions (kafkalog boot)"
         raise CorruptionError(Reason.LOG_END_MISSING, detail, path=directory)
     result = _described(root, int(properties["node.id"]), metadata, partition)
+    result.problems = [f"{one.path}: {one.detail}" for one in root_problems([root], limits=limits)]
     directory_id = properties.get("directory.id", "")
     own = [one for one in metadata.voters if one["voterId"] == result.node_id]
     if result.is_dynamic and (not own or own[0]["voterDirectoryId"] != directory_id):

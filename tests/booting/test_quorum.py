@@ -101,6 +101,19 @@ def test_what_cannot_be_rescued_says_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "backup").exists()
 
 
+def test_what_else_stops_the_start_is_a_step(tmp_path: Path) -> None:
+    data = survivor(tmp_path)
+    assert rescue_quorum(data, dry_run=True).problems == []
+    (data / "__cluster_metadata-0" / "quorum-state").write_bytes(bytes(100))
+    (data / "replication-offset-checkpoint").write_bytes(bytes(9))
+    found = rescue_quorum(data, dry_run=True)
+    steps = [step for step in found.next_steps() if "what stops the start" in step]
+    assert [(step.split()[0], Path(step.split(": ")[1]).name) for step in steps] == [
+        ("repair", "replication-offset-checkpoint"),
+        ("move", "quorum-state"),
+    ]
+
+
 def test_a_running_node_is_left_alone(tmp_path: Path) -> None:
     data = survivor(tmp_path)
     (data / ".lock").touch()

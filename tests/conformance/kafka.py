@@ -221,6 +221,11 @@ class Broker:
             if attempt == 2 or not (self._said("BindException") or self._said("Address already in use")):
                 raise RuntimeError(f"the broker did not start:\n{self.log.read_text()[-4000:]}")
 
+    def has_started(self) -> bool:
+        """Whether it says that it has started; raises if it died."""
+        assert self.is_running, self.log.read_text()[-4000:]
+        return self._said(self._started)
+
     def _said(self, words: str) -> bool:
         return words in self.log.read_text(errors="replace")
 
