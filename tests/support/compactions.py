@@ -34,7 +34,14 @@ class Plain:
 
     def create(self, name: str) -> StagedFile:
         path = self.directory / name
-        return StagedFile(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY), path)
+        return _QuickFile(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY), path)
+
+
+class _QuickFile(StagedFile):
+    """A file that need not be durable."""
+
+    def close(self) -> None:
+        self.discard()
 
 
 @dataclass

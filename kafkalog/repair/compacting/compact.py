@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits, Reason, UnsafePathError
 from kafkalog.parsing import TopicPatterns, optional_integer
 from kafkalog.repair.compacting.partition import PartitionCompaction
 from kafkalog.repair.compacting.report import CompactedPartition, CompactionReport
@@ -66,7 +66,7 @@ def compact(
     ValueError
         `passes` is not 1, 2 or 3.
     UnsafePathError, OutputExistsError, WriteError
-        See `recover`.
+        See `recover`. Also if `path` is the cluster's metadata log.
     CorruptionError
         With `output`: a partition is damaged. With `in_place` and in a dry run it stays unchanged, and its `error` says
         why.
@@ -130,6 +130,8 @@ def _choose(cut: CutPartitions, cluster: Cluster, topics: str | Sequence[str] | 
     for plan in cut.plans:
         key = plan.partition.topic_partition
         topic = "" if key is None else key.topic
+        if topic == kf.METADATA_TOPIC:
+            raise UnsafePathError(Reason.UNSAFE_PATH, "the cluster's metadata log is not compacted", path=plan.path)
         if not patterns.wants(topic):
             continue
         settings = cluster.likely_config(plan.partition)
