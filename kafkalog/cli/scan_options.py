@@ -66,7 +66,8 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--use-time-index",
         action="store_true",
-        help="with --start-timestamp, find the start with the time indexes instead of reading all batch headers",
+        help="find --start-timestamp with the time indexes instead of reading all batch headers; with LogAppendTime,"
+        " also stop a minute past --end-timestamp",
     )
     what.add_argument("--end-timestamp", metavar="TIME", type=log_time, help="only records before this time")
     what.add_argument(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 
+from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
 from kafkalog.records.header_walk import intact_batch_at, is_chain, walk
@@ -62,17 +63,20 @@ def position_of_younger(segment: IndexedSegment, timestamp: int) -> int:
     return 0 if found is None else found[0]
 
 
-def offset_past(segment: IndexedSegment, timestamp: int) -> int | None:
+def offset_past(segment: IndexedSegment, timestamp: int, *, is_appended: bool = False) -> int | None:
     """The offset after a record at or past a timestamp, of the first entry of the time index that tells of one.
 
-    None without one, or if a file cannot be read, or is damaged where it is read.
+    None without one, or if a file cannot be read, or is damaged where it is read. With `is_appended` also if a producer
+    set the timestamp.
     """
     found = _entry_at(segment, timestamp, 0)
-    return None if found is None else found[1] + 1
+    return None if found is None or found[2] < is_appended else found[1] + 1
 
 
-def _entry_at(segment: IndexedSegment, timestamp: int, step: int) -> tuple[int, int] | None:
-    """The position of the batch of an entry of the time index, and the entry's offset; None if it does not count.
+def _entry_at(segment: IndexedSegment, timestamp: int, step: int) -> tuple[int, int, bool] | None:
+    """The position of the batch of an entry of the time index, the entry's offset, and whether a broker set its time.
+
+    None if the entry does not count.
 
     The entry is the first one at or past a timestamp, or so many steps after that.
     """
@@ -97,7 +101,8 @@ def _entry_at(segment: IndexedSegment, timestamp: int, step: int) -> tuple[int, 
                 return None
             position = int(batch.position[0])
             # what looks like batches may be the value of a record: then none follows after it
-            return (position, offset) if is_chain(source, position, _CHAIN_BYTES) else None
+            is_appended = bool(batch.attributes[0] & kf.TIMESTAMP_TYPE_BIT)
+            return (position, offset, is_appended) if is_chain(source, position, _CHAIN_BYTES) else None
     except KafkalogError:
         return None
 

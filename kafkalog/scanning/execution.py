@@ -228,7 +228,8 @@ class Pass:
         if selections is None:
             return
         if end is not None:
-            detail = f"reading stopped at offset {end}, as max_disorder={query.max_disorder} allows"
+            why = "use_time_index" if query.max_disorder is None else f"max_disorder={query.max_disorder}"
+            detail = f"reading stopped at offset {end}, as {why} allows"
             note = Finding(Reason.END_ASSUMED, detail, str(partition.path), base_offset=end, damage=False)
             yield _Found(partition, note, ends_reading=False)
         counts.n_partitions_read += 1

@@ -9,7 +9,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Self, TypedDict, Unpack, cast, get_args
 
 import numpy as np
@@ -44,6 +44,8 @@ from kafkalog.scanning.user_functions import Extract, Where
 from kafkalog.state.read_committed import IsolationLevel
 from kafkalog.text import near
 
+_CLOCKS_MS: Final = 60_000
+"""By how much the clocks of brokers may differ."""
 _TIMES: Final = ("start_timestamp", "end_timestamp")
 
 Opened = LogDir | Partition | Segment
@@ -217,13 +219,18 @@ class Query:
         )
 
     def assumed_end(self, partition: Partition) -> int | None:
-        """The offset from which on all records are past the end timestamp, if `max_disorder` holds; None for none."""
-        if self.max_disorder is None or self.end_timestamp is None:
+        """The offset from which on all records are past the end timestamp, if `max_disorder` holds; None for none.
+
+        With `use_time_index` alone, it is a minute for records whose timestamps a broker set, by its own clock.
+        """
+        if self.end_timestamp is None or (self.max_disorder is None and not self.use_time_index):
             return None
-        timestamp = self.end_timestamp + self.max_disorder
+        is_appended = self.max_disorder is None
+        timestamp = self.end_timestamp + (_CLOCKS_MS if self.max_disorder is None else self.max_disorder)
+        past = cache(partial(offset_past, timestamp=timestamp, is_appended=is_appended))
         # if the search meets segments out of order, it ends at a later one: then more is read
-        number = bisect_left(partition.segments, True, key=lambda one: offset_past(one, timestamp) is not None)
-        return next((offset_past(one, timestamp) for one in partition.segments[number : number + 1]), None)
+        number = bisect_left(partition.segments, True, key=lambda one: past(one) is not None)
+        return next((past(one) for one in partition.segments[number : number + 1]), None)
 
     def start_at(self, selection: Selection, segment: Segment) -> int:
         """The position of a batch of a segment before which no record of the selection is."""

@@ -93,6 +93,7 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
         With a lower bound on timestamps, start each segment at the position from its ``.timeindex``, instead of reading
         the header of every batch. Each index entry is compared with its batch, and a cut index leaves nothing out.
         Other wrong indexes can hide records.
+        With LogAppendTime, reading also ends a minute past an upper bound, with a finding; see `max_disorder`.
     threads : int, optional
         Number of threads that decode; default: the number of CPUs.
     batch_size : int, optional

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 from conftest import GOLDEN
 from effort import THOROUGH
+from mutants import repaired
 from obstore.store import MemoryStore
 
 import kafkalog
@@ -433,6 +434,32 @@ def test_max_disorder_ends_a_range_of_times_early(
     assert not scan.findings
     assert main(["cat", str(tmp_path / "log"), "--end-timestamp", "5000", "--max-disorder", "9", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 6
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_an_hour_of_log_append_time_is_fetched_alone(
+    threads: int, large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamps = pa.array(np.arange(6144) * 5000, pa.timestamp("ms", "UTC"))
+    table = kafkalog.read_table(large, columns=["value"]).append_column("timestamp", stamps)
+    kafkalog.write_table(table, tmp_path / "log", topic="t", batch_size=2**14, stage_in=tmp_path)
+    log = tmp_path / "log" / "t-0" / f"{0:020d}.log"
+    data, at = bytearray(log.read_bytes()), 0
+    while at < len(data):
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        data[at + 22] |= 8  # a broker's clock
+        data[at:end] = repaired(bytes(data[at:end]))
+        at = end
+    log.write_bytes(data)
+    requests = Requests(monkeypatch, tmp_path / "log")
+    hour: dict[str, Any] = {"start_timestamp": 3_600_000 * 3, "end_timestamp": 3_600_000 * 4}
+    scan = kafkalog.scan(requests.place, **hour, threads=threads, use_time_index=True)
+    found = scan.to_table()
+    assert found == kafkalog.read_table(tmp_path / "log", **hour)
+    assert found.num_rows >= 716
+    fetched = sum(place[1] - place[0] for kind, _, place in requests.log if kind == "get")
+    assert fetched <= 1.2 * found.nbytes + 2**21
+    assert [finding.reason.value for finding in scan.findings] == ["end_assumed"]
 
 
 # --- each request may fail, at any time ------------------------------------------------------------------------------

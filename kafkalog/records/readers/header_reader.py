@@ -126,6 +126,7 @@ class RangeReader(BatchReader):
         super().__init__(limits=limits)
         self._selection, self._headers, self._records = selection, headers, records
         self._is_inside = self._is_behind = False
+        self.first_window_bytes = records.first_window_bytes
         # where a range of times ends is not known
         records.plans = selection.end_timestamp is None or selection.end_offset is not None
 
