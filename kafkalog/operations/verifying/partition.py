@@ -39,6 +39,7 @@ from kafkalog.storage.location import list_names, parent_of
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, survey
+from kafkalog.survey.startup_names import topic_id_problem
 
 _CHECKPOINTS: Final = (
     kf.LOG_START_OFFSET_CHECKPOINT,
@@ -112,12 +113,13 @@ def check_partition(
             _check_raft_snapshot(partition.path / name, partition, add)
     if partition.path.name == kf.METADATA_DIRECTORY:
         _check_metadata(partition, around, add)
-    metadata = partition.path / kf.PARTITION_METADATA
-    properties = _try(add, partial(read_properties, metadata), "a broker does not start on it", around)
-    # a topic id is 16 bytes in base64 without padding: 22 characters
-    if properties is not None and (properties.get("version") != "0" or len(properties.get("topic_id", "")) != 22):
-        detail = "expected version 0 and a topic id of 22 characters: a broker does not start on it"
-        add(Finding(Reason.CHECKPOINT_SYNTAX, detail, path=str(metadata)))
+    for attempt in range(_ATTEMPTS):
+        problem = topic_id_problem(partition.path)
+        if not (problem is not None and around.is_live) or attempt == _ATTEMPTS - 1:
+            break
+        time.sleep(_PAUSE)  # a running broker may be writing it
+    if problem is not None and not (around.is_live and not os.path.exists(partition.path)):
+        add(problem)
     return gaps
 
 

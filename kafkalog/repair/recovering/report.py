@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
@@ -36,6 +36,8 @@ class RecoveryReport(HtmlReport):
                 continue
             places = [n for n, one in enumerate(rows) if (one.path, one.position) == (found.path, found.position)]
             if not places:
+                if found is row.problem:  # what is not touched is not lost
+                    row.problem = found = replace(found, n_records=0)
                 self.findings.add(found)
             elif row.is_split or not any(rows[place].damage for place in places):
                 rows[places[0]] = found

@@ -35,6 +35,24 @@ def test_damage_to_the_other_files_of_a_partition_is_found(partition: Path, kind
     assert reasons(partition, indexes_only=True) == {}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "starts"),
+    [
+        (b"version: 0", b"version: 1", True),
+        (b"version: 0", b"\xef\xbb\xbfversion: 0", True),
+        (b"\n", b"\r\n", True),
+        (b"topic_id: ", b"topic_id: " + b"A" * 22, False),
+        (b"topic_id: ", b"topic_id: " + b"A" * 22 + b"\n", False),
+        (b"\ntopic_id", b"", False),
+    ],
+)
+def test_verify_and_preflight_agree_on_the_topic_id(partition: Path, old: bytes, new: bytes, starts: bool) -> None:
+    path = partition / "partition.metadata"
+    path.write_bytes(path.read_bytes().replace(old, new))
+    assert kafkalog.verify(partition).ok == starts
+    assert (kafkalog.preflight(partition, clean=True).verdict != "does not start") == starts
+
+
 def test_an_empty_snapshot_is_a_note_where_a_broker_was_killed(log_dir: Path) -> None:
     shutdown = log_dir / ".kafka_cleanshutdown"
     shutdown.unlink(missing_ok=True)
