@@ -67,7 +67,12 @@ EMPTIED: Final = "null list of objects: pyiceberg writes an empty one"
 
 
 def stored_type(kind: pa.DataType, target: str) -> pa.DataType:
-    """The type in which a target stores values of a type; null for a field that a table gets later."""
+    """The type in which a target stores values of a type; null for a field that a table gets later.
+
+    The target "polars" has all types except decimal256.
+    """
+    if target == "polars" and not pt.is_decimal256(kind) and not kind.num_fields:
+        return kind
     if pt.is_struct(kind):
         fields = [field.with_type(stored_type(field.type, target)) for field in kind]
         if target in TABLES:
@@ -114,7 +119,7 @@ def _stored_items(kind: pa.DataType, target: str) -> pa.DataType:
     def inner(one: pa.DataType) -> pa.DataType:
         # an item cannot be left out
         found = stored_type(one, target)
-        return pa.string() if pt.is_null(found) and target != "parquet" else found
+        return pa.string() if pt.is_null(found) and target not in ("parquet", "polars") else found
 
     if pt.is_map(kind):
         return pa.map_(inner(kind.key_type), inner(kind.item_type))

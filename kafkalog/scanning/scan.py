@@ -31,6 +31,7 @@ from kafkalog.interchange.arrow_output import (
     record_schema,
 )
 from kafkalog.interchange.arrow_streams import ArrowStream
+from kafkalog.interchange.table_types import Conversion, stored_schema
 from kafkalog.log.open import BufferSegment, Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
@@ -223,15 +224,27 @@ class Scan(ArrowStream):
         if backend == "pyarrow":
             options.setdefault("types_mapper", pd.ArrowDtype)
         table = self.to_table()
-        return table.to_pandas(**options) if "types_mapper" in options else data_frame(table, **options)
+        if "types_mapper" in options:
+            return table.to_pandas(**options)
+        try:
+            return data_frame(table, **options)
+        except (ValueError, OverflowError) as error:  # such as of the year 10000
+            detail = (
+                f"pandas objects cannot hold a value ({error}); use dtype_backend='pyarrow', which keeps Arrow's types"
+            )
+            raise ValueError(detail) from error
 
     def to_polars(self) -> pl.DataFrame:
-        """All records as a `polars.DataFrame`."""
+        """All records as a `polars.DataFrame`. Decimals of more than 38 digits are text, since Polars lacks them."""
         try:
             import polars as pl
         except ImportError as error:
             raise ImportError("polars is not installed: pip install polars") from error
-        return pl.DataFrame(self.to_reader())
+        schema = stored_schema(self.schema, "polars")
+        if schema == self.schema:
+            return pl.DataFrame(self.to_reader())
+        batches = map(Conversion(schema, "polars").of, self.to_batches())
+        return pl.DataFrame(pa.RecordBatchReader.from_batches(schema, batches))
 
     def to_numpy(self) -> RecordColumns:
         """All records as NumPy columns; see `kafkalog.RecordColumns`.
