@@ -146,7 +146,8 @@ def wrong_answers(seed: int, number: int, folder: Path) -> list[str]:
     wrong = []
     for _ in range(N_QUERIES):
         ranges = random_ranges(rng, whole)
-        query = base | ranges | random_conditions(rng, whole) | WAYS[int(rng.integers(0, len(WAYS)))]
+        # the last way reads in parts, which is a kind of these queries, too
+        query = base | ranges | random_conditions(rng, whole) | WAYS[int(rng.integers(0, len(WAYS) - 1))]
         rows = [row for row in whole if in_ranges(row, ranges)]
         if rng.random() < 0.15 and not base["include_control"]:
             query["latest"], rows = "key", last_of_keys(rows)
