@@ -131,6 +131,10 @@ class Resumption(ABC):
             starts[key] = self._start(partition, self.known(str(key)), end)
             ends[key] = end
             done[str(key)] = {"next_offset": end, "topic_id": partition.topic_id}
+        gone = sorted(self.old["partitions"].keys() - {str(key) for key in starts})
+        if gone:
+            detail = f"{', '.join(gone[:20])}: exported before, but not in the log now; nothing is added for these"
+            self.findings.append(Finding(Reason.FILE_CHANGED, detail, damage=False))
         kept_columns = {name: self.old[name] for name in ("columns",) if name in self.old}
         self.new = {"version": 1, "n_runs": self.n_run + 1, "settings": settings, "partitions": done, **kept_columns}
         return {"start_offset": starts, "end_offset": ends}

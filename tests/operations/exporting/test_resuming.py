@@ -163,3 +163,14 @@ def test_two_hundred_kills(lake: Lake, tmp_path: Path) -> None:
             assert [row.offset for row in found] == one.offsets(), one.path
     finally:
         spark.stop()
+
+
+def test_a_partition_that_is_gone_is_named(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory that is not mounted looks like a log without new records."""
+    grow(root, 3, partition=1)
+    arguments = ["export", str(root), "-o", str(tmp_path / "out"), "--resume", "--format", "parquet"]
+    assert main(arguments) == 0
+    assert "not in the log now" not in capsys.readouterr().err
+    (root / "orders-1").rename(tmp_path / "orders-1")
+    assert main(arguments) == 0
+    assert "orders-1: exported before, but not in the log now" in capsys.readouterr().err
