@@ -33,40 +33,29 @@ cdef uint32_t xxh32(const uint8_t* pointer, size_t size) noexcept nogil:
     return kl_xxh32(pointer, size)
 
 
+ctypedef uint32_t (*Checksum)(const uint8_t*, size_t) noexcept nogil
+
+
+cdef uint32_t checksum(Checksum of, const uint8_t[::1] data):
+    cdef size_t n = data.shape[0]
+    cdef const uint8_t* pointer = &data[0] if n else NULL
+    with nogil:
+        return of(pointer, n)
+
+
 def checksum_crc32c(const uint8_t[::1] data not None):
     """CRC-32C (Castagnoli) of `data`."""
-    cdef Py_ssize_t n = data.shape[0]
-    cdef const uint8_t* pointer = NULL
-    cdef uint32_t result
-    if n:
-        pointer = &data[0]
-    with nogil:
-        result = crc32c(pointer, n)
-    return result
+    return checksum(crc32c, data)
 
 
 def checksum_crc32(const uint8_t[::1] data not None):
     """CRC-32 (IEEE, as zlib's) of `data`."""
-    cdef Py_ssize_t n = data.shape[0]
-    cdef const uint8_t* pointer = NULL
-    cdef uint32_t result
-    if n:
-        pointer = &data[0]
-    with nogil:
-        result = crc32(pointer, n)
-    return result
+    return checksum(crc32, data)
 
 
 def checksum_xxh32(const uint8_t[::1] data not None):
     """XXH32 of `data` with seed 0."""
-    cdef Py_ssize_t n = data.shape[0]
-    cdef const uint8_t* pointer = NULL
-    cdef uint32_t result
-    if n:
-        pointer = &data[0]
-    with nogil:
-        result = kl_xxh32(pointer, n)
-    return result
+    return checksum(xxh32, data)
 
 
 def check_crcs(const uint8_t[::1] window not None, int64_t window_start, const int64_t[::1] position not None,

@@ -229,30 +229,21 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
 
 def measure_binary(const int32_t[::1] size not None, const int64_t[::1] rows):
     """`(n_bytes, n_null)` of a column of spans; of `rows` of it, if given."""
-    cdef Py_ssize_t n, i
+    cdef Py_ssize_t n = size.shape[0] if rows is None else rows.shape[0]
+    cdef Py_ssize_t i, row
     cdef int64_t total = 0
     cdef int64_t nulls = 0
-    cdef int64_t row
-    cdef int64_t limit = size.shape[0]
     cdef bint outside = False
-    if rows is None:
-        n = size.shape[0]
-        with nogil:
-            for i in range(n):
-                total += size[i] if size[i] > 0 else 0
-                nulls += size[i] < 0
-    else:
-        n = rows.shape[0]
-        with nogil:
-            for i in range(n):
-                row = rows[i]
-                if row < 0 or row >= limit:
-                    outside = True
-                    break
-                total += size[row] if size[row] > 0 else 0
-                nulls += size[row] < 0
-        if outside:
-            raise IndexError("a row lies outside the column")
+    with nogil:
+        for i in range(n):
+            row = i if rows is None else rows[i]
+            if row < 0 or row >= size.shape[0]:
+                outside = True
+                break
+            total += size[row] if size[row] > 0 else 0
+            nulls += size[row] < 0
+    if outside:
+        raise IndexError("a row lies outside the column")
     return total, nulls
 
 

@@ -379,21 +379,10 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[:, ::1] columns n
     ----------
     nodes : int32[n, 6]
         op, column, first node inside, number of these, name, whether it has to be there.
-    columns : int32[m, 5]
-        kind, width, first child, number of children, nullable.
     powers : uint64[651, 2]
         The first 128 bits of 10**-342 to 10**308, rounded up below 1 and down above.
-    start, stop : int64[k]
-        Where each value lies in `data`; a negative start is null.
-    room : int
-        The most bytes that columns may take.
-    failures : int32[k]
-        Set to one of `FAILURES` where a value is not taken, which is null then.
-
-    Returns
-    -------
-    list of tuple
-        For each column: number of values, and as buffers validity (a byte each), offsets and data, or None.
+    columns, start, stop, room, failures
+        See `kafkalog._kernels.avro.decode`, which returns columns in the same form.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]

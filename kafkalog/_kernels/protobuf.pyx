@@ -314,21 +314,10 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     ----------
     nodes : int32[n, 12]
         The attributes of `Node`.
-    columns : int32[m, 5]
-        kind, width, first child, number of children, nullable.
     numbers : int32[l]
         The numbers that symbols stand for, rising in each enum; behind those of an enum, its default.
-    start, stop : int64[k]
-        Where each value lies in `data`; a negative start is null.
-    room : int
-        The most bytes that columns may take.
-    failures : int32[k]
-        Set to one of `FAILURES` where a value does not decode, which is null then.
-
-    Returns
-    -------
-    list of tuple
-        For each column: number of values, and as buffers validity (a byte each), offsets and data, or None.
+    columns, start, stop, room, failures
+        See `kafkalog._kernels.avro.decode`, which returns columns in the same form.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,15 +26,16 @@ from kafkalog.values.types import CommonType, SchemaError, narrow_type
 _MOST_REFERENCES: Final = 200
 
 
-class ColumnDecoder(Protocol):
+class ColumnDecoder:
     """Decodes the key or the value of records."""
 
-    notes: set[str]
-    """What to report of schemas."""
+    has_type = False
+    """Whether the type is known without a look at values."""
 
-    @property
-    def has_type(self) -> bool:
-        """Whether the type is known without a look at values."""
+    def __init__(self) -> None:
+        self.notes: set[str] = set()
+        """What to report of schemas."""
+        self._paths: list[Path] | None = None
 
     def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
         """Take a first look at values."""
@@ -45,62 +46,53 @@ class ColumnDecoder(Protocol):
     @property
     def is_mixed(self) -> bool:
         """Whether some fields are JSON text, since their values have no common type."""
+        return False
 
     def full_type(self) -> pa.DataType:
         """The type of the values that were looked at, with all fields."""
+        raise NotImplementedError
 
     def narrow(self, paths: list[Path] | None) -> None:
         """From now on decode only these fields."""
+        self._paths = paths
 
     def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
         """Values, of the type with these fields."""
+        raise NotImplementedError
 
 
-class PlainColumn:
+class PlainColumn(ColumnDecoder):
     """Text or numbers."""
 
     has_type = True
-    is_mixed = False
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self._name = name
-        self.notes: set[str] = set()
-
-    def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
-        pass
-
-    def declare(self, kind: pa.DataType) -> None:
-        pass
 
     def full_type(self) -> pa.DataType:
         return TYPES[self._name]
-
-    def narrow(self, paths: list[Path] | None) -> None:
-        pass
 
     def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
         return decode_plain(self._name, payloads)
 
 
-class JsonColumn:
+class JsonColumn(ColumnDecoder):
     """JSON; with a header name, in Confluent's frames.
 
     The types are those of the values, and those that schemas say, as far as these are known. A value that does not
     conform to its schema is no value.
     """
 
-    has_type = False
-
     def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
+        super().__init__()
         self._column, self._header_name = column, HEADER_NAMES[column] if how.has_frames else None
         self._source = source
-        self.notes: set[str] = set()
         self._given = how.schema is not None
         said = schema_type(how.schema) if how.schema else pa.null()
         self._said: dict[tuple[SchemaKey | None, str | None], pa.DataType] = {}
         self._said_of_all = said
         self._values = JsonValues()
-        self._paths: list[Path] | None = None
 
     def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
         for group in self._groups(payloads, headers)[0]:
@@ -135,9 +127,6 @@ class JsonColumn:
     def full_type(self) -> pa.DataType:
         return self._values.common.type
 
-    def narrow(self, paths: list[Path] | None) -> None:
-        self._paths = paths
-
     def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
         groups, failures = self._groups(payloads, headers)
         parts = []
@@ -156,7 +145,7 @@ class JsonColumn:
         return [Framed(None, (), np.arange(len(payloads)), payloads)], failures
 
 
-class SchemaColumn:
+class SchemaColumn(ColumnDecoder):
     """Values whose schemas say what their bytes are; those of all versions of a schema have one type.
 
     Parameters
@@ -167,11 +156,10 @@ class SchemaColumn:
     """
 
     def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
+        super().__init__()
         self._how, self._source = how, source
         self._column, self._header_name = column, HEADER_NAMES[column]
-        self.notes: set[str] = set()
         self._common = CommonType()
-        self._paths: list[Path] | None = None
         self._has_indexes = how.format == "protobuf"
         self._protos: dict[tuple[SchemaKey | None, str | None], ProtoSchema] = {}
         self._readers: dict[tuple[SchemaKey | None, str | None, tuple[int, ...]], ProgramValues | str] = {}

@@ -41,7 +41,7 @@ class AllOf(NamedTuple):
 
 Conditions = Groups | ArrowCondition | AllOf
 
-_COMPARISONS: Final = {
+COMPARISONS: Final = {
     "==": "equal",
     "!=": "not_equal",
     "<": "less",
@@ -54,14 +54,14 @@ _MOST_GROUPS: Final = 256
 _TEXT: Final = tuple(
     f"{sign}{name}" for name in ("starts_with", "contains", "like", "matches") for sign in ("", "not ")
 )
-_SAME: Final = {
+SAME_OPERATIONS: Final = {
     "=": "==",
     "startswith": "starts_with",
     "is_null": "is null",
     "is_not_null": "is not null",
     "~": "matches",
 }
-_OPERATIONS: Final = (*_COMPARISONS, *_TEXT, "in", "not in", "is null", "is not null")
+_OPERATIONS: Final = (*COMPARISONS, *_TEXT, "in", "not in", "is null", "is not null")
 
 
 class Split(NamedTuple):
@@ -166,7 +166,7 @@ def _is_decoded(term: Any, decoded: Collection[str]) -> bool:
 
 def _checked(term: Term) -> Term:
     column, operation = term[0], " ".join(str(term[1]).split()) if len(term) > 1 else ""
-    operation = _SAME.get(operation, operation)
+    operation = SAME_OPERATIONS.get(operation, operation)
     if column == "headers":
         operation = {"not has": "has not"}.get(operation, operation)
         if operation not in ("has", "has not") or len(term) != 3 or not isinstance(term[2], (str, bytes)):
@@ -281,7 +281,7 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
         if not (pt.is_string(array.type) or pt.is_binary(array.type)):
             raise ConditionError(f"{operation!r} works with text and bytes, but {column!r} is {array.type}")
         return matches_pattern(array, operation, _scalar(column, term[2], array.type).as_py())
-    return _mask(getattr(pc, _COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
+    return _mask(getattr(pc, COMPARISONS[operation])(array, _scalar(column, term[2], array.type)))
 
 
 def _holds_for_a_header(term: Term, headers: pa.Array) -> npt.NDArray[np.bool_]:

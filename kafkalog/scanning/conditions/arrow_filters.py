@@ -19,19 +19,13 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.scanning.conditions.filters import MEMBERSHIP, Filter, Term
+from kafkalog.values.conditions import COMPARISONS
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 _MAX_GROUPS: Final = 64
-_COMPARISONS: Final = {
-    "equal": "==",
-    "not_equal": "!=",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-}
+_COMPARISONS: Final = {name: operation for operation, name in COMPARISONS.items()}
 _NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SWAPPED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PER_MILLISECOND: Final = {"ms": 1, "us": 10**3, "ns": 10**6}

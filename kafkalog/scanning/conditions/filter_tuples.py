@@ -23,16 +23,9 @@ from kafkalog.scanning.conditions.filters import (
     Term,
 )
 from kafkalog.text import near
-from kafkalog.values.conditions import groups_of
+from kafkalog.values.conditions import SAME_OPERATIONS, groups_of
 
 _TIMESTAMP_TYPES: Final = {name: number for number, name in kf.TIMESTAMP_TYPE_NAMES.items()}
-_SAME: Final = {
-    "=": "==",
-    "startswith": "starts_with",
-    "is_null": "is null",
-    "is_not_null": "is not null",
-    "~": "matches",
-}
 
 Filters = str | Sequence[tuple[Any, ...] | str] | Sequence[Sequence[tuple[Any, ...] | str]]
 
@@ -77,7 +70,7 @@ def _parse_term(item: Any, derived: Mapping[str, np.dtype[Any]], end_ms: Callabl
     if not isinstance(item, tuple) or not 2 <= len(item) <= 3 or not all(isinstance(part, str) for part in item[:2]):
         raise TypeError(f"a filter must be a (column, operation, value) tuple, not {item!r}")
     column, operation = item[0], " ".join(item[1].split())
-    operation = _SAME.get(operation, operation)
+    operation = SAME_OPERATIONS.get(operation, operation)
     value = item[2] if len(item) == 3 else None
     if column == "headers":
         return _headers_term(operation, value)
