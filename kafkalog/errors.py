@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog._kernels.wire import STATUS
+from kafkalog.html import JsonFields
 from kafkalog.text import counted, near
 
 OnCorruption = Literal["raise", "stop", "skip"]
@@ -292,7 +293,7 @@ class TransactionWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(JsonFields):
     """One issue found in a file: where, why, how many records, and whether it is damage or only information."""
 
     reason: Reason
@@ -314,10 +315,6 @@ class Finding:
 
     def __str__(self) -> str:
         return _described(self)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {**asdict(self), "reason": self.reason.value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +361,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 @dataclass(slots=True)
-class Loss:
+class Loss(JsonFields):
     """Records lost from a partition: the sum over its findings."""
 
     n_findings: int = 0
@@ -397,10 +394,6 @@ class Loss:
             more = counted(self.n_unknown, "more finding")
             text = f"{text}, and an unknown number in {more}" if self.n_records else "an unknown number of records"
         return text if self.last_offset is None else f"{text}, offsets {self.first_offset}..{self.last_offset + 1}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self)
 
 
 _CERTAINTIES: Final = (None, "exact", "header", "at_most")

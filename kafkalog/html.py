@@ -1,4 +1,4 @@
-"""HTML for notebooks: tables of what an object holds, every text escaped.
+"""Objects for notebooks and JSON: HTML tables of what an object holds, every text escaped; and dicts of its fields.
 
 Names of topics, paths and keys come from files that anybody may have written: markup in them is shown, not obeyed.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -77,6 +78,23 @@ class PublicNames:
         return [name for name in super().__dir__() if not name.startswith("_")]
 
 
+class JsonFields(PublicNames):
+    """A dataclass with a dict for JSON."""
+
+    __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON; `topic_partition` as two."""
+        found: dict[str, Any] = {}
+        for one in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            if one.name == "topic_partition":
+                found["topic"], found["partition"] = value or (None, None)
+            else:
+                found[one.name] = _plain(value)
+        return found
+
+
 class HtmlReport(PublicNames):
     """The reports of operations in notebooks: a row for each partition or file, and the findings."""
 
@@ -108,6 +126,21 @@ class ReportList(list[Item], HtmlReport):
     def __repr__(self) -> str:
         number = f"{len(self):,} {self.noun}{'' if len(self) == 1 else 's'}"
         return f"{type(self).__name__}({', '.join(filter(None, [number, self.summary()]))})"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, JsonFields):
+        return value.as_dict()
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return value._asdict()
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return value.value if isinstance(value, Enum) else value
 
 
 def _objects(title: str, rows: Sequence[Any]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from kafkalog.html import JsonFields
 
 EXACT_BITS: Final = 7
 """Leading bits of a number that are kept; the relative error is below 1/64."""
@@ -16,7 +18,7 @@ _N_BUCKETS: Final = (64 - EXACT_BITS) * _HALF + 2 * _HALF
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(JsonFields):
     """Summary of a distribution."""
 
     n: int
@@ -26,10 +28,6 @@ class Spread:
     p99: int | None
     """Percentiles, rounded down to `EXACT_BITS` bits: exact below 128, else up to 1.6 % low."""
     max: int | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self)
 
 
 class Distribution:

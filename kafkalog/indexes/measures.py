@@ -7,7 +7,7 @@ for another index grows with its entries.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog._kernels.indexes import build_entries
+from kafkalog.html import JsonFields
 from kafkalog.indexes.distribution import Distribution, Spread
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _TIME_ENTRY: Final = kf.TIME_INDEX_DTYPE.itemsize
 
 
 @dataclass(frozen=True, slots=True)
-class IndexMeasures:
+class IndexMeasures(JsonFields):
     """The size of an offset index, and the cost of lookups through it."""
 
     index_interval_bytes: int | None
@@ -69,13 +70,8 @@ class IndexMeasures:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields and properties, for JSON."""
-        values: dict[str, Any] = {}
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if isinstance(value, Spread):
-                values[name] = asdict(value)
-            elif name != "gaps":
-                values[name] = value
+        values = JsonFields.as_dict(self)
+        del values["gaps"]
         values["index_bytes"] = self.index_bytes
         values["index_bytes_per_log_byte"] = self.index_bytes_per_log_byte
         values["entries_per_mib"] = self.entries_per_mib

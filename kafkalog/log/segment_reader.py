@@ -7,7 +7,7 @@ window are those that a consumer would get. Records are not decoded here.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, LimitExceededError, Limits, OnCorruption, ReadError, Reason
+from kafkalog.html import JsonFields
 from kafkalog.indexes.index_files import TransactionIndex
 from kafkalog.log.searching.missing import retired
 from kafkalog.log.searching.neighbours import lost_in
@@ -40,7 +41,7 @@ MOST_EARLIER: Final = 4
 
 
 @dataclass(slots=True)
-class ScanStatistics:
+class ScanStatistics(JsonFields):
     """Counts of one pass over partitions, from partitions down to records."""
 
     n_partitions: int = 0
@@ -63,10 +64,6 @@ class ScanStatistics:
     n_records: int | None = None
     n_records_selected: int | None = None
     """Records walked, and records returned. None if nothing was decoded."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The counts, for JSON."""
-        return asdict(self)
 
 
 class SegmentWindow(NamedTuple):

@@ -6,13 +6,14 @@ These are the functions of the commands' names. The work on one partition is don
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
 from typing import Any, TypeVar
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionWarning, KafkalogError, Limits, OnCorruption, ReadError, warn
+from kafkalog.html import JsonFields
 from kafkalog.indexes.statistics import IndexStatistics
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, latest_of, partitions_of, removed_from
@@ -213,7 +214,7 @@ def producers(
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionEpochs:
+class PartitionEpochs(JsonFields):
     """The leader epochs of a partition."""
 
     topic_partition: kf.TopicPartition | None
@@ -226,13 +227,6 @@ class PartitionEpochs:
     """The answers to `end_offset_for`."""
     followers: list[dict[str, Any]] = field(default_factory=list)
     """The answers to `follower`."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict for JSON."""
-        topic, number = self.topic_partition or (None, None)
-        fields = asdict(self)
-        del fields["topic_partition"]
-        return {"topic": topic, "partition": number, **fields}
 
 
 def epochs(

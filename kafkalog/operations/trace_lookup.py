@@ -8,14 +8,14 @@ returns another answer. This module only explains: it does not compute the answe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, ReadError, Reason
-from kafkalog.html import HtmlReport, ReportList
+from kafkalog.html import HtmlReport, JsonFields, ReportList
 from kafkalog.indexes.index_files import TimeIndex
 from kafkalog.log.lookups.list_offsets import Visit
 from kafkalog.log.lookups.timestamp_search import (
@@ -89,7 +89,7 @@ class BatchStep:
 
 
 @dataclass(slots=True, repr=False)
-class Trace(HtmlReport):
+class Trace(HtmlReport, JsonFields):
     """The steps of one lookup."""
 
     topic_partition: kf.TopicPartition | None
@@ -120,14 +120,6 @@ class Trace(HtmlReport):
         (asked,) = self.asked.items()
         answer = f"offset {self.offset}" if self.offset >= 0 else f"none ({self.reason})"
         return f"Trace({where}{asked[0]} {asked[1]}: {answer}, {counted(self.batches_scanned, 'batch')} scanned)"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the steps as a dict for JSON."""
-        fields = asdict(self)
-        topic, partition = self.topic_partition or (None, None)
-        fields["findings"] = [finding.as_dict() for finding in self.findings]
-        del fields["topic_partition"]
-        return {"topic": topic, "partition": partition, **fields}
 
 
 class Lookup(ReportList[Trace]):

@@ -10,14 +10,15 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason
+from kafkalog.html import JsonFields
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import (
@@ -37,7 +38,7 @@ _SHOWN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(JsonFields):
     """A range of offsets whose records existed, by the best evidence, and are not in the result."""
 
     path: str
@@ -72,10 +73,6 @@ class Lost:
         sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[self.certainty]
         n = "unknown" if self.n_records is None else f"{self.n_records:,}"
         return f"offsets {begin}..{end}, records lost: {n}{sure} ({self.reason.value})"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {**asdict(self), "reason": self.reason.value}
 
 
 def losses_of(findings: Iterable[Finding]) -> list[Lost]:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss
+from kafkalog.html import JsonFields
 from kafkalog.survey.losses import Lost, losses_of, total
 from kafkalog.text import counted
 
@@ -23,7 +24,7 @@ Change = Literal["new", "changed", "same", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
-class RebuiltFile:
+class RebuiltFile(JsonFields):
     """A file that is derived from `.log` files."""
 
     path: str
@@ -37,13 +38,9 @@ class RebuiltFile:
     backup: str | None = None
     """Path of the old file's backup."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self)
-
 
 @dataclass(slots=True)
-class SegmentPlan:
+class SegmentPlan(JsonFields):
     """What becomes of one segment."""
 
     name: str
@@ -72,10 +69,6 @@ class SegmentPlan:
             return self.n_bytes_before
         is_tail = self.action == "cut" and self.finding is not None and not self.finding.damage
         return 0 if is_tail else self.n_bytes_before - self.n_bytes
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {**asdict(self), "finding": None if self.finding is None else self.finding.as_dict()}
 
 
 @dataclass(slots=True)

@@ -13,12 +13,13 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Finding, KafkalogError, Limits, Reason
+from kafkalog.html import JsonFields
 from kafkalog.state.checkpoints import (
     MAX_CHECKPOINT_BYTES,
     checkpoint_lines,
@@ -47,7 +48,7 @@ Effect = Literal["does not start", "log dir offline", "loses metadata"]
 
 
 @dataclass(frozen=True, slots=True)
-class StartProblem:
+class StartProblem(JsonFields):
     """A file with which a broker does not start, or not with everything."""
 
     reason: Reason
@@ -58,10 +59,6 @@ class StartProblem:
     effect: Effect = "does not start"
     """"log dir offline": the broker goes on without this log dir. "loses metadata": it starts, without records of the
     cluster's metadata, as if topics had been deleted."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {**asdict(self), "reason": self.reason.value}
 
     def to_finding(self) -> Finding:
         """The failure as damage, for reports of files."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Limits
 from kafkalog.format import INTERNAL_TOPICS, SCHEMAS_TOPIC, ControlRecordType
-from kafkalog.html import PublicNames
+from kafkalog.html import JsonFields, PublicNames
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time
@@ -28,7 +28,7 @@ _SECRETS: Final = ("salt", "storedKey", "serverKey")
 
 
 @dataclass(frozen=True, slots=True)
-class StateRecord:
+class StateRecord(JsonFields):
     """A record of a topic that holds state."""
 
     topic: str
@@ -47,10 +47,6 @@ class StateRecord:
     """Of a record in a transaction, and of its marker."""
     error: str | None = None
     """Why it cannot be decoded. Key and value are ``{"base64": ...}`` then."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self)
 
 
 class History(PublicNames, Iterator[StateRecord]):

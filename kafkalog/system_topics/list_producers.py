@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, OnCorruption
+from kafkalog.html import JsonFields
 from kafkalog.log.partition import Partition
 from kafkalog.records.selection import Selection
 from kafkalog.state.producers import ProducerState, newest_snapshot, with_markers
@@ -26,7 +27,7 @@ TRANSACTION_MAX_TIMEOUT_MS: Final = 900_000
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class Producer(JsonFields):
     """A producer of a partition."""
 
     producer_id: int
@@ -48,10 +49,6 @@ class Producer:
     """Whether a transaction is open and `idle_ms` exceeds `transaction.max.timeout.ms`."""
     is_blocking: bool
     """Whether this transaction determines the last stable offset."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict for JSON."""
-        return asdict(self)
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import REMOTE_LOG_METADATA, TopicPartition
+from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, name_matcher
@@ -23,7 +24,7 @@ from kafkalog.system_topics.replay import decoded_records
 
 
 @dataclass(slots=True)
-class RemoteSegment:
+class RemoteSegment(JsonFields):
     """A segment in remote storage."""
 
     topic: str
@@ -56,10 +57,6 @@ class RemoteSegment:
         ends = [start - 1 for _, start in epochs[1:]] + [self.end_offset]
         # no epochs in a malformed record
         return {epoch: (start, end) for (epoch, start), end in zip(epochs, ends, strict=False)}
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return asdict(self)
 
 
 class RemoteLog(StateList[RemoteSegment]):

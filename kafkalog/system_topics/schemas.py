@@ -29,13 +29,14 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.format import SCHEMAS_TOPIC, TopicPartition
+from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.parsing import Time, check_names, name_matcher
@@ -61,7 +62,7 @@ class SchemaReference(NamedTuple):
 
 
 @dataclass(slots=True)
-class Schema:
+class Schema(JsonFields):
     """A version of a subject."""
 
     subject: str
@@ -83,10 +84,6 @@ class Schema:
     """Of the record that registered it."""
     timestamp: int = -1
     """Of the record, in ms; -1 for none."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {**asdict(self), "references": [one._asdict() for one in self.references]}
 
 
 class Schemas(StateList[Schema]):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits
 from kafkalog.format import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
+from kafkalog.html import JsonFields
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, latest_of, open_log_dir, partitions_of
 from kafkalog.parsing import Time, name_matcher, parse_milliseconds
@@ -32,7 +33,7 @@ from kafkalog.system_topics.replay import LastRecord, load_topic
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OpenTransaction(JsonFields):
     """A transaction that a partition has open."""
 
     topic: str
@@ -64,11 +65,11 @@ class OpenTransaction:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields and the command, for JSON."""
-        return {**asdict(self), "abort_command": self.abort_command if self.is_hanging else None}
+        return {**JsonFields.as_dict(self), "abort_command": self.abort_command if self.is_hanging else None}
 
 
 @dataclass(slots=True)
-class Transaction:
+class Transaction(JsonFields):
     """The transactions of a transactional id."""
 
     transactional_id: str | None
@@ -104,12 +105,7 @@ class Transaction:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        return {
-            **{name: getattr(self, name) for name in self.__dataclass_fields__},
-            "partitions": [one._asdict() for one in self.partitions],
-            "is_hanging": self.is_hanging,
-            "open": [one.as_dict() for one in self.open],
-        }
+        return {**JsonFields.as_dict(self), "is_hanging": self.is_hanging}
 
 
 _UNENDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")

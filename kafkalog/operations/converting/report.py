@@ -8,13 +8,13 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Loss
-from kafkalog.html import HtmlReport
+from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.operations.converting.rewrite import Counts
 from kafkalog.text import counted
 
 
 @dataclass(frozen=True, slots=True)
-class ConvertedPartition:
+class ConvertedPartition(JsonFields):
     """A converted partition, with counts before and after."""
 
     topic_partition: kf.TopicPartition
@@ -50,15 +50,7 @@ class ConvertedPartition:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        fields = asdict(self)
-        fields.pop("topic_partition")
-        return {
-            "topic": self.topic_partition.topic,
-            "partition": self.topic_partition.partition,
-            **fields,
-            "n_records_dropped": self.n_records_dropped,
-            "findings": [finding.as_dict() for finding in self.findings],
-        }
+        return {**JsonFields.as_dict(self), "n_records_dropped": self.n_records_dropped}
 
 
 @dataclass(slots=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from kafkalog.html import HtmlReport
+from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.text import counted
 from kafkalog.writing.routing import RoutedPartition
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedPartition:
+class LoadedPartition(JsonFields):
     """A partition that was written, or would be."""
 
     topic: str
@@ -29,10 +28,6 @@ class LoadedPartition:
         """The counts of a `RoutedPartition`."""
         counts = (partition.n_records, partition.n_batches, partition.n_bytes)
         return cls(*partition.key, *counts, partition.first_offset, partition.next_offset)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
