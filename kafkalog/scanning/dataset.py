@@ -7,7 +7,7 @@ is applied. DataFusion asks for fragments, too: they are the parts of `Scan.plan
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +17,40 @@ import pyarrow.fs
 from kafkalog.scanning.conditions.arrow_filters import columns_read
 
 if TYPE_CHECKING:
-    from kafkalog.scanning.scan import Scan
-
     Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 _CHEAPEST: Final = "offset"
 _BATCH_SIZE: Final = 2**17
 _NO_FILE: Final = "not a file: use the dataset's own methods, such as scanner() and to_table()"
+
+
+class Source(Protocol):
+    """What a dataset needs of a scan."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the record batches."""
+
+    @property
+    def can_be_narrowed(self) -> bool:
+        """See `Scan.can_be_narrowed`."""
+
+    def _repr_html_(self, title: str | None = None) -> str:
+        """HTML for a notebook."""
+
+    def narrowed(self, columns: Sequence[str] | None = None, expression: pc.Expression | None = None) -> Self:
+        """See `Scan.narrowed`."""
+
+    def without_ruled_out(self, expression: pc.Expression) -> Self:
+        """See `Scan.without_ruled_out`."""
+
+    def plan(self) -> Sequence[Self]:
+        """See `Scan.plan`."""
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """See `Scan.to_batches`."""
+
+    def count_rows(self) -> int:
+        """See `Scan.count_rows`."""
 
 
 class ScanScanner:
@@ -31,7 +59,7 @@ class ScanScanner:
     Arrow's own would fetch each record batch in another thread: a tenth of the time of a query for few records.
     """
 
-    def __init__(self, scan: Scan, batch_size: int) -> None:
+    def __init__(self, scan: Source, batch_size: int) -> None:
         self._scan, self._batch_size = scan, batch_size
 
     def __repr__(self) -> str:
@@ -83,7 +111,7 @@ class ScanScanner:
 
 
 def scanner_of(
-    scan: Scan, columns: Columns = None, filter: pc.Expression | None = None, batch_size: int | None = None
+    scan: Source, columns: Columns = None, filter: pc.Expression | None = None, batch_size: int | None = None
 ) -> pa.dataset.Scanner | ScanScanner:
     """A scanner of the columns of the records for which a filter is true."""
     plain = _plain(scan, columns, filter)
@@ -92,7 +120,9 @@ def scanner_of(
     )
 
 
-def _computed(scan: Scan, columns: Columns, filter: pc.Expression | None, batch_size: int | None) -> pa.dataset.Scanner:
+def _computed(
+    scan: Source, columns: Columns, filter: pc.Expression | None, batch_size: int | None
+) -> pa.dataset.Scanner:
     """A scanner with which Arrow computes what a scan does not. It can be read once."""
     known, filter = scan.schema.names, _expression(filter)
     needed = _needed(columns, known)
@@ -114,19 +144,19 @@ def _computed(scan: Scan, columns: Columns, filter: pc.Expression | None, batch_
     )
 
 
-def table_of(scan: Scan, columns: Columns = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
+def table_of(scan: Source, columns: Columns = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
     """The columns of the records for which a filter is true, as a table; see `scanner_of`."""
     return scanner_of(scan, columns, filter, **options).to_table()
 
 
 def batches_of(
-    scan: Scan, columns: Columns = None, filter: pc.Expression | None = None, batch_size: int | None = None
+    scan: Source, columns: Columns = None, filter: pc.Expression | None = None, batch_size: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The columns of the records for which a filter is true, as record batches; see `scanner_of`."""
     return iter(scanner_of(scan, columns, filter, batch_size).to_batches())
 
 
-def _plain(scan: Scan, columns: Columns, filter: pc.Expression | None) -> Scan | None:
+def _plain(scan: Source, columns: Columns, filter: pc.Expression | None) -> Source | None:
     """The scan that gives just these columns and records; None if Arrow has to compute something of it."""
     names = scan.schema.names if columns is None else columns
     if isinstance(names, Mapping) or not names or len(set(names)) < len(names) or not scan.can_be_narrowed:
@@ -172,7 +202,7 @@ def _needed(columns: Columns, known: Sequence[str]) -> Sequence[str] | set[str]:
 class ScanFragment:
     """A part of a scan, with the methods of a `pyarrow.dataset.Fragment`."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Source) -> None:
         self._scan = scan
 
     def __repr__(self) -> str:
@@ -227,7 +257,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
     that it reports an error instead of using memory that is not there.
     """
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Source) -> None:
         form, files = pa.dataset.IpcFileFormat(), pa.fs.LocalFileSystem()
         super().__init__([form.make_fragment(_NO_FILE, files)], scan.schema, form, files)
         self._scan = scan
@@ -306,7 +336,7 @@ class ScanDataset(pa.dataset.FileSystemDataset):  # type: ignore[misc]
         There is always one: DataFusion refuses to sort or join a dataset of none.
         """
         scan = self._scan
-        parts: Sequence[Scan] = []
+        parts: Sequence[Source] = []
         if scan.can_be_narrowed:
             scan = scan.narrowed(None, _expression(filter))
             parts = scan.plan()
