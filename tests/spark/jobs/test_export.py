@@ -118,7 +118,7 @@ def test_options_that_make_no_sense_are_refused(spark: SparkSession, log_dir: Pa
         jobs.reindex(spark, log_dir)
     with pytest.raises(ValueError, match="is one segment"):
         jobs.reindex(spark, log_dir / "p-multi-0" / "00000000000000000000.log", dry_run=True)
-    with pytest.raises(ValueError, match="choose one"):
+    with pytest.raises(ValueError, match="exclude each other"):
         jobs.verify(spark, log_dir, deep=True, indexes_only=True)
     with pytest.raises(ValueError, match="no column"):
         jobs.scan(spark, log_dir, columns=["nonsense"])
