@@ -300,9 +300,9 @@ def test_protobuf_and_json_schemas_of_two_contexts(tmp_path: Path) -> None:
     )  # fmt: skip
     kafkalog.write_table({"value": [b"\0\0\0\0\1\0\x0a\1v"]}, root, topic="b")
     kafkalog.write_table({"value": [b'\0\0\0\0\2{"z": "v"}']}, root, topic="z")
-    with pytest.warns(DecodeWarning, match=r"p\.B is taken"):
+    with pytest.warns(DecodeWarning, match=r"using that of :\.c:p\.B"):
         table = kafkalog.read_table(root, topics="b", decode={"value": "protobuf"}, columns=["value"])
     assert table.to_pylist() == [{"value": {"b": "v"}}]
-    with pytest.warns(DecodeWarning, match="y is taken"):
+    with pytest.warns(DecodeWarning, match="using that of :.c:y"):
         table = kafkalog.read_table(root, topics="z", decode={"value": "jsonschema"}, columns=["value"])
     assert table.to_pylist() == [{"value": {"y": None, "z": "v"}}]

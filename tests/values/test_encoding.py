@@ -109,7 +109,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     for arguments, message in (
         (("yaml",), "value_format must be one of"),
         (("avro",), "needs a schema"),
-        (("json", '"int"'), "has no schema"),
+        (("json", '"int"'), "takes no schema"),
     ):
         with pytest.raises(ValueError, match=message):
             ValueEncoder(*arguments)

@@ -59,7 +59,7 @@ def test_null_keys_in_a_compacted_topic_are_warned_of(tmp_path: Path) -> None:
     plain = golden_sets.partitions("k44")["p-multi-0"]
     compact = kafkalog.LogConfig(cleanup_policy="compact")  # type: ignore[arg-type]
     nulls, hashes = {"key": "null"}, {"key": "hash"}
-    with pytest.warns(kafkalog.ConfigWarning, match="^p-compact is compacted and its keys become null"):
+    with pytest.warns(kafkalog.ConfigWarning, match="^p-compact is compacted, and its keys become null"):
         kafkalog.convert(compacted, tmp_path / "p-compact-0", redact=nulls)
     assert {row[3] for row in rows(tmp_path / "p-compact-0")} == {None}
     with pytest.warns(kafkalog.ConfigWarning, match="^p-multi is compacted"):
