@@ -37,7 +37,7 @@ from kafkalog.text import counted
 Missing = Literal["continue", "empty", "refuse"]
 MISSING: Final[tuple[Missing, ...]] = ("continue", "empty", "refuse")
 Retention = Literal["keep", "as-was"] | Mapping[str, int]
-Settings = Mapping[str, Mapping[str, str | None]]
+Settings = Mapping[str, Mapping[str, str | int | float | None]]
 """Settings by topic or glob; None removes one."""
 
 KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -140,13 +140,16 @@ class ListedTopic:
         """Check an entry; raises ValueError."""
         if not (isinstance(row, dict) and isinstance(row.get("topic"), str) and isinstance(row.get("configs"), dict)):
             raise ValueError('not an object with "topic" (a name) and "configs" (an object)')
-        settings = {}
-        for name, value in row["configs"].items():
-            if not isinstance(value, str | int | float):
-                raise ValueError(f"{name} is {value!r}, which is no value of a setting")
-            settings[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        settings = {name: setting_text(name, value) for name, value in row["configs"].items()}
         topic_id = None if row.get("topic_id") is None else parse_topic_id(row["topic_id"])
         return cls(row["topic"], settings, integer("partitions", row.get("partitions", 0), 0), topic_id)
+
+
+def setting_text(name: str, value: Any) -> str:
+    """The text of a setting, as Kafka writes it; raises ValueError."""
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{name} is {value!r}, which is no value of a setting")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_topics_file(path: str | os.PathLike[str]) -> list[ListedTopic]:
@@ -356,7 +359,7 @@ def _set_all(plan: TopicPlan, copies: Sequence[Copy], evidence: Evidence, option
         for name, chosen in settings.items() if fnmatchcase(plan.name, pattern) else ():
             plan.drop(name)
             if chosen is not None:
-                plan.set(name, chosen, "option")
+                plan.set(name, setting_text(name, chosen), "option")
     for name, value in plan.settings.items():
         if problem := options.target.setting_problem(name, value):
             detail = (

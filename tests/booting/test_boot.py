@@ -418,8 +418,12 @@ def test_a_setting_with_which_no_broker_starts_is_refused(tmp_path: Path, settin
 
 
 def test_small_segments_are_fine_before_4_0(tmp_path: Path) -> None:
-    settings = {"orders": {"segment.bytes": "1000"}}
+    settings = {"orders": {"segment.bytes": 1000, "preallocate": True}}
     assert kafkalog.boot(make(tmp_path / "log"), tmp_path / "out", release="3.9", settings=settings).ok
+    assert metadata(tmp_path / "out").settings[2, "orders"].items() >= {
+        ("segment.bytes", "1000"),
+        ("preallocate", "true"),
+    }
 
 
 def test_outputs_are_not_replaced_and_not_among_the_sources(tmp_path: Path) -> None:
