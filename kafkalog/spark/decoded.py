@@ -310,7 +310,7 @@ def parse_ddl(text: str) -> pa.DataType:
     while at < len(text.rstrip()):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ValueError(f"{text!r} is not a schema, from {text[at:]!r} on: {_EXPECTED}")
+            raise ValueError(f"{text!r} is not a schema: wrong at {text[at:]!r}. {_EXPECTED}")
         tokens.append(match[1])
         at = match.end()
     parser = _Parser(text, tokens)
@@ -320,8 +320,8 @@ def parse_ddl(text: str) -> pa.DataType:
 
 
 _EXPECTED: Final = (
-    "a bigint, b struct<c:string>, d array<double> is one; so are a JSON Schema, and the path of one. Of types JSON has"
-    " boolean, bigint and smaller, float, double, string, struct and array: take others as string, and cast them"
+    "Write it as in a bigint, b struct<c:string>, d array<double>; or use a JSON Schema or its path. JSON has the types"
+    " boolean, bigint and smaller, float, double, string, struct and array: read others as string, and cast them"
 )
 
 
@@ -362,4 +362,4 @@ class _Parser:
         return self._tokens.pop(0) if self._tokens else ""
 
     def _fail(self, token: str) -> None:
-        raise ValueError(f"{self._text!r} is not a schema, from {token or 'its end'!r} on: {_EXPECTED}")
+        raise ValueError(f"{self._text!r} is not a schema: wrong at {token or 'its end'!r}. {_EXPECTED}")

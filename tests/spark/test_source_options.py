@@ -76,7 +76,7 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
     [
         ({"subscribe": "a", "assign": "{}"}, "only one of subscribe, subscribePattern, assign and topics"),
         ({"assign": "a"}, "Expected e.g."),
-        ({"subscribe": " , "}, "subscribe names nothing"),
+        ({"subscribe": " , "}, "subscribe is empty"),
         ({"subscribePattern": " "}, "subscribePattern is empty"),
         ({"subscribePattern": "("}, "no regular expression"),
         ({"minPartitions": "0"}, "minPartitions must be"),
@@ -93,7 +93,7 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
         ({"kafka.isolation.level": "x"}, "isolationLevel must be"),
         ({"failOnDataLoss": "x"}, "failOnDataLoss must be true or false"),
         ({"columns": "key,nothing"}, "no column 'nothing'"),
-        ({"columns": " "}, "columns names nothing"),
+        ({"columns": " "}, "columns is empty"),
         ({"filters": "key"}, "COLUMN OP VALUE"),
         ({"filters": "offset > 5 and offset < 9"}, "one condition"),
         ({"filters": '[["offset", ">", 5]]'}, "Expected e.g."),

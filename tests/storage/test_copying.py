@@ -77,5 +77,5 @@ def test_a_backup_never_replaces_another(path: Path, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     Backup(tmp_path / "old").keep(path, "x.log")
     for taken in (tmp_path / "old", path):
-        with pytest.raises(OutputExistsError, match="a new directory"):
+        with pytest.raises(OutputExistsError):
             Backup(taken)

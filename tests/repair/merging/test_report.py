@@ -34,7 +34,7 @@ def test_batches_that_are_taken_for_compacted_ones_are_said(tmp_path: Path) -> N
     assert not finding.damage
     assert report.ok
     assert [one["n_batches_left"] for one in report.as_dict()["partitions"][0]["replicas"]] == [0, 2]
-    assert any("2 batches not taken" in line for line in report.lines())
+    assert any("2 batches not merged" in line for line in report.lines())
     report = kafkalog.merge([replica(tmp_path / "c", log, damaged=(4, 7)), b], dry_run=True)
     assert report.findings.rows == []
     assert [one.n_batches_left for one in report.partitions[0].replicas] == [0, 0]
