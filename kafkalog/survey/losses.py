@@ -11,14 +11,14 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Certainty, Finding, KafkalogError, Loss, Reason
-from kafkalog.html import JsonFields
+from kafkalog.html import HtmlReport, JsonFields
 from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import (
@@ -73,6 +73,18 @@ class Lost(JsonFields):
         sure = {"exact": "", "header": " by their headers", "at_most": " at most", None: ""}[self.certainty]
         n = "unknown" if self.n_records is None else f"{self.n_records:,}"
         return f"offsets {begin}..{end}, records lost: {n}{sure} ({self.reason.value})"
+
+
+class PartitionsReport(HtmlReport):
+    """A report with a row per partition."""
+
+    __slots__ = ()
+    partitions: list[Any]
+
+    @property
+    def losses(self) -> list[Lost]:
+        """The losses of all partitions, in order; each partition has its own."""
+        return [one for partition in self.partitions for one in partition.losses]
 
 
 def losses_of(findings: Iterable[Finding]) -> list[Lost]:

@@ -17,6 +17,7 @@ import pytest
 from effort import examples
 
 import kafkalog
+from kafkalog.cli import main
 from kafkalog.errors import CorruptionWarning, Finding, Reason
 from kafkalog.format import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, segment_file_name
 from kafkalog.state.checkpoints import encode_offset_checkpoint
@@ -46,15 +47,14 @@ def counting_notes(findings: Iterable[Finding]) -> list[Finding]:
 
 def of_verify(root: Path) -> Report:
     result = kafkalog.verify(root)
-    losses = [lost for one in result.partitions for lost in one.losses]
-    return Report(losses, noted=losses_of(counting_notes(result.all_findings())))
+    return Report(result.losses, noted=losses_of(counting_notes(result.all_findings())))
 
 
 def of_salvage(root: Path) -> Report:
     output = root.parent / "salvaged"
     report = kafkalog.salvage(root, output=output, dry_run=True)
     assert report.ok == (not report.findings.n_damage)
-    losses = [lost for one in report.partitions for lost in one.losses]
+    losses = report.losses
     [done] = kafkalog.salvage(root, output=output).partitions
     assert done.losses == losses
     return Report(losses, kafkalog.read_table(output, columns=["offset"])["offset"].to_pylist())
@@ -77,7 +77,10 @@ def of_recover(root: Path) -> Report:
     copy = root.parent / "recovered"
     report = kafkalog.recover(root, output=copy, all_segments=True, dry_run=True)
     [row] = report.partitions
-    [planned] = kafkalog.preflight(root / "t-0", clean=False).partitions
+    assert report.ok == (main(["recover", str(root), "--all", "--dry-run"]) == 0)
+    start = kafkalog.preflight(root / "t-0", clean=False)
+    assert start.ok == (main(["preflight", str(root / "t-0"), "--unclean"]) == 0)
+    [planned] = start.partitions
     if not (root / RECOVERY_POINT_CHECKPOINT).exists():
         assert (ranges(planned.losses), planned.log_end_offset) == (ranges(row.losses), row.log_end_offset)
         assert planned.verdict == row.verdict

@@ -10,12 +10,11 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Loss, add_loss
-from kafkalog.html import HtmlReport
 from kafkalog.indexes.spacing import Spacing
 from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
-from kafkalog.survey.losses import Lost, OffsetGap, losses_of
+from kafkalog.survey.losses import Lost, OffsetGap, PartitionsReport, losses_of
 from kafkalog.text import counted
 
 
@@ -82,7 +81,7 @@ class VerifiedPartition:
 
 
 @dataclass(slots=True)
-class Verification(HtmlReport):
+class Verification(PartitionsReport):
     """The result of `verify`."""
 
     partitions: list[VerifiedPartition] = field(default_factory=list)

@@ -38,6 +38,12 @@ def root_files(root: Path, ends: Mapping[kf.TopicPartition, int], *, is_clean: b
         with contextlib.suppress(ReadError):  # it is no file
             if (root / name).exists() and is_malformed(root / name):
                 files[name] = encode_offset_checkpoint({})
+    # a broker lowers it to the log end, too; left as it is, it would say of the recovered log that records are missing
+    with contextlib.suppress(KafkalogError):
+        watermarks = read_offset_checkpoint(root / kf.HIGH_WATERMARK_CHECKPOINT) or {}
+        lowered = {key: min(offset, ends.get(key, offset)) for key, offset in watermarks.items()}
+        if lowered != watermarks:
+            files[kf.HIGH_WATERMARK_CHECKPOINT] = encode_offset_checkpoint(lowered)
     if is_clean:
         files[kf.CLEAN_SHUTDOWN_FILE] = clean_shutdown_marker(root)
     return files

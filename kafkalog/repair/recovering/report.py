@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, CorruptionError, Findings
-from kafkalog.html import HtmlReport
+from kafkalog.survey.losses import PartitionsReport
 from kafkalog.survey.startup import VERDICTS, PartitionPlan, Verdict
 from kafkalog.survey.startup_root import StartProblem
 from kafkalog.text import counted
 
 
 @dataclass(slots=True)
-class RecoveryReport(HtmlReport):
+class RecoveryReport(PartitionsReport):
     """What `recover` did."""
 
     partitions: list[PartitionPlan] = field(default_factory=list)
@@ -55,6 +55,11 @@ class RecoveryReport(HtmlReport):
         return not any(partition.error for partition in self.partitions)
 
     @property
+    def ok(self) -> bool:
+        """Whether nothing was damaged or lost, and a broker starts on the result."""
+        return not (self.findings.n_damage or self.losses or self.problems)
+
+    @property
     def n_bytes_lost(self) -> int:
         """Bytes of `.log` files that are cut off or deleted."""
         return sum(partition.n_bytes_lost for partition in self.partitions)
@@ -81,7 +86,7 @@ class RecoveryReport(HtmlReport):
 
 
 @dataclass(slots=True)
-class Preflight(HtmlReport):
+class Preflight(PartitionsReport):
     """The result of `preflight`."""
 
     is_clean: bool = False
@@ -94,6 +99,13 @@ class Preflight(HtmlReport):
     bytes_per_second: float | None = None
     """How fast recovery was read here, by CPU time; None if nothing was read. Waits for the disk are not in it: they
     depend on which files are in memory."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the broker starts, keeps every partition, and meets no damage or loss."""
+        is_kept = not any(partition.stray for partition in self.partitions)
+        starts = self.verdict in ("starts", "recovers")
+        return starts and is_kept and not (self.findings.n_damage or self.losses or self.problems)
 
     @property
     def n_bytes_read(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkalog.errors import DEFAULT_LIMITS, Certainty, Finding, Findings, Reason
 from kafkalog.html import HtmlReport
-from kafkalog.survey.losses import Lost
+from kafkalog.survey.losses import Lost, PartitionsReport
 from kafkalog.text import counted
 
 
@@ -197,7 +197,7 @@ class CopyReport(HtmlReport):
 
 
 @dataclass(slots=True)
-class SalvageReport(CopyReport):
+class SalvageReport(CopyReport, PartitionsReport):
     """What `salvage` kept and lost. There are findings about holes, and about batches kept that cannot be decoded."""
 
     partitions: list[SalvagedPartition] = field(default_factory=list)

@@ -74,6 +74,25 @@ def test_a_second_recovery_has_nothing_to_do(tmp_path: Path, all_segments: bool)
     assert not any(one.removed for one in again.partitions)
 
 
+def test_a_recovered_log_is_not_said_to_lose_records_again(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path, ("p-txn-0", "p-multi-0"))
+    end = kafkalog.open(log_dir / "p-txn-0").log_end_offset
+    watermarks = log_dir / "replication-offset-checkpoint"
+    watermarks.write_text(f"0\n2\np-txn 0 {end}\np-multi 0 3\n")
+    last = [log for log in logs(log_dir / "p-txn-0") if log.stat().st_size][-1]
+    last.write_bytes(last.read_bytes()[:-1])
+    report = recover(log_dir, output=tmp_path / "out")
+    assert report.losses
+    assert not report.ok
+    recovered = kafkalog.open(tmp_path / "out" / "p-txn-0").log_end_offset
+    assert recovered < end
+    points = read_offset_checkpoint(tmp_path / "out" / watermarks.name)
+    assert points is not None
+    assert {str(key): offset for key, offset in points.items()} == {"p-txn-0": recovered, "p-multi-0": 3}
+    assert kafkalog.preflight(tmp_path / "out").ok
+    assert kafkalog.verify(tmp_path / "out").ok
+
+
 def test_in_place_gives_what_a_copy_gives_and_the_backup_has_all_that_changed(tmp_path: Path) -> None:
     log_dir = small_log_dir(tmp_path)
     _, _, third, *_ = logs(log_dir / "p-txn-0")
