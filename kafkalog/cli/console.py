@@ -68,8 +68,6 @@ class Console:
             The file would be inside a log dir or a source.
         """
         if path is not None:
-            from kafkalog.cli.console import Report
-
             self._report = Report(path, command, list(sources))
 
     @property

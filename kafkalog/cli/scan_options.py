@@ -26,25 +26,15 @@ from kafkalog.errors import CorruptionError, KafkalogError
 if TYPE_CHECKING:
     from kafkalog.log.log_dir import LogDir
     from kafkalog.log.partition import Partition
-    from kafkalog.log.segment import Segment
     from kafkalog.scanning.batch_scan import BatchRows
     from kafkalog.scanning.scan import Scan
     from kafkalog.state.log_config import LogConfig
 
 
 _SCAN: Final = (
-    *("topics", "partitions", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "limit", "latest"),
-    *(
-        "max_disorder",
-        "filters",
-        "isolation_level",
-        "include_control",
-        "include_deleted",
-        "internal",
-        "on_corruption",
-        "threads",
-    ),
-    *("threads", "limits", "use_time_index"),
+    *("topics", "partitions", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "max_disorder"),
+    *("limit", "latest", "filters", "isolation_level", "include_control", "include_deleted", "internal"),
+    *("on_corruption", "threads", "limits", "use_time_index"),
 )
 """The options of a scan that have the name of the parameter."""
 
@@ -231,17 +221,6 @@ def quarantined_scans(args: argparse.Namespace, columns: Sequence[str]) -> Itera
             scan = Scan(run.segment, columns=columns, limit=left, **options)
             yield scan
             left = None if left is None else left - scan.count_rows()
-
-
-def open_records(args: argparse.Namespace, console: Console) -> LogDir | Partition | Segment:
-    """Open the paths, and print a note with the internal topics that are not read."""
-    from kafkalog.log.log_dir import LogDir
-    from kafkalog.log.open import open as open_path
-
-    opened = open_path(path_of(args), limits=args.limits)
-    if isinstance(opened, LogDir) and not args.topics and not args.internal:
-        note_left_out(opened, console)
-    return opened
 
 
 class Selected(NamedTuple):

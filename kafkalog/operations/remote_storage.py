@@ -248,9 +248,7 @@ def _faults_of_content(
             (finding, copy)
             for row in iter_verify(opened[joined.key], deep=deep, limits=limits)
             for finding in row.all_findings()
-            if (copy := copies.get(finding.path or ""))
-            and (finding.damage or finding.reason.value.startswith("index_"))
-            and not finding.reason.value.startswith("snapshot_")
+            if (copy := copies.get(finding.path or "")) and _is_fault(finding)
         ]
         broken = [hole.first for hole in joined.holes]
         broken += [copy.start_offset for finding, copy in found if finding.reason not in _OF_HOLES]

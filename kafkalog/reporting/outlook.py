@@ -8,10 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kafkalog import format as kf
 from kafkalog.log.partition import Partition
-from kafkalog.repair.recovering.settings import Cluster, expiring, newest_timestamps
-from kafkalog.state.checkpoints import checkpointed_offset
+from kafkalog.repair.recovering.settings import Cluster, expiring, first_dirty, newest_timestamps
 from kafkalog.state.log_config import LogConfig
 from kafkalog.text import counted, iso_seconds
 
@@ -54,8 +52,6 @@ def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int
     Kafka 4.3.
     """
     key, config = partition.topic_partition, cluster.likely_config(partition)
-    log_dir = partition.path.absolute().parent
-    cleaned_to = None if key is None else checkpointed_offset(log_dir / kf.CLEANER_OFFSET_CHECKPOINT, key)
     is_known = key is not None and cluster.metadata is not None and key.topic in cluster.metadata.topic_ids
     sizes = [segment.size_in_bytes for segment in partition.segments]
     bases = [segment.base_offset for segment in partition.segments]
@@ -79,7 +75,7 @@ def outlook(partition: Partition, cluster: Cluster, now_ms: int, first_open: int
             elif waits:
                 reasons.append(f"segment {bases[stays]} has not expired{waits}")
     if config.is_compacted:
-        found |= _cleaning(partition, config, now_ms, first_open, cleaned_to, (bases, sizes, newest), reasons)
+        found |= _cleaning(partition, config, now_ms, first_open, (bases, sizes, newest), reasons)
     return Outlook(**found, reasons=tuple(reasons))
 
 
@@ -88,16 +84,13 @@ def _cleaning(
     config: LogConfig,
     now_ms: int,
     first_open: int | None,
-    cleaned_to: int | None,
     segments: tuple[list[int], list[int], list[int]],
     reasons: list[str],
 ) -> dict[str, Any]:
     bases, sizes, newest = segments
     if not bases:
         return {"dirty_bytes": 0, "dirty_ratio": 0.0, "will_be_cleaned": False}
-    dirty = cleaned_to if cleaned_to is not None else partition.log_start_offset
-    if not partition.log_start_offset <= dirty <= max(partition.log_end_offset, bases[-1]):
-        dirty = partition.log_start_offset
+    dirty = first_dirty(partition)
     lag = config.min_compaction_lag_ms
     last = len(bases) - 1
     # segments from the one that holds the first dirty offset on, and those before it

@@ -111,21 +111,21 @@ def check_outside(target: StrPath, sources: Iterable[StrPath], *, is_new: bool =
         ours = f"{target}/"
         for url in (f"{path}/" for path in sources if isinstance(path, Location)):
             if ours.startswith(url) or url.startswith(ours):
-                detail = f"{url[:-1]} is being read, and sources are never modified"
-                raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=target)
+                raise _is_an_input(url[:-1], str(target))
         return
     resolved = resolve(target)
     for source in (resolve(path) for path in sources if not isinstance(path, Location)):
         if resolved == source or resolved in source.parents or (source in resolved.parents and source.is_dir()):
-            raise UnsafePathError(
-                Reason.UNSAFE_PATH,
-                f"{source} is an input, which kafkalog never changes; choose another output",
-                path=os.fspath(target),
-            )
+            raise _is_an_input(source, os.fspath(target))
     for directory in resolved.parents if is_new else (resolved, *resolved.parents):
         if what := _kafka_directory(directory):
             detail = f"{directory} is a {what}, where a foreign file may stop a broker; choose another output"
             raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=os.fspath(target))
+
+
+def _is_an_input(source: Path | str, target: str) -> UnsafePathError:
+    detail = f"{source} is an input, which kafkalog never changes; choose another output"
+    return UnsafePathError(Reason.UNSAFE_PATH, detail, path=target)
 
 
 def check_stage_in(stage_in: StrPath) -> None:

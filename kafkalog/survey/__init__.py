@@ -4,7 +4,7 @@
     `losses`         missing segments and offsets, the losses of a partition as ranges, the losses of a cut
     `startup`        the plan of a broker's start for each segment and partition
     `startup_load`   the segments that a broker recovers, by checkpoints and existing indexes
-    `startup_names`  files that a broker deletes, renames or cannot load, leader epochs and the topic id among them
+    `startup_files`  files that a broker deletes, renames or cannot load, leader epochs and the topic id among them
     `startup_root`   the files of a log dir that a broker reads at its start, and those that stop it
     `startup_end`    the end of a segment for a broker that does not recover it
 

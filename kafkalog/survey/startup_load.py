@@ -22,7 +22,7 @@ from kafkalog.log.segment import Segment
 from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.producers import read_snapshot
 from kafkalog.survey.startup_end import end_before_start
-from kafkalog.survey.startup_names import FileNames, file_names
+from kafkalog.survey.startup_files import FileNames, file_names
 
 
 @dataclass(slots=True)

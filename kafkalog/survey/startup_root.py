@@ -33,7 +33,7 @@ from kafkalog.state.cluster_metadata import read_metadata_file
 from kafkalog.state.log_config import read_properties_file
 from kafkalog.storage.location import exists, list_names
 from kafkalog.storage.source import read_file
-from kafkalog.survey.startup_names import partition_directories
+from kafkalog.survey.startup_files import partition_directories
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 QUORUM_STATE: Final = "quorum-state"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog import format as kf
-from kafkalog.survey.startup_names import epochs_problem, topic_id_problem
+from kafkalog.survey.startup_files import epochs_problem, topic_id_problem
 
 ID = "pVtd5q9fv17AmQxDD_e9Gw"
 

@@ -8,7 +8,7 @@ import builder
 import pytest
 
 from kafkalog.errors import Finding, ReadError
-from kafkalog.survey.startup_names import file_names, partition_directories
+from kafkalog.survey.startup_files import file_names, partition_directories
 
 
 def name(offset: int, suffix: str) -> str:

@@ -80,20 +80,20 @@ def first_offset_at(source: ByteSource, position: int, limits: Limits) -> int | 
         return None
     offsets = window.batches.base_offset[:1]
     if offsets[0] < 0:
-        columns = decode(window, ["offset"], check_crcs=False, limits=limits).columns
-        offsets = offsets[:0] if columns is None else np.asarray(columns["offset"])
+        offsets = _offsets_of_records(window, limits)
     source.release(window.data, window.start)
     return int(offsets[0]) if offsets.size else None
 
 
 def _offsets_inside(data: Bytes, limits: Limits) -> npt.NDArray[np.int64]:
     """Offsets of the messages in a wrapper; none if it cannot be read, which does not make its offset wrong."""
-    none = np.empty(0, np.int64)
     batches = whole_batches(data, 0)
-    if len(batches) != 1:
-        return none
-    columns = decode(Window(data, 0, batches), ["offset"], check_crcs=False, limits=limits).columns
-    return none if columns is None else np.asarray(columns["offset"])
+    return np.empty(0, np.int64) if len(batches) != 1 else _offsets_of_records(Window(data, 0, batches), limits)
+
+
+def _offsets_of_records(window: Window, limits: Limits) -> npt.NDArray[np.int64]:
+    columns = decode(window, ["offset"], check_crcs=False, limits=limits).columns
+    return np.empty(0, np.int64) if columns is None else np.asarray(columns["offset"])
 
 
 Mask = npt.NDArray[np.bool_]

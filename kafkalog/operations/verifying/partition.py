@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from kafkalog.storage.location import list_names, parent_of
 from kafkalog.storage.source import open_source, size_of
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import OffsetGap, survey
-from kafkalog.survey.startup_names import topic_id_problem
+from kafkalog.survey.startup_files import topic_id_problem
 
 _CHECKPOINTS: Final = (
     kf.LOG_START_OFFSET_CHECKPOINT,
@@ -55,6 +55,7 @@ _RAFT_SNAPSHOT: Final = ".checkpoint"
 _NOT_LIVE: Final = LogDirState()
 
 Add = Callable[[Finding], None]
+Found = TypeVar("Found")
 
 
 def check_partition(
@@ -113,11 +114,7 @@ def check_partition(
             _check_raft_snapshot(partition.path / name, partition, add)
     if partition.path.name == kf.METADATA_DIRECTORY:
         _check_metadata(partition, around, add)
-    for attempt in range(_ATTEMPTS):
-        problem = topic_id_problem(partition.path)
-        if not (problem is not None and around.is_live) or attempt == _ATTEMPTS - 1:
-            break
-        time.sleep(_PAUSE)  # a running broker may be writing it
+    problem = _settled(partial(topic_id_problem, partition.path), around)
     if problem is not None and not (around.is_live and not os.path.exists(partition.path)):
         add(problem)
     return gaps
@@ -188,6 +185,16 @@ def _try(add: Add, read: Callable[[], Any], consequence: str, around: LogDirStat
                 add(error.to_finding())
             return None
     return None
+
+
+def _settled(read: Callable[[], Found], around: LogDirState) -> Found:
+    """The problems of a file or log. They are read again while a broker runs, which may be writing or replacing it."""
+    for _ in range(_ATTEMPTS - 1):
+        found = read()
+        if not found or not around.is_live:
+            return found
+        time.sleep(_PAUSE)
+    return read()
 
 
 def _compare_spacings(segments: Sequence[VerifiedSegment]) -> None:
@@ -335,15 +342,13 @@ def _check_epochs(partition: Partition, segments: Sequence[VerifiedSegment], aro
 
 def _check_metadata(partition: Partition, around: LogDirState, add: Add) -> None:
     """Report records that are missing from the metadata log."""
-    found: list[Finding] = []
-    for attempt in range(_ATTEMPTS):
+
+    def read() -> list[Finding]:
         metadata = read_cluster_metadata(parent_of(partition.path), limits=partition.limits)
         found = [] if metadata is None else metadata.findings
-        found = [one for one in found if one.reason is Reason.METADATA_INCOMPLETE]
-        if not (found and around.is_live) or attempt == _ATTEMPTS - 1:
-            break
-        time.sleep(_PAUSE)  # a running broker may be replacing segments by a snapshot
-    for finding in found:
+        return [one for one in found if one.reason is Reason.METADATA_INCOMPLETE]
+
+    for finding in _settled(read, around):
         add(finding)
 
 

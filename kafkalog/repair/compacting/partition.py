@@ -19,8 +19,7 @@ from kafkalog.repair.compacting.cleaning import CleanerPass
 from kafkalog.repair.compacting.facts import CleanerFacts
 from kafkalog.repair.compacting.report import CompactedPartition
 from kafkalog.repair.placement import PartitionOutput
-from kafkalog.repair.recovering.settings import newest_timestamps
-from kafkalog.state.checkpoints import checkpointed_offset
+from kafkalog.repair.recovering.settings import first_dirty, newest_timestamps
 from kafkalog.state.log_config import LogConfig
 from kafkalog.state.outcomes import TransactionOutcomes
 from kafkalog.survey.startup import SegmentAction, SegmentPlan
@@ -108,7 +107,8 @@ class PartitionCompaction:
             ends.setdefault(outcomes.end.first_offset, "a transaction is open from there on")
         if self._partition.high_watermark is not None:
             ends.setdefault(self._partition.high_watermark, "it is the high watermark")
-        dirty = max(sum(one.base_offset <= self._first_dirty() for one in segments) - 1, 0)
+        first = first_dirty(self._partition)
+        dirty = max(sum(one.base_offset <= first for one in segments) - 1, 0)
         for segment in segments[dirty:-1] if lag else ():
             if newest_timestamps(segment, False)[0] > self._now - lag:
                 ends.setdefault(segment.base_offset, f"its segment is younger than min.compaction.lag.ms ({lag:,} ms)")
@@ -117,13 +117,6 @@ class PartitionCompaction:
         if ends[end]:
             self._row.remarks.append(f"nothing from offset {end} on is cleaned: {ends[end]}")
         return max(sum(one.base_offset <= end for one in segments) - 1, 0)
-
-    def _first_dirty(self) -> int:
-        """The offset from which on the broker's cleaner has not been there."""
-        key, start = self._partition.topic_partition, self._partition.log_start_offset
-        path = self._plan.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT
-        known = None if key is None else checkpointed_offset(path, key)
-        return start if known is None or not start <= known <= self._partition.log_end_offset else known
 
     def _groups(self, n: int) -> Iterator[list[Segment]]:
         """Which segments become one: as many as one segment has room for."""
@@ -198,7 +191,7 @@ class PartitionCompaction:
 
         Source: Cleaner.doClean, Kafka 4.3.
         """
-        dirty = self._first_dirty()
+        dirty = first_dirty(self._partition)
         clean = [one for one in self._segments if one.base_offset < dirty]
         return _modified(clean[-1]) - self._config.delete_retention_ms if clean else 0
 

@@ -21,8 +21,8 @@ from kafkalog.storage.broker_lock import refuse_if_locked
 from kafkalog.storage.copying import copy_file
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.startup import PartitionPlan
+from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_names import partition_directories
 
 
 class CutPartitions:

@@ -20,8 +20,8 @@ from kafkalog.state import leader_epochs
 from kafkalog.state.checkpoints import encode_checkpoint, read_leader_epochs
 from kafkalog.storage.location import refuse_url
 from kafkalog.survey.startup import PartitionPlan, SegmentPlan
+from kafkalog.survey.startup_files import ORPHAN
 from kafkalog.survey.startup_load import LoadPlan
-from kafkalog.survey.startup_names import ORPHAN
 
 
 def trim(

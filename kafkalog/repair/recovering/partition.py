@@ -31,8 +31,8 @@ from kafkalog.survey.evidence import LogDirState, SegmentContents, tail_finding
 from kafkalog.survey.losses import remains, survey
 from kafkalog.survey.startup import Kind, PartitionPlan, RebuiltFile, SegmentAction, SegmentPlan
 from kafkalog.survey.startup_end import end_as_loaded, end_before_start
+from kafkalog.survey.startup_files import known_epochs, topic_id_problem
 from kafkalog.survey.startup_load import LoadPlan, transaction_index_problem
-from kafkalog.survey.startup_names import known_epochs, topic_id_problem
 
 
 @dataclass(slots=True)

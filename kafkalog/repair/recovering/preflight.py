@@ -34,8 +34,8 @@ from kafkalog.storage.removals import removed_directory
 from kafkalog.survey.evidence import LogDirState
 from kafkalog.survey.losses import remains
 from kafkalog.survey.startup import PartitionPlan
+from kafkalog.survey.startup_files import epochs_problem, partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_names import epochs_problem, partition_directories
 from kafkalog.survey.startup_root import StartProblem, root_problems
 
 _ATTEMPTS: Final = 5

@@ -33,8 +33,8 @@ from kafkalog.storage.copying import copy_file
 from kafkalog.storage.location import parent_of, refuse_url
 from kafkalog.survey.startup import PartitionPlan
 from kafkalog.survey.startup_end import end_as_loaded
+from kafkalog.survey.startup_files import partition_directories
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
-from kafkalog.survey.startup_names import partition_directories
 from kafkalog.survey.startup_root import OFFSET_CHECKPOINTS, StartProblem, root_problems
 
 _NOT_COPIED = frozenset({kf.LOCK_FILE, kf.CLEAN_SHUTDOWN_FILE})

@@ -13,8 +13,8 @@ from kafkalog.errors import Finding, Reason
 from kafkalog.log.recovery import RecoveredSegment, fatal_epoch, wrong_epoch
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.survey.startup_files import known_epochs
 from kafkalog.survey.startup_load import LoadPlan
-from kafkalog.survey.startup_names import known_epochs
 
 
 class ReplayCheck:

@@ -19,9 +19,10 @@ from kafkalog.log.compaction import COMPACTED
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.operations.rebuilding.index_interval import index_interval, max_index_bytes
-from kafkalog.state.checkpoints import checkpointed_topics
+from kafkalog.state.checkpoints import checkpointed_offset, checkpointed_topics
 from kafkalog.state.cluster_image import BROKER, TOPIC, ClusterMetadata
 from kafkalog.state.log_config import LogConfig
+from kafkalog.storage.location import parent_of
 from kafkalog.storage.source import file_status
 from kafkalog.survey.startup import Retention
 
@@ -51,7 +52,7 @@ class Cluster:
         )
         if not topic or self.is_policy_known(topic) or (config.is_compacted and topic not in COMPACTED):
             return config
-        cleaned = checkpointed_topics(partition.path.absolute().parent / kf.CLEANER_OFFSET_CHECKPOINT)
+        cleaned = checkpointed_topics(parent_of(partition.path) / kf.CLEANER_OFFSET_CHECKPOINT)
         return replace(config, cleanup_policy=("compact",)) if compacted_by(topic, cleaned) else config
 
     def is_policy_known(self, topic: str) -> bool:
@@ -93,6 +94,20 @@ def compacted_by(topic: str, cleaned: Collection[str]) -> str:
     if topic in COMPACTED:
         return "brokers create it so"
     return f"{kf.CLEANER_OFFSET_CHECKPOINT} names it" if topic in cleaned else ""
+
+
+def first_dirty(partition: Partition) -> int:
+    """The offset from which on the log cleaner has not been there, by its checkpoint; else the log start offset.
+
+    Source: LogCleanerManager.cleanableOffsets, Kafka 4.3.
+    """
+    key, start = partition.topic_partition, partition.log_start_offset
+    path = parent_of(partition.path) / kf.CLEANER_OFFSET_CHECKPOINT
+    known = None if key is None else checkpointed_offset(path, key)
+    if known is None or known < start:
+        return start
+    end = max([partition.log_end_offset, *(one.base_offset for one in partition.segments[-1:])])
+    return known if known <= end else start
 
 
 def expiring(sizes: Sequence[int], newest: Sequence[int], config: LogConfig, now_ms: int) -> list[Retention]:
