@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--now", metavar="TIME", type=log_time, help="the cleaner's clock (default: now)")
     parser.add_argument("--config", metavar="FILE", help="the broker's server.properties, for its defaults")
-    add_shared(parser)
+    add_shared(parser, backup="--backup is optional")
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kafkalog.repair.recovering.report import RecoveryReport
 
 
-def add_shared(parser: argparse.ArgumentParser) -> None:
-    """Add the options after the place of the cut."""
-    add_output_options(parser)
+def add_shared(parser: argparse.ArgumentParser, **help: str) -> None:
+    """Add the options after the place of the cut; `help` is for `add_output_options`."""
+    add_output_options(parser, **help)
     parser.add_argument("--json", action="store_true", help="an object per partition")
     add_limits(parser)
 

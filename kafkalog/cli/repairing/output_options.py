@@ -15,8 +15,14 @@ PATH: Final = (
 )
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--output``, ``--in-place``, ``--dry-run``, ``--backup`` and ``--stage-in``."""
+def add_output_options(parser: argparse.ArgumentParser, *, backup: str = "needs --backup") -> None:
+    """Add ``--output``, ``--in-place``, ``--dry-run``, ``--backup`` and ``--stage-in``.
+
+    Parameters
+    ----------
+    backup : str
+        For the help: whether ``--in-place`` needs a backup.
+    """
     group = parser.add_argument_group("output (one is required)")
     where = group.add_mutually_exclusive_group(required=True)
     where.add_argument(
@@ -26,7 +32,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
         help="write a changed copy to this new directory; the source stays unchanged. A single partition goes to DIR"
         " itself if its name is a partition name such as copy/orders-0, otherwise to a subdirectory",
     )
-    where.add_argument("--in-place", action="store_true", help="change the log dir itself; needs --backup")
+    where.add_argument("--in-place", action="store_true", help=f"change the log dir itself; {backup}")
     where.add_argument("--dry-run", action="store_true", help="show the changes and write nothing")
     group.add_argument(
         "--backup", metavar="DIR", help="with --in-place: a new directory for copies of all replaced and removed files"

@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="with --retention: the broker's server.properties, for its defaults"
     )
-    add_shared(parser)
+    add_shared(parser, backup="needs --backup, except with --free and the retention options")
 
 
 def run(args: argparse.Namespace, console: Console) -> None:

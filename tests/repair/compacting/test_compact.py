@@ -104,6 +104,11 @@ def test_only_topics_that_count_as_compacted_are_compacted(tmp_path: Path) -> No
     assert ends == {*(read_offset_checkpoint(tmp_path / "out" / CLEANER) or {}).items()}
     assert content(tmp_path / "out" / "other-0") == content(tmp_path / "data" / "other-0")
 
+    partition(tmp_path / "unknown", 3, name="other-0")
+    report = kafkalog.compact(tmp_path / "unknown", dry_run=True, now=NOW)
+    [note] = report.findings.rows
+    assert (report.partitions, note.damage, note.path) == ([], False, str(tmp_path / "unknown"))
+
 
 def test_the_clusters_metadata_decides(tmp_path: Path) -> None:
     root = golden_sets.unpacked("k44")
