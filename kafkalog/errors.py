@@ -387,6 +387,9 @@ class Loss(JsonFields):
         offsets = [offset for offset in known if offset is not None]
         if offsets and finding.n_records != 0:
             self.first_offset, self.last_offset = min(offsets), max(offsets)
+        # findings may be about the same offsets
+        if self.first_offset is not None and self.last_offset is not None and not self.n_unknown:
+            self.n_records = min(self.n_records, self.last_offset + 1 - self.first_offset)
 
     def __str__(self) -> str:
         text = f"{'at most ' * (self.certainty == 'at_most')}{counted(self.n_records, 'record')}"

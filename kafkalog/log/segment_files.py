@@ -112,11 +112,12 @@ class SegmentListing:
         """One file for each base offset: of several, such as 0.log and that of 20 digits, the name that brokers write.
 
         A broker takes the offset of each name, and opens the file of 20 digits. Source: LogSegment.open, Kafka 4.3.
+        A lone 0.log is read here all the same.
         """
         chosen: dict[int | None, str] = {}
         for name in logs:
             offset = kf.parse_base_offset(name)
-            usual = f"{offset:020d}{kf.LOG_SUFFIX}"
+            usual = kf.segment_file_name(offset or 0)
             left_out = name if chosen.setdefault(offset, name) != name else None
             if left_out == usual:
                 chosen[offset], left_out = usual, chosen[offset]
@@ -126,6 +127,11 @@ class SegmentListing:
                 )
                 path = str(self._path / left_out)
                 self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, n_records=0))
+        for offset, name in chosen.items():
+            if offset is not None and name != (usual := kf.segment_file_name(offset)):
+                detail = f"a broker opens {usual} instead, and creates it empty: rename this file and its indexes"
+                path = str(self._path / name)
+                self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, damage=False, n_records=0))
         return list(chosen.values())
 
     def _is_circular(self, segment: Segment) -> bool:

@@ -299,16 +299,18 @@ class SegmentStream:
             )
             self.previous = first - 1
             return where
-        end = following[0] if following and following[0] > self.previous else self.previous + 2 + last - first
-        n = int(batch.records_count[0])
+        end = next((offset for offset in following[:1] if offset > self.previous), self.previous + 2 + last - first)
+        n, most = int(batch.records_count[0]), end - self.previous - 1
         lost = replace(
             finding,
             detail=f"{error.detail}; {behind - where} bytes skipped",
             base_offset=self.previous + 1,
             last_offset=end - 1,
-            n_records=n if n >= 0 else end - self.previous - 1,
-            certainty="exact" if n >= 0 and original is None else "at_most",
+            n_records=n if 0 <= n <= most else most,
+            certainty="exact" if 0 <= n <= most and original is None else "at_most",
         )
+        if error.reason is Reason.OFFSET_OUTSIDE_SEGMENT and last < self.segment.base_offset:
+            lost = replace(lost, last_offset=None, n_records=0)  # none of its offsets is the segment's
         self.report(lost)
         return behind
 

@@ -17,7 +17,7 @@ from kafkalog.errors import Finding, KafkalogError, Reason
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.compaction import Density
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.missing import checkpointed, known_ends, snapshot_offsets
+from kafkalog.log.searching.missing import END_CHECKPOINTS, checkpointed, known_ends, snapshot_offsets
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -29,7 +29,7 @@ _INDEXES: Final[dict[str, type[OffsetIndex | TimeIndex | TransactionIndex]]] = {
     kf.TIME_INDEX_SUFFIX: TimeIndex,
     kf.TRANSACTION_INDEX_SUFFIX: TransactionIndex,
 }
-_TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
+TORN: Final = (Reason.PARTIAL_TAIL, Reason.ZERO_FILL)
 _REMOTE_METADATA: Final = "__remote_log_metadata-"
 
 
@@ -41,27 +41,44 @@ class LogDirState:
     """A broker holds the log dir's lock."""
     was_closed: bool = False
     """A broker has shut it down cleanly and trimmed its preallocated files."""
+    known_end: int | None = None
+    """An offset that the log once reached, by checkpoints, and snapshots after the last segment's base offset."""
 
     @classmethod
     def of(cls, partition: Partition) -> LogDirState:
-        """Inspect the directory above a partition."""
+        """Inspect the directory above a partition, and what tells where its log ends."""
         root = partition.path.absolute().parent
         is_live = is_locked(root)
         topic = partition.topic_partition.topic if partition.topic_partition else None
         # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
         is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
-        return cls(is_live, not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists())
+        was_closed = not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists()
+        return cls(is_live, was_closed, None if is_live else _known_end(partition))
+
+
+def _known_end(partition: Partition) -> int | None:
+    try:
+        names = list_names(partition.path)
+    except OSError:
+        return None  # a removed directory cannot be read
+    last = partition.segments[-1].base_offset if partition.segments else 0
+    key = partition.topic_partition if partition.kind is None else None
+    ends = known_ends(partition.path, key, names)
+    return max((end for name, end in ends.items() if end > last or name in END_CHECKPOINTS), default=None)
 
 
 def tail_finding(finding: Finding, state: LogDirState, end_offset: int) -> Finding:
     """The finding about the end of a partition's last segment, whose last batch ends at an offset.
 
-    A torn tail is normal there, but it is damage if the log dir was shut down cleanly: no broker truncates it then.
+    A torn tail is normal there, but it is damage if the log dir was shut down cleanly: no broker truncates it then. No
+    record is lost in it if other files know of none after the last batch.
     """
-    if finding.reason not in _TORN or finding.damage or not state.was_closed:
+    if finding.reason not in TORN or finding.damage or not state.was_closed:
         return finding
     why = "after a clean shutdown, a broker does not truncate the tail: it appends after it, or fails"
-    return replace(finding, damage=True, detail=f"{finding.detail}; {why}", base_offset=end_offset)
+    found = replace(finding, damage=True, detail=f"{finding.detail}; {why}", base_offset=end_offset)
+    is_complete = state.known_end is not None and state.known_end <= end_offset
+    return replace(found, n_records=0, certainty="exact") if is_complete else found
 
 
 @dataclass(slots=True)

@@ -188,6 +188,7 @@ def survey(
     evidence = Evidence.of(partition, segments, state, names)
     found = Survey(evidence)
     found.findings += [_leftover(partition, name) for name in evidence.leftovers]
+    found.findings += _overlaps(segments, state)
     found.gaps += _gaps(partition, segments)
     # a gap after a segment whose end is damaged is that damage, which has a finding already
     damaged = {one.last_offset + 1 for one in segments if one.hides_end}
@@ -202,6 +203,16 @@ def survey(
     else:
         found._take([_about_nothing(partition, evidence)])
     return found
+
+
+def _overlaps(segments: Sequence[SegmentContents], state: LogDirState) -> Iterator[Finding]:
+    """Report segments that reach into the next one; no record is lost by that."""
+    for before, after in itertools.pairwise(segments):
+        if before.last_offset < after.base_offset or (state.is_live and not os.path.exists(after.path)):
+            continue  # a running cleaner merges segments: the first is there in its new form, the others are gone
+        detail = f"reaches offset {before.last_offset}, but the next segment begins at {after.base_offset}"
+        detail += f" ({os.path.basename(after.path)})"
+        yield Finding(Reason.OFFSET_ORDER, detail, path=before.path, base_offset=before.base_offset, n_records=0)
 
 
 def _gaps(partition: Partition, segments: Sequence[SegmentContents]) -> Iterator[OffsetGap]:

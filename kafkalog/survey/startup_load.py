@@ -71,6 +71,8 @@ class LoadPlan:
         Its segments, `.swap` files included.
     log_start : int
         The checkpointed log start offset, 0 if there is none.
+    unread : list of str
+        Names of `.log` files such as `0.log`: a broker takes their offset, and opens the file of 20 digits.
     negative_start : int
         A negative one with which a broker would begin a log; 0 in a log that has a segment.
     """
@@ -97,6 +99,7 @@ class LoadPlan:
         if known and key is not None and not ignores_recovery_point:
             self.recovery_point = max(offsets.recovery_points.get(key, 0), 0)
         self.files: FileNames = file_names(path)
+        self.unread: list[str] = []
         self.partition = Partition(path, log_start_offset=self.log_start, limits=limits)
         self.partition.segments = self._segments(limits)
         self.negative_start = 0 if self.partition.segments else min(checkpointed, 0)
@@ -117,12 +120,16 @@ class LoadPlan:
         files = self.files
         # the file that a `.swap` replaces may still be there, under the same name
         replaced = {*files.removed, *files.renamed.values()}
-        logs = {
-            kf.parse_base_offset(name): name
-            for name in files.names
-            if files.renamed.get(name, name).endswith(kf.LOG_SUFFIX) and name not in replaced
-        }
-        bases = sorted(base for base in logs if base is not None)
+        logs: dict[int, str] = {}
+        for name in files.names:
+            base, new = kf.parse_base_offset(name), files.renamed.get(name, name)
+            if base is None or not new.endswith(kf.LOG_SUFFIX) or name in replaced:
+                continue
+            if new == kf.segment_file_name(base):
+                logs[base] = name
+            else:
+                self.unread.append(name)
+        bases = sorted(logs)
         key = self.partition.topic_partition
         old_names = {new: old for old, new in files.renamed.items()}
         is_there = {name: name for name in files.names if name not in replaced and name not in files.renamed}

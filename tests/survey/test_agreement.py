@@ -284,3 +284,90 @@ def check(folder: Path, kind: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_commands_agree_and_nothing_is_lost_silently(tmp_path: Path, seed: int, kind: str) -> None:
     check(tmp_path, kind, seed)
+
+
+def batch(base: int, n: int = 3) -> bytes:
+    records = [builder.record_v2(i, 0, b"k", b"v" * 30) for i in range(n)]
+    return builder.batch_v2(records, base_offset=base)
+
+
+DENSE = [batch(base) for base in (0, 3, 6, 9)]
+FILES: dict[str, tuple[dict[str, bytes], int | None, int, list[Range]]] = {
+    # files, log end of a clean stop, readable records, what is lost
+    "an offset with one flipped bit at the end": (
+        {segment_file_name(0): b"".join([*DENSE, batch(12 + 2**25)])},
+        None,
+        12,
+        [(12, 15, 3)],
+    ),
+    "an offset that is too far for an index": (
+        {segment_file_name(0): b"".join([*DENSE, batch(12 + 3 * 2**32)])},
+        None,
+        15,
+        [],
+    ),
+    "an offset that a snapshot contradicts": (
+        {segment_file_name(0): b"".join([*DENSE[:3], batch(12)]), segment_file_name(12, ".snapshot"): b""},
+        None,
+        9,
+        [(9, 12, 3)],
+    ),
+    "a name above the first batch": (
+        {segment_file_name(0): b"".join(DENSE[:2]), segment_file_name(8): b"".join([DENSE[2], DENSE[3]])},
+        None,
+        9,
+        [(6, 9, 3)],
+    ),
+    "a name above all of the first batches": ({segment_file_name(5): b"".join(DENSE)}, None, 6, [(5, 6, 1)]),
+    "a batch that reaches into the next segment": (
+        {segment_file_name(0): b"".join(DENSE[:3]), segment_file_name(8): DENSE[3]},
+        None,
+        12,
+        [],
+    ),
+    "zeros after a clean stop": ({segment_file_name(0): b"".join([*DENSE, bytes(500)])}, 12, 12, []),
+    "zeros after a clean stop of a longer log": (
+        {segment_file_name(0): b"".join([*DENSE[:3], bytes(500)])},
+        12,
+        9,
+        [(9, 12, 3)],
+    ),
+    "a name of few digits": ({"0.log": b"".join(DENSE[:2]), segment_file_name(6): DENSE[2]}, None, 9, []),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_commands_agree_about_odd_files(tmp_path: Path, case: str) -> None:
+    files, end, n_readable, lost = FILES[case]
+    root = tmp_path / "logs"
+    (root / "t-0").mkdir(parents=True)
+    for name, data in files.items():
+        (root / "t-0" / name).write_bytes(data)
+    if end is not None:
+        (root / ".kafka_cleanshutdown").touch()
+        (root / RECOVERY_POINT_CHECKPOINT).write_bytes(encode_offset_checkpoint({kafkalog.TopicPartition("t", 0): end}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)
+        verified, scanned, salvaged = of_verify(root), of_scan(root), of_salvage(root)
+    assert ranges(verified.losses) == ranges(salvaged.losses) == lost
+    # readers do not look for what other files know of the end
+    assert ranges(scanned.losses) == [one for one in lost if end is None]
+    assert scanned.kept == salvaged.kept
+    assert len(scanned.kept or ()) == n_readable  # type: ignore[arg-type]
+    assert kafkalog.verify(root).ok == ("too far" in case)
+
+
+@pytest.mark.parametrize("has_usual", [False, True])
+def test_a_broker_does_not_read_a_log_whose_name_has_few_digits(tmp_path: Path, has_usual: bool) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / "0.log").write_bytes(b"".join(DENSE))
+    if has_usual:
+        (partition / segment_file_name(0)).write_bytes(b"".join(DENSE[:2]))
+    plan = kafkalog.preflight(partition)
+    [row] = plan.partitions
+    assert ranges(row.losses) == ([] if has_usual else [(0, 12, 12)])
+    assert row.log_end_offset == (6 if has_usual else 0)
+    assert plan.ok == has_usual
+    assert kafkalog.recover(partition, dry_run=True).ok == has_usual
+    assert not kafkalog.verify(partition).ok

@@ -7,7 +7,6 @@ It does not check the offset and time indexes.
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -79,21 +78,6 @@ def check_partition(
     list of OffsetGap
         Gaps between segments.
     """
-    for before, after in itertools.pairwise(segments):
-        if before.last_offset >= after.base_offset:
-            if around.is_live and not os.path.exists(after.path):
-                continue  # its cleaner merges segments: the first is there in its new form, the others are gone
-            detail = f"reaches offset {before.last_offset}, but the next segment begins at {after.base_offset}"
-            after_path = os.path.basename(after.path)
-            add(
-                Finding(
-                    Reason.OFFSET_ORDER,
-                    f"{detail} ({after_path})",
-                    path=before.path,
-                    base_offset=before.base_offset,
-                    n_records=0,
-                )
-            )
     _compare_spacings(segments)
     _check_transactions(partition, segments, around)
     _check_producer_epochs(segments, add)

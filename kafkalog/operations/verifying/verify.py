@@ -203,8 +203,10 @@ def verified_partition(
     for finding in partition.findings:
         if finding.reason in (Reason.OFFSET_GAP, Reason.SEGMENT_MISSING, Reason.LOG_START_BEHIND_END):
             continue  # what readers only note is checked below
-        # harmless to a reader, but fatal to a broker at start-up
-        is_fatal = finding.reason is Reason.UNKNOWN_FILE and kf.is_fatal_name(os.path.basename(finding.path or ""))
+        # harmless to a reader, but fatal to a broker at start-up, or not read by it
+        name = os.path.basename(finding.path or "")
+        is_unread = name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None
+        is_fatal = finding.reason is Reason.UNKNOWN_FILE and (is_unread or kf.is_fatal_name(name))
         findings.add(replace(finding, damage=True) if is_fatal and os.path.isfile(finding.path or "") else finding)
     gaps = check_partition(partition, segments, around, findings.add, indexes_only=indexes_only)
     return VerifiedPartition(

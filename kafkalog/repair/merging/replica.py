@@ -95,7 +95,8 @@ def read_replica(
         checkpoint = LeaderEpochs().entries
     found = _Segments(number)
     bases = [segment.base_offset for segment in partition.segments]
-    for segment, next_base in zip(partition.segments, [*bases[1:], None][: len(bases)], strict=True):
+    segments = partition.segments
+    for segment, following in zip(segments, [*segments[1:], None][: len(segments)], strict=True):
         try:
             source = BadSectorSource(segment.path)
         except KafkalogError as error:
@@ -103,7 +104,7 @@ def read_replica(
             found.skip(segment.path, segment.base_offset)
             continue
         with source:
-            plan = plan_segment(segment, source, next_base, checkpoint.tolist(), limits, progress)
+            plan = plan_segment(segment, source, following, checkpoint.tolist(), limits, progress)
             for finding in wrong_epochs(plan):
                 note(finding)
             found.add(plan, source)

@@ -308,6 +308,15 @@ class PartitionRecovery:
         if self.is_wanted:
             return  # the caller compares with the log before it was cut
         found = missing(self.plan, contents, state)
+        for name in self.plan.unread:
+            usual = kf.segment_file_name(kf.parse_base_offset(name) or 0)
+            path, is_lost = self.plan.path / name, usual not in self.plan.files.names
+            detail = f"not read: a broker opens {usual} instead"
+            detail += ", and creates it empty; rename this file and its indexes first" if is_lost else ""
+            found.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(path), damage=is_lost, n_records=0))
+            report.remarks.append(f"{name} is {detail}")
+            if is_lost:
+                report.lost += remains(Segment(path), 0, state)[1]
         report.lost += [one for one in found if one.damage]
         self.findings += found
 

@@ -18,7 +18,6 @@ from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
 from kafkalog.log.recovery import rows_to_replay
 from kafkalog.log.searching.choosing import first_offset_at
-from kafkalog.log.searching.missing import END_CHECKPOINTS, known_ends
 from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.partition import Sink
 from kafkalog.operations.converting.target import ConvertedPartitions
@@ -171,7 +170,6 @@ class PartitionSalvage:
         self._names: list[str] = []
         with contextlib.suppress(OSError):  # a removed directory cannot be read
             self._names = sorted(list_names(partition.path))
-        self._known_end = self._end_of_files()
         self._quarantine = Quarantine(output.create(_QUARANTINE))
         self._singles = SingleRecords(output.create(_RECORDS), is_wanted=records)
         self._sink: Sink | None = None
@@ -196,7 +194,7 @@ class PartitionSalvage:
                 self._sink = stack.enter_context(targets.open(directory, self._partition, report.start_offset))
             epochs = self._epochs()
             plans = ((source, pool.submit(partial(
-                plan_segment, segment, source, self._next_base(segment), epochs, self._limits, progress
+                plan_segment, segment, source, self._following(segment), epochs, self._limits, progress
             ))) for segment, source in self._opened())  # fmt: skip
             for source, pending in pool.ahead(plans, 2 * threads):
                 with source:
@@ -219,13 +217,6 @@ class PartitionSalvage:
         if len(self._found) < self._limits.max_findings:
             self._found.append(finding)
 
-    def _end_of_files(self) -> int | None:
-        """An offset that the log once reached, as checkpoints and snapshots after the last segment's base say."""
-        last = self._partition.segments[-1].base_offset if self._partition.segments else 0
-        key = self._partition.topic_partition if self._partition.kind is None else None
-        ends = {} if self._state.is_live else known_ends(self._partition.path, key, self._names)
-        return max((end for name, end in ends.items() if end > last or name in END_CHECKPOINTS), default=None)
-
     def _opened(self) -> Iterator[tuple[Segment, BadSectorSource]]:
         for segment in self._segments:
             base = segment.base_offset
@@ -237,10 +228,9 @@ class PartitionSalvage:
                 continue
             yield segment, source
 
-    def _next_base(self, segment: Segment) -> int | None:
-        """Base offset of the next segment of the directory, saved or not."""
-        bases = (one.base_offset for one in self._partition.segments)
-        return next((base for base in bases if base > segment.base_offset), None)
+    def _following(self, segment: Segment) -> Segment | None:
+        """The next segment of the directory, saved or not."""
+        return next((one for one in self._partition.segments if one.base_offset > segment.base_offset), None)
 
     def _epochs(self) -> Epochs:
         try:
@@ -282,9 +272,9 @@ class PartitionSalvage:
         row.n_batches_suspect = plan.n_suspect_batches
         self._report.segments.append(row)
         self._gaps = GapMeter(segment.base_offset)
-        if self._sink is not None:
-            self._sink.roll(segment.base_offset)
         self._next_offset = max(self._next_offset, segment.base_offset)
+        if self._sink is not None:
+            self._sink.roll(self._next_offset)
         # a hole is all that is lost between two kept batches: what other copies lie there does not divide it
         holes = np.searchsorted(plan.places, lost.start, side="right")
         n_done = n_rows = 0
@@ -385,14 +375,16 @@ class PartitionSalvage:
         is_linked = bool(lost.is_linked[first:stop].all())
         is_cut = end_offset is None and {one.reason for one in pieces} == {Reason.PARTIAL_TAIL}
         is_torn = is_cut and not self._state.was_closed
-        known_end = None if is_torn else self._known_end
+        known_end = None if is_torn else self._state.known_end
         # what the header of an incomplete batch says was never all there
         heads = [] if is_cut else heads
         n_records, certainty, end_offset, claimed = _count(heads, begin, end_offset, known_end, is_linked=is_linked)
-        if not heads and len(suspects) == 1 and n_records:
+        if not heads and len(suspects) == 1 and n_records != 0:
             # an intact batch whose offset alone is wrong
-            n_inside = _n_records(suspects[0])
-            n_records, certainty = (n_inside, "exact") if 0 < n_inside <= n_records else (n_records, certainty)
+            n_inside, n_offsets = _size_of(suspects[0])
+            end_offset = begin + n_offsets if end_offset is None and n_inside else end_offset
+            most = n_inside if n_records is None else n_records
+            n_records, certainty = (n_inside, "exact") if 0 < n_inside <= most else (n_records, certainty)
         if not is_torn:
             self._contents[plan.segment.base_offset].claimed_end = claimed
         transactions = self._open()[:_MOST_TRANSACTIONS]
@@ -422,12 +414,14 @@ class PartitionSalvage:
     def _describe_padding(self, plan: SegmentPlan, source: BadSectorSource) -> None:
         """Say what the zeros at the end of the file may have been: a sparse file, or offsets, can tell that."""
         begin, end_offset = self._next_offset, plan.next_base_offset
-        if end_offset is None and self._known_end is not None:
-            end_offset = max(self._known_end, begin)
-        if plan.padding_start == plan.size_in_bytes or end_offset == begin:
+        if end_offset is None and self._state.known_end is not None:
+            end_offset = max(self._state.known_end, begin)
+        # after a clean stop, a broker fails at zeros at the end of its log
+        is_fatal = plan.next_base_offset is None and self._state.was_closed
+        if plan.padding_start == plan.size_in_bytes or (end_offset == begin and not is_fatal):
             return
         # a broker allots files ahead: such zeros never were records
-        if end_offset is None and source.is_preallocated:
+        if end_offset is None and source.is_preallocated and not is_fatal:
             return
         if len(self._report.lost) >= MOST_HOLES:
             self._report.n_more_lost += 1
@@ -442,9 +436,10 @@ class PartitionSalvage:
             begin,
             end_offset,
             n_records,
-            None if n_records is None else "at_most",
+            None if n_records is None else "at_most" if n_records else "exact",
             self._timestamp,
             leader_epochs=(self._epoch, None),
+            is_fatal=is_fatal,
         )
         if end_offset is not None:
             self._without_marker.update(dict.fromkeys(self._open()[:_MOST_TRANSACTIONS]))
@@ -465,9 +460,11 @@ def _first_of(source: BadSectorSource, position: int) -> tuple[int | None, int |
     return timestamp if timestamp >= 0 else None, epoch if epoch >= 0 else None
 
 
-def _n_records(head: bytes) -> int:
-    """The record count of a batch of v2; 0 if there is none."""
-    return int.from_bytes(head[57:61], "big", signed=True) if len(head) >= _HEAD_BYTES and head[16] == 2 else 0
+def _size_of(head: bytes) -> tuple[int, int]:
+    """The number of records and of offsets of a batch of v2; 0 if there is none."""
+    if len(head) < _HEAD_BYTES or head[16] != 2:
+        return 0, 0
+    return int.from_bytes(head[57:61], "big", signed=True), int.from_bytes(head[23:27], "big", signed=True) + 1
 
 
 def _count(

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import FileChangedError, Finding, LimitExceededError, Limits, Reason
+from kafkalog.errors import FileChangedError, Finding, KafkalogError, LimitExceededError, Limits, Reason
+from kafkalog.log.searching.choosing import first_offset_at
 from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.log.segment import Segment
@@ -73,7 +74,7 @@ class SegmentPlan:
 def plan_segment(
     segment: Segment,
     source: BadSectorSource,
-    next_base_offset: int | None,
+    following: Segment | None,
     epochs: Epochs,
     limits: Limits,
     progress: Callable[[int], object],
@@ -89,14 +90,15 @@ def plan_segment(
     found = Found.concatenate(parts)
     del parts
     found = with_skipped_batches(source, found, base_offset=segment.base_offset, limits=limits)
-    # an index entry holds 31 bits: a broker cannot serve an offset beyond; nor the largest, as no log ends after it
-    end_offset = min(segment.base_offset + kf.MAX_RELATIVE_OFFSET, _MAX_OFFSET - 1) + 1
+    next_base_offset = None if following is None else following.base_offset
+    end_offset = _MAX_OFFSET if following is None else _end_offset(found, following)
     choice = choose(
         source,
         found,
         base_offset=segment.base_offset,
-        end_offset=end_offset if next_base_offset is None else min(next_base_offset, end_offset),
+        end_offset=end_offset,
         epochs=epochs,
+        witnesses=segment.witnesses,
         limits=limits,
     )
     end = int(found.end[-1]) if len(found) else 0
@@ -107,6 +109,23 @@ def plan_segment(
     n_suspects = int(choice.suspects.n_batches.sum())
     kept, places, written = choice.kept, choice.places, choice.epochs
     return SegmentPlan(segment, next_base_offset, source.size, kept, places, written, lost, padding, n_suspects)
+
+
+def _end_offset(found: Found, following: Segment) -> int:
+    """The bound of a segment's offsets: where the next one begins, or its last batch ends, which may reach into it.
+
+    It is the log's own if it continues from the batch before it, and the next segment begins with a later offset.
+    """
+    base, last = following.base_offset, found[-1:]
+    if not len(last) or int(last.n_batches[0]) == 1 or not int(last.first_offset[0]) < base <= int(last.last_offset[0]):
+        return base
+    try:
+        with following.open() as source:
+            first = first_offset_at(source, 0, following.limits)
+    except KafkalogError:
+        return base
+    end = int(last.last_offset[0]) + 1
+    return base if first is None or first < end else end
 
 
 def _lost(choice: Choice, linked: Found, stop: int) -> Lost:

@@ -18,12 +18,12 @@ from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
 from kafkalog.log.searching.choosing import Mask, agreeing, touching
 from kafkalog.log.searching.copies import find_copies
+from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
 from kafkalog.log.searching.resync import INSIDE, Found, heaviest_rising
 from kafkalog.state.leader_epochs import Epochs
 from kafkalog.storage.source import ByteSource
 
 _SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
-_SUSPICIOUS_GAP: Final = 2**24  # of offsets
 _FEW: Final = 4
 _MOST_HEADERS: Final = 4096
 
@@ -50,6 +50,7 @@ def choose(
     base_offset: int,
     end_offset: int,
     epochs: Epochs,
+    witnesses: Callable[[], Witnesses] = Witnesses,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Choice:
     """Choose the batches that agree with each other.
@@ -63,6 +64,8 @@ def choose(
         Offsets that the segment may hold, half-open.
     epochs : list of (epoch, start offset)
         Content of the `leader-epoch-checkpoint`, empty if there is none that can be read.
+    witnesses : callable
+        Returns the evidence of other files about the end of the segment.
 
     Returns
     -------
@@ -73,14 +76,15 @@ def choose(
         source, found, base_offset=base_offset, end_offset=end_offset, is_excused=_would_fit, limits=limits
     )
     runs, keep, claims = agreement.runs, agreement.is_kept.copy(), agreement.claims
-    keep[keep] = ~_lone_jumps(runs[keep], _has_odd_offset)
+    if _has_odd_end(source, runs[keep], base_offset, witnesses):
+        keep[np.flatnonzero(keep)[-1]] = False
     misplaced = _misplaced(runs[keep], claims)
     if misplaced.any() and not _is_cleaned(source, runs[keep]):
         keep[keep] = ~misplaced
     right = keep & (runs.leader_epoch >= kf.NO_EPOCH)
     right[right] = _rising_epochs(runs[right], runs.leader_epoch)
     right[right] = _checkpointed(runs[right], epochs)
-    right[right] = ~_lone_jumps(runs[right], _has_odd_epoch)
+    right[right] = ~_lone_epochs(runs[right])
     epochs_now = _replaced_epochs(runs, np.flatnonzero(keep & ~right), np.flatnonzero(right & (runs.leader_epoch >= 0)))
     if keep.all():
         return Choice(runs, runs.start, Found.empty(), epochs_now)
@@ -186,30 +190,28 @@ def _would_fit(runs: Found) -> Mask:
     return result
 
 
-def _lone_jumps(runs: Found, is_odd: Callable[[Found, int, int], bool]) -> Mask:
-    """The first or the last batch, if one flipped bit explains that its epoch or its offset lies far from the others.
+def _lone_epochs(runs: Found) -> Mask:
+    """The first or the last batch, if one flipped bit explains that its epoch is far from the others.
 
     Inside of the log a neighbour contradicts such a batch; at its ends nothing does.
     """
     odd = np.zeros(len(runs), np.bool_)
     if len(runs) >= 2 and int(runs.n_batches.sum()) >= _FEW:
+        epoch = runs.leader_epoch.astype(np.int64)
         for edge, neighbour in ((0, 1), (-1, -2)):
-            odd[edge] = runs.n_batches[edge] == 1 and is_odd(runs, edge, neighbour)
+            is_known = runs.n_batches[edge] == 1 and epoch[edge] >= 0 and epoch[neighbour] >= 0
+            odd[edge] = is_known and _is_suspicious(epoch[[edge]], epoch[neighbour])[0]
     return odd
 
 
-def _has_odd_epoch(runs: Found, edge: int, neighbour: int) -> bool:
-    one, other = runs.leader_epoch[edge : edge + 1 or None].astype(np.int64), np.int64(runs.leader_epoch[neighbour])
-    return bool(one[0] >= 0 and other >= 0 and _is_suspicious(one, other)[0])
-
-
-def _has_odd_offset(runs: Found, edge: int, neighbour: int) -> bool:
-    if runs.start[max(edge, neighbour)] != runs.end[min(edge, neighbour)]:
+def _has_odd_end(source: ByteSource, runs: Found, base_offset: int, witnesses: Callable[[], Witnesses]) -> bool:
+    """Whether the last batch of the segment has a wrong offset, as readers find; see `odd_last`."""
+    if not len(runs) or runs.n_batches[-1] > 1 or source.size - runs.end[-1] >= kf.LOG_OVERHEAD:
         return False
-    first, last = int(runs.first_offset[edge]), int(runs.last_offset[edge])
-    expected = int(runs.last_offset[-2]) + 1 if edge else int(runs.first_offset[1]) - 1 - (last - first)
-    difference = first ^ expected
-    return abs(first - expected) >= _SUSPICIOUS_GAP and difference & (difference - 1) == 0
+    start, before = (int(runs.end[-2]), int(runs.last_offset[-2])) if len(runs) > 1 else (0, base_offset - 1)
+    first, last = int(runs.first_offset[-1]), int(runs.last_offset[-1])
+    is_far = runs.start[-1] == start and first > before + 1
+    return is_far and odd_last(before, first, last, witnesses()) is not None
 
 
 def _misplaced(runs: Found, claims: Found) -> Mask:

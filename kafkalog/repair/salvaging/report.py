@@ -73,6 +73,8 @@ class LostRange:
     pieces: tuple[LostPiece, ...] = ()
     is_torn: bool = False
     """Whether it is only the incomplete batch that a crash leaves at the end of a log: normal, and no damage."""
+    is_fatal: bool = False
+    """Whether it is zeros after a clean shutdown: a broker does not start with them."""
 
     def to_finding(self) -> Finding:
         """The hole as a finding; zeros that may be padding are no damage."""
@@ -81,8 +83,9 @@ class LostRange:
         what = "intact batches that do not belong here" if is_suspect else f"{self.size_in_bytes:,} bytes lost"
         detail, is_damage = f"{what}, of offsets {offsets}", not self.is_torn
         if not self.pieces:
-            is_damage = self.end_offset is not None
-            known = "lost batches" if is_damage else "padding or lost batches, which look the same"
+            is_damage = self.end_offset is not None or self.is_fatal
+            known = "lost batches" if self.n_records else "padding or lost batches, which look the same"
+            known = "after a clean shutdown, a broker does not start with them" if self.is_fatal else known
             detail = f"{self.end - self.start:,} zeros, of offsets {offsets}: {known}"
         return Finding(
             self.reason,
