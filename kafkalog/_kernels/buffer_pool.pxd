@@ -1,7 +1,7 @@
 # Bytes that own their memory, for kernels whose results are of a size that is known in the end.
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 
 @cython.final
@@ -10,3 +10,7 @@ cdef class Block:
     cdef int64_t size
     cdef int64_t capacity
     cdef bint is_cut_out
+
+
+cdef bint populated(const uint8_t* pointer, int64_t size) noexcept nogil
+cdef void dropped(const uint8_t* pointer, int64_t size) noexcept nogil

@@ -18,7 +18,11 @@ cdef extern from *:
     #include <stdint.h>
     #if defined(__linux__)
     #include <sys/mman.h>
+    #include <unistd.h>
     #define KL_REMAPS 1
+    #ifndef MADV_POPULATE_READ
+    #define MADV_POPULATE_READ 22 /* Linux 5.14 */
+    #endif
     #else
     #include <stdlib.h>
     #define KL_REMAPS 0
@@ -50,9 +54,31 @@ cdef extern from *:
         (void)pointer; (void)size;
     #endif
     }
+    /* Touching a page after the end of a file that was cut ends the process; this returns an error there. */
+    static int kl_populate(const void *pointer, size_t size) {
+    #if KL_REMAPS
+        uintptr_t before = (uintptr_t)pointer & (uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
+        return madvise((char *)pointer - before, size + before, MADV_POPULATE_READ);
+    #else
+        (void)pointer; (void)size;
+        return -1;
+    #endif
+    }
+    /* Whole pages: the others may belong to what is still in use. */
+    static void kl_drop(const void *pointer, size_t size) {
+    #if KL_REMAPS
+        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)pointer, end = start + size;
+        start = (start + page - 1) / page * page, end = end / page * page;
+        if (start < end) (void)madvise((void *)start, end - start, MADV_DONTNEED);
+    #else
+        (void)pointer; (void)size;
+    #endif
+    }
     """
     enum:
         KL_REMAPS
+    int kl_populate(const void* pointer, size_t size) noexcept nogil
+    void kl_drop(const void* pointer, size_t size) noexcept nogil
     void* resized "kl_resize"(void* pointer, size_t size, size_t wanted) noexcept nogil
     void release "kl_release"(void* pointer, size_t size) noexcept nogil
     void advise_huge "kl_advise_huge"(void* pointer, size_t size) noexcept nogil
@@ -327,3 +353,23 @@ cdef class Growing:
 def kept_bytes():
     """How many bytes wait to be used again."""
     return waiting.n_bytes + region.touched - region.used
+
+
+cdef bint populated(const uint8_t* pointer, int64_t size) noexcept nogil:
+    """Bring bytes of a mapped file into memory; whether that succeeded."""
+    return kl_populate(pointer, size) == 0
+
+
+cdef void dropped(const uint8_t* pointer, int64_t size) noexcept nogil:
+    """Let pages of a mapped file leave this process."""
+    kl_drop(pointer, size)
+
+
+def populate(const uint8_t[::1] data not None):
+    """Bring bytes of a mapped file into memory; False if the system cannot do that, or not with these."""
+    cdef bint is_there
+    if not data.shape[0]:
+        return True
+    with nogil:
+        is_there = kl_populate(&data[0], data.shape[0]) == 0
+    return is_there

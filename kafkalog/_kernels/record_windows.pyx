@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from kafkalog._kernels.arrow_batches cimport ArrowArray, is_ascii, pack_bits
-from kafkalog._kernels.buffer_pool cimport Block
+from kafkalog._kernels.buffer_pool cimport Block, dropped, populated
 from kafkalog._kernels.fill cimport (
     ALL_DONE, ARENA_FULL, COLUMNS_FULL, KL_COPY, KL_PAD, KL_VIEW, Codecs, Columns, Filler, kl_binary,
     kl_columns,
@@ -301,7 +301,7 @@ cdef class RecordWindows:
         self.n_constants = -1
 
     def next(self, Codecs codecs not None, int descriptor, int64_t start, int64_t stop, int64_t size,
-             int64_t previous_offset, data=None):
+             int64_t previous_offset, data=None, bint is_mapped=False):
         """The window from a batch boundary on; None if the first batch is not plainly good.
 
         Parameters
@@ -309,7 +309,7 @@ cdef class RecordWindows:
         codecs : Codecs
             Decompressors of the thread that calls.
         descriptor : int
-            A file to read; not used if there are `data`.
+            A file to read; -1 if there are only `data`.
         start, stop : int
             Positions in the file; batches that end behind `stop` are in no window.
         size : int
@@ -318,8 +318,11 @@ cdef class RecordWindows:
             Offsets must rise above this one.
         data : uint8[n], optional
             Bytes from `start` on.
+        is_mapped : bool
+            Whether they are those of the file, mapped: populated here, and dropped after they were copied.
         """
         cdef int64_t wanted
+        cdef bint is_there
         cdef int64_t n_bytes
         cdef int64_t room_bytes
         cdef int64_t n = 0
@@ -352,6 +355,11 @@ cdef class RecordWindows:
                 read_into = self.room
             else:
                 piece = there[:wanted]
+                if is_mapped:
+                    with nogil:
+                        is_there = populated(&there[0], wanted)
+                    if not is_there:
+                        break
             if self.rows is None:
                 self.rows = HeaderRows(self.n_rows_for(n_bytes))
             block = self.prepare(n_bytes, &layout)
@@ -379,6 +387,8 @@ cdef class RecordWindows:
                 room_bytes = max(room_bytes, needed)
             else:
                 break
+        if is_mapped and self.form != 1:
+            dropped(&there[0], self.rows.end_position - start if n else wanted)
         if not n:
             self.drop_large()
             return None
@@ -391,12 +401,13 @@ cdef class RecordWindows:
         """Size in bytes of the first batch, as its header says; 0 if there is none."""
         cdef uint8_t head[ENVELOPE]
         cdef const uint8_t[::1] there = data
-        if data is not None:
-            if there.shape[0] < ENVELOPE:
+        if descriptor >= 0:
+            if pread(descriptor, head, ENVELOPE, start) < ENVELOPE:
                 return 0
-            memcpy(head, &there[0], ENVELOPE)
-        elif pread(descriptor, head, ENVELOPE, start) < ENVELOPE:
+        elif there.shape[0] < ENVELOPE:
             return 0
+        else:
+            memcpy(head, &there[0], ENVELOPE)
         return max(ENVELOPE + <int64_t><int32_t>load_be32(head + 8), <int64_t>0)
 
     # ------------------------------------------------------------------------------------------- memory
@@ -608,7 +619,7 @@ cdef class RecordWindows:
         window.end_position = rows.end_position
         window.next_offset = rows.next_offset
         if window.next_offset is None and rows.end_position + 8 <= size:
-            if data is None:
+            if descriptor >= 0:
                 if pread(descriptor, head, 8, rows.end_position) == 8:
                     window.next_offset = <int64_t>load_be64(head)
             elif rows.end_position - start + 8 <= there.shape[0]:

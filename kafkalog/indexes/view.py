@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
+from kafkalog._kernels.buffer_pool import populate
 from kafkalog._kernels.indexes import look_up
 from kafkalog.errors import Finding, Reason
 from kafkalog.html import PublicNames
@@ -94,7 +95,9 @@ class IndexEntries(PublicNames):
             stop = min(-(-source.data_end() // entry) * entry, source.size)
             if max_entries is not None:
                 stop = min(stop, max_entries * entry)
-            return cls(source.window(0, stop), base_offset, path=source.path, size_in_bytes=source.size)
+            mapping = source.mapping(for_views=True)
+            whole = source.window(0, stop) if mapping is None or not populate(mapping[:stop]) else mapping[:stop]
+            return cls(whole, base_offset, path=source.path, size_in_bytes=source.size)
 
     def __len__(self) -> int:
         return self.entries.size

@@ -42,7 +42,7 @@ def open(
         A `.log` file, a topic-partition directory, or a log dir (a value of a broker's `log.dirs`). Several paths make
         one `LogDir`. Each may be a URL, or a `kafkalog.location`.
     memory_map : {"auto", True, False}
-        How to read files: only True maps them into memory. `"auto"` reads them; see `Segment`.
+        Whether to map `.log` files into memory; see `scan`.
     limits : Limits
     storage_options : mapping, optional
         Options for URLs; see `kafkalog.location`.

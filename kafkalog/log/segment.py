@@ -59,7 +59,7 @@ class Segment(ReadMethods):
     path : path-like
         The `.log`.
     memory_map : {"auto", True, False}
-        Whether to map the `.log` and its indexes. `"auto"` reads them (see `scan`).
+        Whether to map the `.log`; see `scan`.
     limits : Limits
     is_last : bool, optional
         Whether the segment is the last of its partition, where a partial last batch is normal. Default: True if the
@@ -141,7 +141,8 @@ class Segment(ReadMethods):
             The file is larger than `limits.max_segment_bytes`: no broker wrote it.
         """
         moved_to = kf.moved_names(str(self.path)) if self._was_there else ()
-        source = open_source(self.path, memory_map=self.memory_map is True, moved_to=moved_to, identity=self.directory)
+        memory_map = False if self.memory_map == "auto" and self.is_last else self.memory_map
+        source = open_source(self.path, memory_map=memory_map, moved_to=moved_to, identity=self.directory)
         if source.size > self.limits.max_segment_bytes:
             source.close()
             raise LimitExceededError(
@@ -246,8 +247,8 @@ class Segment(ReadMethods):
         if size > _MAX_INDEX_BYTES and not is_bounded:
             detail = f"{size} bytes; a broker cannot map an index of 2 GiB or more"
             raise SidecarError(Reason.INDEX_SIZE, detail, path=path)
-        # not mapped by default: a mapping holds a file descriptor for as long as the index is cached
-        is_mapped = self.memory_map is True or (size > _READ_BYTES and not is_bounded)
+        # a mapping holds a file descriptor for as long as the index is cached
+        is_mapped = size > _READ_BYTES and not is_bounded
         # the size of an index file is no proof of its content: a sparse file of a terabyte must not be read whole
         max_entries = self.max_index_entries if is_bounded else None
         return kind.open(path, self.base_offset, memory_map=is_mapped, max_entries=max_entries)

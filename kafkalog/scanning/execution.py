@@ -337,7 +337,7 @@ class Pass:
         if is_committed:
             headers.stop()  # its consumers compare the checksums of all batches
         # of bytes in memory only the pages of headers are looked at
-        is_there = isinstance(segment, BufferSegment) or segment.memory_map is True
+        is_there = isinstance(segment, BufferSegment)
         if not names or not selection.is_range or selection.include_control or (is_there and selection.has_timestamps):
             return headers
         first, stop = ALL_OFFSETS
@@ -397,8 +397,6 @@ class Pass:
     def _decode(
         self, window: SegmentWindow, selection: Selection, names: Sequence[str], form: Form, first: int, stop: int
     ) -> Decoded:
-        if first:
-            window.source.check_not_cut()  # time has passed since the window was made
         return decode(
             window.window,
             names,

@@ -99,10 +99,11 @@ def scan(path: Paths | Opened, **options: Unpack[ScanOptions]) -> Scan:
     batch_size : int, optional
         Maximum number of rows in a record batch; default: the records of one window.
     memory_map : {"auto", True, False}
-        Whether to map the `.log` files; `"auto"` and False read them. A mapped window is brought into memory before it
-        is decoded, so a bad sector, or a file truncated before, raises an error. A file that is truncated during the
-        milliseconds in which a window is decoded, or while views of it are in use, ends the process. Brokers delete
-        closed segments, and do not truncate them.
+        Whether to map the `.log` files, which is faster than reading them. `"auto"` maps closed segments, unless
+        `binary_type` asks for views; True maps all. A mapped window is brought into memory before it is decoded, so a
+        bad sector, or a file truncated before, raises an error. A file that is truncated during the milliseconds in
+        which a window is decoded, or while views of it are in use, ends the process; brokers delete closed segments,
+        and do not truncate them. False reads.
     binary_type : pyarrow.DataType, optional
         `pa.binary()` (default), `pa.large_binary()` or `pa.binary_view()` for key, value and header values.
     decode : mapping of {"key", "value"} to str or mapping, optional

@@ -1,6 +1,6 @@
 """Bytes of files: read in windows; written under a temporary name, made durable, moved into place.
 
-    `source`           reads the bytes of a file in windows: mapped, with `pread`, or in memory
+    `source`           reads the bytes of a file in windows, or maps them; bytes in memory
     `ranges`           bytes that are fetched in ranges, such as an object of an object store
     `location`         places of remote files, and functions for local and remote paths
     `stores`           object stores and other remote file systems, through obstore and fsspec

@@ -1,8 +1,8 @@
-"""Read the bytes of a file in windows: mapped, with `pread`, or from memory.
+"""Read the bytes of a file in windows, with `pread` or from memory; a file may also be mapped.
 
 A source remembers the size and the identity of the file it opened, and raises `FileChangedError` if the file changes
-while it is read. It never looks the path up a second time. Touching a mapped file beyond its end kills the process,
-so the kernel faults a mapped window in before it is returned: a file that shrank is then an error as well.
+while it is read. It never looks the path up a second time. Touching a mapped file beyond its end kills the process, so
+pages are populated before they are used: if the file shrank, that fails, and the window is read to report it.
 Mirrors the reading half of Kafka's `FileRecords`; knows nothing about batches.
 """
 
@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from kafkalog._kernels.buffer_pool import populate
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.location import Location, stat_of
@@ -34,8 +35,7 @@ NO_BYTES: Final[Bytes] = np.empty(0, np.uint8)
 NO_BYTES.flags.writeable = False
 
 _WINDOW_BYTES = 2**22  # read at a time to look for other bytes than zeros
-_MADV_POPULATE_READ = 22  # Linux 5.14; Python's mmap has no name for it yet
-_PAGE = mmap.PAGESIZE
+_LEAST_MAPPED = 2**20  # mapping and unmapping a smaller file takes longer than copying it
 _BLOCK = 512  # unit of `st_blocks`, in bytes
 _LEAST_BATCH = 26  # bytes of the smallest message
 # O_NONBLOCK: a FIFO that is named like a segment must not hang us. Windows has other flags
@@ -67,7 +67,7 @@ class ByteSource(ABC):
     """Whether the file was created at its full size and filled later (`preallocate=true`). A broker may write batches
     into the zeros at its end while it is read, and cuts off the remaining zeros when it rolls the segment."""
     is_in_memory: bool = False
-    """Whether windows are the bytes themselves, mapped or in memory: they cost nothing until they are touched."""
+    """Whether windows are the bytes themselves: they cost nothing until they are touched."""
     fetches_ranges: bool = False
     """Whether each window is a request that takes time, as in an object store (`RangeSource`)."""
 
@@ -117,11 +117,12 @@ class ByteSource(ABC):
     def check_unchanged(self) -> None:  # noqa: B027
         """Raise `FileChangedError` if the file has changed since it was opened."""
 
-    def check_not_cut(self) -> None:  # noqa: B027
-        """Raise `FileChangedError` if bytes of a window are gone from under it: touching them would end the process.
+    def mapping(self, *, for_views: bool = False) -> Bytes | None:
+        """The whole file, mapped; None if it is to be read. Its pages have to be populated before they are touched.
 
-        For windows that are used some time after they were returned, also after `close`.
+        `for_views` says that the bytes are used after their window was decoded.
         """
+        return None
 
     def is_being_written(self) -> bool:
         """Whether the file is preallocated and was modified within the last seconds, or since it was opened."""
@@ -179,9 +180,20 @@ class BufferSource(ByteSource):
         return self._data[start:stop]
 
 
-class _FileSource(ByteSource):
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+class FileSource(ByteSource):
+    """A file, read with `pread`; windows reuse memory.
+
+    Parameters
+    ----------
+    path : path-like
+    memory_map : {"auto", True, False}
+        Whether the file may also be mapped: always, or only to copy from it at once.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, memory_map: bool | str = False) -> None:
         self.path = os.fspath(path)
+        self._memory_map = memory_map
+        self._mapping: Bytes | None = None
         try:
             self._descriptor = os.open(self.path, _FLAGS)
         except OSError as error:
@@ -299,20 +311,13 @@ class _FileSource(ByteSource):
     def close(self) -> None:
         with self._lock:
             if not self._closed:
-                self._closed = True
+                self._closed, self._mapping = True, None
                 os.close(self._descriptor)
 
     def __del__(self) -> None:
         # During interpreter shutdown the modules that `close` needs may be gone; the descriptor is closed anyway
         if getattr(self, "_closed", True) is False and not sys.is_finalizing():
             self.close()
-
-
-class PreadSource(_FileSource):
-    """A file read with `pread`: for files that a broker may still write to or cut.
-
-    Its windows reuse memory.
-    """
 
     def next_data(self, position: int) -> int:
         """See `ByteSource.next_data`; the position itself where the system does not tell of holes."""
@@ -342,76 +347,39 @@ class PreadSource(_FileSource):
         self.check_unchanged()
         return self._copy(start, stop)
 
+    def mapping(self, *, for_views: bool = False) -> Bytes | None:
+        """See `ByteSource.mapping`. A preallocated file is not mapped, since its broker cuts it."""
+        if not self._memory_map or self.is_preallocated or (for_views and self._memory_map == "auto"):
+            return None
+        if self._mapping is None:
+            self._mapping = self._map()
+            self._memory_map = self._memory_map if self._mapping is not None else False
+        return self._mapping
 
-class MappedSource(_FileSource):
-    """A file mapped into memory, without copies: for files that are no longer written to."""
-
-    is_in_memory = True
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path)
-        self._map: mmap.mmap | None = None
-        self._data: Bytes = np.empty(0, np.uint8)
-        if self.size:
-            try:
-                self._map = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
-            except OSError as error:
-                self.close()
-                raise _read_error(error, self.path) from error
-            self._data = np.frombuffer(self._map, np.uint8)
-        self._populates = hasattr(mmap, "MADV_DONTNEED")
-        self._size_now = None if self._map is None else self._map.size  # the map has a descriptor of its own
-
-    def window(self, start: int, stop: int) -> Bytes:
-        self._check_range(start, stop)
-        self.check_unchanged()
-        if not self._populates:
-            return self._copy(start, stop)
-        if stop > start and self._map is not None:
-            first = start // _PAGE * _PAGE
-            try:
-                # touching a page after the end of a file that shrank is a SIGBUS; asking the kernel for it here is an
-                # error
-                self._map.madvise(_MADV_POPULATE_READ, first, stop - first)
-            except OSError as error:
-                if error.errno in (errno.EINVAL, errno.ENOSYS):
-                    self._populates = False  # an older kernel: touching the pages might be a SIGBUS
-                    return self._copy(start, stop)
-                self.check_unchanged()
-                raise _read_error(error, self.path, start) from error
-        return self._data[start:stop]
-
-    def check_not_cut(self) -> None:
-        if self._size_now is not None and (now := self._size_now()) < self.size:
-            detail = f"shrank from {self.size} to {now} bytes while it was read"
-            raise FileChangedError(Reason.FILE_CHANGED, detail, path=self.path)
-
-    def release(self, window: Bytes, start: int) -> None:
-        stop = start + window.size
-        # Whole pages only: the rest of a page may belong to a window still in use. Dropping one costs a fault, no data
-        first = -(-start // _PAGE) * _PAGE
-        last = stop // _PAGE * _PAGE
-        if self._map is not None and first < last and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
-
-    def close(self) -> None:
-        super().close()
-        self._map, self._data = None, self._data[:0].copy()
+    def _map(self) -> Bytes | None:
+        if self.size < _LEAST_MAPPED and self._memory_map == "auto":
+            return None
+        try:
+            mapped: Bytes = np.frombuffer(mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ), np.uint8)
+        except (OSError, ValueError):
+            return None
+        return mapped if populate(mapped[:1]) else None  # systems without this would end the process
 
 
 def open_source(
     path: str | os.PathLike[str],
     *,
-    memory_map: bool,
+    memory_map: bool | str,
     moved_to: Iterable[str | os.PathLike[str]] = (),
     identity: DirectoryIdentity | None = None,
 ) -> ByteSource:
-    """Open a regular file, mapped or read with `pread`.
+    """Open a regular file.
 
     Parameters
     ----------
     path : path-like
-    memory_map : bool
+    memory_map : {"auto", True, False}
+        See `FileSource`.
     moved_to : iterable of path-like
         If there is no file at the path, the first of these that there is is opened. `path` of the source tells which.
     identity : DirectoryIdentity, optional
@@ -425,15 +393,14 @@ def open_source(
     if isinstance(path, Location):
         opened: ByteSource = path.open()
         return opened
-    kind = MappedSource if memory_map else PreadSource
     try:
-        source = kind(path)
+        source = FileSource(path, memory_map=memory_map)
     except ReadError:
         if os.path.lexists(path):
             raise
         for name in moved_to:
             with contextlib.suppress(ReadError):
-                return kind(name)
+                return FileSource(name, memory_map=memory_map)
         if moved_to and (removed := removed_directory(_parent(path), identity=identity)):
             raise removed from None
         raise

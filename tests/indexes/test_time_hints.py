@@ -18,7 +18,7 @@ from kafkalog import format as kf
 from kafkalog.indexes.time_hints import position_of_younger
 from kafkalog.log.segment import Segment
 from kafkalog.records.readers import header_reader
-from kafkalog.storage.source import PreadSource
+from kafkalog.storage.source import FileSource
 
 START = 1_700_000_000_000
 N_SEGMENTS, N_BATCHES = 4, 120
@@ -117,9 +117,9 @@ def test_offsets_for_timestamps_are_those_that_all_headers_give(
     monkeypatch.setattr(header_reader, "read_headers", lambda *arguments: 0)  # as if the system had nothing in memory
     last = kafkalog.open_partition(path).log_end_offset
     read: list[int] = []
-    window = PreadSource.window
+    window = FileSource.window
     monkeypatch.setattr(
-        PreadSource, "window", lambda self, begin, end: read.append(end - begin) or window(self, begin, end)
+        FileSource, "window", lambda self, begin, end: read.append(end - begin) or window(self, begin, end)
     )
     n_bytes = {True: 0, False: 0}
     for _ in range(8):

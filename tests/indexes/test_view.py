@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafkalog import format as kf
 from kafkalog._kernels.indexes import look_up
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex
-from kafkalog.storage.source import PreadSource
+from kafkalog.storage.source import FileSource
 
 pytestmark = pytest.mark.kernels
 
@@ -104,9 +104,9 @@ def test_what_a_broker_allots_ahead_is_not_read(
     path.write_bytes(entries.tobytes())
     os.truncate(path, 10 * 2**20)
     read = []
-    window = PreadSource.window
+    window = FileSource.window
     monkeypatch.setattr(
-        PreadSource, "window", lambda self, start, stop: read.append(stop - start) or window(self, start, stop)
+        FileSource, "window", lambda self, start, stop: read.append(stop - start) or window(self, start, stop)
     )
     index = kind.open(path, 0)
     assert index.entries.tobytes() == entries.tobytes()

@@ -188,14 +188,14 @@ READERS: dict[str, Callable[[Path], list[int]]] = {
 def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Broker], None]]:
     """Lets a broker act before each read of a file."""
     brokers: list[Broker] = []
-    checked = source_module.PreadSource.check_unchanged
+    checked = source_module.FileSource.check_unchanged
 
-    def check_unchanged(source: source_module.PreadSource) -> None:  # what reads windows and what reads runs calls it
+    def check_unchanged(source: source_module.FileSource) -> None:  # what reads windows and what reads runs calls it
         for broker in brokers:
             broker.on_read()
         checked(source)
 
-    monkeypatch.setattr(source_module.PreadSource, "check_unchanged", check_unchanged)
+    monkeypatch.setattr(source_module.FileSource, "check_unchanged", check_unchanged)
     yield lambda broker: brokers.__setitem__(slice(None), [broker])
     brokers.clear()
 
@@ -234,7 +234,7 @@ def test_a_small_preallocated_segment_all_of_whose_blocks_are_written_is_cut_or_
     # into few zeros nobody writes
     for is_cut in (True, False) if n_zeros == 1000 else (True,):
         path.write_bytes(b"".join(batches) + bytes(n_zeros))
-        with source_module.PreadSource(path) as source:
+        with source_module.FileSource(path) as source:
             if source.is_preallocated:
                 pytest.skip("the file system keeps zeros as holes")
             windows = walk(source, window_bytes=600)
@@ -277,7 +277,7 @@ def test_a_preallocated_segment_that_loses_what_was_read_has_changed(tmp_path: P
     directory.mkdir()
     path = directory / kf.segment_file_name(0)
     preallocate(directory)
-    with source_module.PreadSource(path) as source:
+    with source_module.FileSource(path) as source:
         source.window(0, 100_000)
         os.truncate(path, 50_000)
         with pytest.raises(FileChangedError, match="shrank"):

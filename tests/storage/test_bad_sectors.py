@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage.bad_sectors import BadSectorSource
-from kafkalog.storage.source import PreadSource
+from kafkalog.storage.source import FileSource
 
 SIZE = 10_000
 DATA = np.random.default_rng(1).integers(1, 256, SIZE, np.uint8)
@@ -25,15 +25,15 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def break_sectors(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let reads of these sectors fail."""
-    window = PreadSource.window
+    window = FileSource.window
 
     def choose(*sectors: int) -> None:
-        def failing(source: PreadSource, start: int, stop: int) -> object:
+        def failing(source: FileSource, start: int, stop: int) -> object:
             if any(start < 512 * (sector + 1) and 512 * sector < stop for sector in sectors):
                 raise ReadError(Reason.FILE_UNREADABLE, "Input/output error", path=source.path)
             return window(source, start, stop)
 
-        monkeypatch.setattr(PreadSource, "window", failing)
+        monkeypatch.setattr(FileSource, "window", failing)
 
     return choose
 

@@ -13,7 +13,7 @@ from effort import thinned
 
 from kafkalog.errors import FileChangedError, ReadError, Reason
 from kafkalog.storage import source as source_module
-from kafkalog.storage.source import BufferSource, ByteSource, MappedSource, PreadSource, open_source
+from kafkalog.storage.source import BufferSource, ByteSource, FileSource, open_source
 
 SIZE = 3 * 2**20 + 17
 
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def sources(path: Path) -> list[ByteSource]:
-    return [PreadSource(path), MappedSource(path), BufferSource(path.read_bytes())]
+    return [FileSource(path), FileSource(path, memory_map=True), BufferSource(path.read_bytes())]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 0), (0, 1), (5, 4096), (4095, 4098), (1 << 20, SIZE), (SIZE, SIZE)])
@@ -152,7 +152,7 @@ def test_holes_are_passed_over_without_reading_them(tmp_path: Path) -> None:
         file.seek(2**30)
         file.write(b"y")
         file.truncate(2**31)
-    with PreadSource(path) as source:
+    with FileSource(path) as source:
         assert source.next_data(10) == 10
         behind = source.next_data(2**20)
         assert 2**20 < behind <= 2**30
@@ -173,27 +173,56 @@ def test_a_file_that_is_just_being_appended_to_has_not_changed(tmp_path: Path, m
         with path.open("ab") as file:
             file.write(b"y" * 100)
 
-    with PreadSource(path) as source:
+    with FileSource(path) as source:
         os.utime(path, ns=(1, 1))
         with monkeypatch.context() as patched:
             patched.setattr("kafkalog.storage.source.time.sleep", append)
             assert source.window(0, 200).tobytes() == b"x" * 200
-    with PreadSource(path) as source:
+    with FileSource(path) as source:
         os.utime(path, ns=(2, 2))
         with pytest.raises(FileChangedError, match="was written to"):
             source.window(0, 200)
 
 
-def test_where_pages_cannot_be_brought_into_memory_a_mapped_file_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source_module, "_MADV_POPULATE_READ", 9999)
-    path = tmp_path / "x"
-    path.write_bytes(bytes(range(256)) * 64)
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux populates mappings")
+def test_a_file_is_mapped_if_that_was_asked_for_and_its_size_is_fixed(path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    with FileSource(path) as source:
+        assert source.mapping() is None
+    with FileSource(path, memory_map="auto") as source:
+        mapping = source.mapping()
+        assert mapping is not None
+        assert mapping.tobytes() == data
+        assert source.mapping(for_views=True) is None
+    with FileSource(path, memory_map=True) as source:
+        kept = source.mapping(for_views=True)
+    assert kept is not None
+    assert kept.tobytes() == data, "a view outlives its source"
+    small = tmp_path / "small"
+    small.write_bytes(b"x" * 5000)
+    for memory_map, is_mapped in (("auto", False), (True, True)):
+        with FileSource(small, memory_map=memory_map) as source:
+            assert (source.mapping() is not None) is is_mapped
+    with small.open("ab") as file:
+        file.truncate(2**22)
+    with FileSource(small, memory_map=True) as source:
+        assert source.is_preallocated
+        assert source.mapping() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux populates mappings")
+def test_a_mapping_is_populated_up_to_the_end_of_its_file(path: Path) -> None:
+    with FileSource(path, memory_map=True) as source:
+        mapping = source.mapping()
+        assert mapping is not None
+        assert source_module.populate(mapping)
+        os.truncate(path, 4096)
+        assert source_module.populate(mapping[:4096])
+        assert not source_module.populate(mapping[:4097])
+
+
+def test_a_system_that_cannot_populate_pages_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "populate", lambda data: False)
     with open_source(path, memory_map=True) as source:
-        window = source.window(5, 9000)
-        assert window.tobytes() == (bytes(range(256)) * 64)[5:9000]
-        os.truncate(path, 0)
-        assert window.tobytes() == (bytes(range(256)) * 64)[5:9000]  # no page of the mapping is touched
-        with pytest.raises(FileChangedError, match="shrank"):
-            source.window(0, 10)
+        assert source.mapping() is None
+        assert source.window(5, 9000).tobytes() == path.read_bytes()[5:9000]

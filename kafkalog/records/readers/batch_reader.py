@@ -99,7 +99,7 @@ class CheckedReader(BatchReader):
 
 def readable_descriptor(source: ByteSource, position: int) -> int | None:
     """The descriptor to read a position from; None if windows have to be used. Raises if the file has changed."""
-    if source.descriptor is None or source.is_in_memory or position >= source.size:
+    if source.descriptor is None or position >= source.size:
         return None
     try:
         source.check_unchanged()

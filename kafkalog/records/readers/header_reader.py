@@ -61,7 +61,7 @@ class HeaderReader(BatchReader):
             if head is None:
                 return None
         elif descriptor is None or source.is_preallocated:
-            if source.descriptor is None or source.is_in_memory:
+            if source.descriptor is None:
                 self.stop()
             return None
         rows, stop = HeaderRows(self._n_rows), min(position + RUN_BYTES, source.size)

@@ -18,7 +18,7 @@ from kafkalog.records.batch_table import Window
 from kafkalog.records.readers.batch_reader import RUN_BYTES, BatchReader, readable_descriptor
 from kafkalog.records.readers.record_windows import WindowOptions
 from kafkalog.records.record_run import RecordRun
-from kafkalog.records.spans import uses_kernels
+from kafkalog.records.spans import thread_codecs, uses_kernels
 from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 
 
@@ -62,7 +62,7 @@ class RecordReader(BatchReader):
         self._unread: tuple[int, RecordWindow | None] | None = None
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
-        """See `BatchReader.read`. The window has its records, and its bytes only for views or out of a mapping.
+        """See `BatchReader.read`. The window has its records, and its bytes only for views.
 
         If nothing but record batches is wanted, and the batches need no other look, it is a run of windows.
         """
@@ -126,7 +126,7 @@ class RecordReader(BatchReader):
         if self._submit is not None:
             return self._take(source, position, previous_offset, self._submit)
         stop = self._stop(source, position)
-        if source.descriptor is not None and not source.is_in_memory:
+        if source.descriptor is not None:
             return self._read(source, position, min(position + RUN_BYTES, stop), previous_offset)
         return self._read_there(source, position, stop, previous_offset)
 
@@ -140,7 +140,7 @@ class RecordReader(BatchReader):
         return found
 
     def _read_there(self, source: ByteSource, position: int, stop: int, previous_offset: int) -> RecordWindow | None:
-        """The window at a position out of a mapping, or out of memory."""
+        """The window at a position of bytes in memory, or of a store."""
         n_wanted = min(self._step, stop - position)
         found = self._read(source, position, position + n_wanted, previous_offset)
         if found is not None:
@@ -148,7 +148,7 @@ class RecordReader(BatchReader):
         return found
 
     def _adapt_step(self, n_read: int, n_expected: int) -> None:
-        """Follow what one call gets through: bytes beyond would be mapped or fetched twice."""
+        """Follow what one call gets through: bytes beyond would be fetched twice."""
         if n_read < n_expected:
             self._step = max(n_read // 8 * 9, _LEAST_STEP)
         else:
@@ -205,21 +205,22 @@ class RecordReader(BatchReader):
         size = source.size
         if size < stop:
             return None  # the file was cut since the end was planned: `walk` says where
-        descriptor = None if source.is_in_memory else source.descriptor
+        descriptor, is_mapped = source.descriptor, False
         if descriptor is None:
             stop = min(stop, start + 2 * self._window_bytes)  # the next batch that an index names may be far away
             try:
                 data = source.window(start, stop)
             except KafkalogError:
                 return None  # `walk` finds the same, and says where
+        elif (mapping := source.mapping(for_views=self._options.form == "views")) is not None:
+            data, is_mapped = mapping[start:stop], True
         memory = self._memory.pop() if self._memory else self._options.windows()
+        of = -1 if descriptor is None else descriptor
         try:
-            found = self._options.read(
-                memory, -1 if descriptor is None else descriptor, start, stop, size, previous_offset, data
-            )
+            found = memory.next(thread_codecs(), of, start, stop, size, previous_offset, data, is_mapped)
         finally:
             self._memory.append(memory)
-        if data is not None and (found is None or found.data is None):
+        if descriptor is None and data is not None and (found is None or found.data is None):
             source.release(data, start)
         return found
 

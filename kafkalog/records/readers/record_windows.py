@@ -17,7 +17,6 @@ from kafkalog.errors import Limits
 from kafkalog.records.batch_table import COLUMNS, BatchTable, ReadTable, Window, all_valid, filled_counts
 from kafkalog.records.columns import HEADERS, BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn
 from kafkalog.records.fill import NEED_OFFSETS, Filled, Form, with_batch_columns
-from kafkalog.records.spans import thread_codecs
 from kafkalog.storage.source import NO_BYTES, Bytes
 
 _READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until they are decoded
@@ -74,12 +73,6 @@ class WindowOptions:
             import_batch=None if fields is None else fields.import_batch,
             is_kept=self.is_kept,
         )
-
-    def read(
-        self, memory: RecordWindows, descriptor: int, start: int, stop: int, size: int, previous: int, data: Any
-    ) -> RecordWindow | None:
-        """Read one window; see `RecordWindows.next`."""
-        return memory.next(thread_codecs(), descriptor, start, stop, size, previous, data)
 
     def window(self, found: RecordWindow, start: int) -> Window:
         """A window with its batch table and columns, for those who look at batches."""

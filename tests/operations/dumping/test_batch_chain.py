@@ -11,14 +11,14 @@ import pytest
 from dumping_support import ONE, write_log
 
 from kafkalog.operations.dumping.batch_chain import Chain, Found, last_offsets
-from kafkalog.storage.source import PreadSource
+from kafkalog.storage.source import FileSource
 
 BATCHES = [builder.batch_v2([ONE] * n, base_offset=10 * n) for n in range(1, 40)]
 POSITIONS = np.cumsum([0, *map(len, BATCHES)])
 
 
 def chain(path: str, start: int, window_bytes: int) -> tuple[list[int], list[int], Chain]:
-    with PreadSource(path) as log:
+    with FileSource(path) as log:
         one = Chain(log, start, window_bytes)
         found = [(positions.copy(), offsets.copy()) for positions, offsets in one]
     positions, offsets = (np.concatenate(part).tolist() for part in zip(*found, strict=True))
@@ -59,7 +59,7 @@ def test_a_window_that_ends_inside_a_header_is_not_the_end_of_the_log(tmp_path: 
 
 def test_last_offsets_are_found_in_any_order(tmp_path: Path) -> None:
     order = np.random.default_rng(1).permutation(len(BATCHES))
-    with PreadSource(write_log(tmp_path, b"".join(BATCHES))) as log:
+    with FileSource(write_log(tmp_path, b"".join(BATCHES))) as log:
         last, found = last_offsets(log, POSITIONS[order].astype(np.int64), 2**20)
         assert found is Found.BATCH
         assert last.tolist() == (11 * (order + 1) - 1).tolist()

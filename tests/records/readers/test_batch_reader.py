@@ -20,7 +20,7 @@ from kafkalog.records.batch_table import COLUMNS, BatchTable, Window, valid_crcs
 from kafkalog.records.header_walk import walk
 from kafkalog.records.readers import batch_reader
 from kafkalog.records.readers.batch_reader import walk_checked
-from kafkalog.storage.source import BufferSource, Bytes, PreadSource, open_source
+from kafkalog.storage.source import BufferSource, Bytes, FileSource, open_source
 
 Found = tuple[list[tuple[Any, ...]], list[bool], tuple[Any, ...] | None]
 
@@ -133,13 +133,13 @@ def test_rare_damage_costs_few_windows(in_small_pieces: pytest.MonkeyPatch, tmp_
     in_small_pieces.setattr(batch_reader, "RUN_BYTES", 10_000)
     in_small_pieces.setattr(batch_reader, "_CHECKED_ROWS", 50)
     read: list[int] = []
-    window_of = PreadSource.window
+    window_of = FileSource.window
 
-    def window(source: PreadSource, start: int, stop: int) -> Bytes:
+    def window(source: FileSource, start: int, stop: int) -> Bytes:
         read.append(stop - start)
         return window_of(source, start, stop)
 
-    in_small_pieces.setattr(PreadSource, "window", window)
+    in_small_pieces.setattr(FileSource, "window", window)
     with open_source(path, memory_map=False) as source:
         windows = list(walk_checked(source, window_bytes=500))
     assert 500 <= sum(read) <= 3000

@@ -20,7 +20,7 @@ from kafkalog.records.readers import record_reader
 from kafkalog.records.readers.header_reader import HeaderReader, RangeReader
 from kafkalog.records.readers.record_reader import RecordReader
 from kafkalog.scanning import execution
-from kafkalog.storage.source import PreadSource
+from kafkalog.storage.source import FileSource
 
 N_BATCHES = 400
 COLUMNS = ["offset", "timestamp", "key", "value"]
@@ -209,13 +209,13 @@ def test_headers_with_gaps_behind_them_are_not_read_one_by_one(tmp_path: Path, m
     record = builder.record_v2(0, 0, b"k", bytes(200))
     log.write_bytes(b"".join(builder.batch_v2([record], base_offset=2 * number) for number in range(2000)))
     n_read = 0
-    window = PreadSource.window
+    window = FileSource.window
 
-    def counted(self: PreadSource, start: int, stop: int) -> Any:
+    def counted(self: FileSource, start: int, stop: int) -> Any:
         nonlocal n_read
         n_read += 1
         return window(self, start, stop)
 
-    monkeypatch.setattr(PreadSource, "window", counted)
+    monkeypatch.setattr(FileSource, "window", counted)
     kafkalog.batches(log, on_corruption="skip").to_table()
     assert n_read < 60

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +14,16 @@ import builder
 import numpy as np
 import pyarrow as pa
 import pytest
+import salvage_trials
 
 import kafkalog
 from kafkalog import format as kf
 from kafkalog._kernels.record_windows import RecordWindows
-from kafkalog.errors import FileChangedError, KafkalogError
+from kafkalog.errors import FileChangedError, KafkalogError, ReadError
 from kafkalog.interchange.arrow_output import record_schema
 from kafkalog.records.readers import record_windows
 from kafkalog.scanning import execution
+from kafkalog.storage import source as source_module
 
 COLUMNS = ["topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "segment"]
 
@@ -73,6 +78,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "_RUN_BYTES", 2**14)
     monkeypatch.setattr(execution, "_ALONE_BYTES", 2**14)
     monkeypatch.setattr(record_windows, "_READ_BYTES", 2**12)
+    monkeypatch.setattr(source_module, "_LEAST_MAPPED", 1)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
@@ -162,6 +168,56 @@ def test_a_file_that_is_cut_between_windows_is_an_error_with_a_place(
         assert isinstance(raised.value, FileChangedError)
         assert raised.value.path == str(path)
         assert read == expected[: len(read)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux populates mappings")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_closed_segment_is_mapped_and_the_last_one_is_read(
+    partition: Path, small_windows: None, threads: int
+) -> None:
+    path = closed(partition)
+    for memory_map, is_mapped in (("auto", True), (True, True), (False, False)):
+        stream = kafkalog.scan(partition, threads=threads, columns=["key"], memory_map=memory_map).to_batches()
+        next(stream)
+        assert (str(path) in Path("/proc/self/maps").read_text()) is is_mapped
+        list(stream)
+        assert str(path) not in Path("/proc/self/maps").read_text()
+    views = kafkalog.scan(partition, threads=threads, columns=["key"], binary_type=pa.binary_view()).to_batches()
+    next(views)
+    assert str(path) not in Path("/proc/self/maps").read_text(), "a consumer may keep views for a long time"
+    for following in set(partition.iterdir()) - {path}:
+        following.unlink()
+    stream = kafkalog.scan(partition, threads=threads, columns=["key"]).to_batches()
+    next(stream)
+    assert str(path) not in Path("/proc/self/maps").read_text(), "a broker may write to it"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux populates mappings")
+@pytest.mark.parametrize("memory_map", ["auto", True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_bad_sector_of_a_mapped_file_is_an_error_with_a_position(
+    partition: Path, small_windows: None, monkeypatch: pytest.MonkeyPatch, memory_map: bool | str, threads: int
+) -> None:
+    path, page = closed(partition), mmap.PAGESIZE
+    bad = path.stat().st_size // 2 // page * page
+    memory = mmap.mmap(-1, path.stat().st_size)
+    memory.write(path.read_bytes())
+    mapping = np.frombuffer(memory, np.uint8)
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    assert not protect(ctypes.c_void_p(mapping.ctypes.data + bad), ctypes.c_size_t(page), 0)  # touching it is a signal
+    monkeypatch.setattr(source_module.FileSource, "mapping", lambda source, for_views=False: mapping)
+    expected = kafkalog.read_table(path, threads=1, columns=["offset"], memory_map=False)["offset"].to_pylist()
+    read: list[int] = []
+    with salvage_trials.bad_sectors(path, [(bad, bad + page)]):
+        stream = kafkalog.scan(partition, threads=threads, columns=["offset"], memory_map=memory_map).to_batches()
+        with pytest.raises(ReadError) as raised:  # noqa: PT012 - the batches before the error count
+            for batch in stream:
+                read += batch["offset"].to_pylist()
+    assert raised.value.path == str(path)
+    assert raised.value.position is not None
+    assert bad - 2**22 <= raised.value.position <= bad
+    assert read == expected[: len(read)]
+    assert len(read) > len(expected) // 3
 
 
 @pytest.mark.parametrize("memory_map", [False, True])

@@ -17,7 +17,7 @@ from kafkalog.errors import WriteError
 from kafkalog.records import header_walk
 from kafkalog.repair.salvaging import partition as salvaging_partition
 from kafkalog.repair.salvaging import plan
-from kafkalog.storage.source import Bytes, PreadSource
+from kafkalog.storage.source import Bytes, FileSource
 
 
 def test_kept_lost_padding_and_suspect_bytes_add_up(tmp_path: Path) -> None:
@@ -66,13 +66,13 @@ def test_holes_of_a_sparse_file_count_as_the_zeros_that_they_are_and_are_not_rea
         monkeypatch.setattr(module, name, 2**20)
     read = 0
 
-    def counted(self: PreadSource, start: int, stop: int) -> Bytes:
+    def counted(self: FileSource, start: int, stop: int) -> Bytes:
         nonlocal read
         read += stop - start
         return window(self, start, stop)
 
-    window = PreadSource.window
-    monkeypatch.setattr(PreadSource, "window", counted)
+    window = FileSource.window
+    monkeypatch.setattr(FileSource, "window", counted)
     pieces = [(0, batch(0) + batch(3)), (15 * 2**20 + 5, batch(30)), (30 * 2**20 - 3, batch(60) + b"x"), (2**26, b"")]
     reports = []
     for name in ("sparse", "dense"):
