@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from kafkalog import format as kf
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, HEADER_FIELD
 from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.arrow_values import (
     BYTES_TYPES,
@@ -212,6 +212,17 @@ class ColumnReader:
         truncate_timestamps: bool = False,
     ) -> None:
         self.names = _match(schema, dict(columns or {}), ignore_columns)
+        taken = set(self.names.values())
+        ignored = (
+            [*schema.names]
+            if ignore_columns is True
+            else [ignore_columns]
+            if isinstance(ignore_columns, str)
+            else ignore_columns
+        )
+        self._header_names = [
+            name for name in schema.names if name.startswith(HEADER_FIELD) and name not in taken and name not in ignored
+        ]
         self._timezone, self._truncate = naive_timezone, truncate_timestamps
         self._checks_control = "is_control" in schema.names and "is_control" not in self.names.values()
         for name, source in self.names.items():
@@ -249,11 +260,15 @@ class ColumnReader:
             source = self.names.get(name)
             columns[name] = nulls(n) if source is None else binary_column(plain_column(batch, source, first_row))
         source = self.names.get("headers")
-        columns["headers"] = (
+        headers = (
             HeadersColumn.none(n)
             if source is None
             else headers_column(plain_column(batch, source, first_row), source, first_row)
         )
+        for name in self._header_names:
+            values = binary_column(plain_column(batch, name, first_row))
+            headers = headers.with_header(name.removeprefix(HEADER_FIELD).encode(), values)
+        columns["headers"] = headers
         return RecordColumns(n, columns)
 
     def integers(self, name: str, batch: pa.RecordBatch, first_row: int = 0) -> npt.NDArray[np.int64]:
@@ -359,9 +374,8 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
             Reason.COLUMN_MISSING,
             _no_value(names, present),
         )
-    unknown = [
-        name for name in present if name not in names.values() and name not in ALL_COLUMNS if name not in ignored
-    ]
+    known = {*names.values(), *ALL_COLUMNS, *ignored}
+    unknown = [name for name in present if name not in known and not name.startswith(HEADER_FIELD)]
     # an unknown column may be a misspelt one, whose values would be lost unsaid
     if unknown and ignore is not True:
         raise UnwritableError(

@@ -24,11 +24,11 @@ from kafkalog.interchange.text_input import (
     LongRowError,
     Names,
     TextOptions,
-    guessed_types,
     read_csv,
     read_json_lines,
     read_json_rows,
-    with_types,
+    rows_of_text,
+    token_columns,
 )
 
 _BATCH_BYTES: Final = 2**21
@@ -155,18 +155,22 @@ class RecordFile:
                     raise
             block, self.done = min(8 * block, MAX_LINE_BYTES), 0
 
-    def _csv_of_types(self, wanted: Names) -> Iterator[pa.RecordBatch]:
-        types: dict[str, str] | None = None
-        if self._texts.guesses_types and not self._is_read_once:
-            types = guessed_types(self._csv(wanted))
+    def _csv_lines(self, wanted: Names) -> Iterator[pa.RecordBatch]:
+        if not self._texts.has_rows:
+            yield from self._csv(wanted)
+            return
+        guesses = self._texts.guesses_types
+        tokens = None if guesses else set()
+        if guesses and not self._is_read_once:
+            tokens = token_columns(self._csv(wanted))
         for batch in self._csv(wanted):
-            if types is None:  # what is read once has the types of its first rows
-                types = guessed_types(iter([batch])) if self._texts.guesses_types else {}
-            yield with_types(batch, types)
+            if tokens is None:  # what is read once has the types of its first rows
+                tokens = token_columns([batch])
+            yield rows_of_text(batch, tokens)
 
     def _json_lines(self, wanted: Names) -> Iterator[pa.RecordBatch]:
         with self._raw() as stream:
-            if self._texts.row_columns is not None:
+            if self._texts.has_rows:
                 yield from read_json_rows(stream, self._texts)
             else:
                 yield from read_json_lines(stream, self._texts, wanted)
@@ -210,7 +214,7 @@ _READERS: Final[dict[str, Callable[[RecordFile, Names], Iterator[pa.RecordBatch]
     "parquet": RecordFile._parquet,
     "arrow": RecordFile._arrow_file,
     "arrows": RecordFile._arrow_stream,
-    "csv": RecordFile._csv_of_types,
+    "csv": RecordFile._csv_lines,
     "jsonl": RecordFile._json_lines,
 }
 

@@ -21,7 +21,8 @@ dictionary                             its values      its values       its valu
 
 Delta stores no date, and Iceberg no date or time, outside of the years 1 to 9999. Arrow files have every type. CSV,
 JSON lines and terminals have text, which `kafkalog.interchange.text_output.plain_values` makes. A value that a column
-cannot hold becomes null; the caller learns how many, where and why.
+cannot hold becomes null; the caller learns how many, where and why. If a column exists already, and new values may have
+a type that it cannot hold, a field NAME__text next to it has the text of these.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -61,6 +62,8 @@ _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
 _DAY_SECONDS: Final = 86_400
+BESIDE: Final = "__text"
+"""The end of the name of a field with values that the field before it cannot hold."""
 ROUNDED: Final = "more digits than the type has: rounded"
 _FAR: Final = "not in the years 1 to 9999"
 EMPTIED: Final = "null list of objects: pyiceberg writes an empty one"
@@ -139,25 +142,27 @@ def stored_schema(schema: pa.Schema, target: str) -> pa.Schema:
     if target in TABLES:
         fields = [field for field in fields if not pt.is_null(field.type)]
     if target == "delta":
-        _check_case(fields, "")
+        for one, other in same_but_case(fields):
+            raise UnwritableError(
+                Reason.COLUMN_TWICE,
+                f"Delta does not allow two field names that differ only by case: {one} and {other}. Choose fields with"
+                " columns (--columns), or export to Parquet or Iceberg",
+            )
     return pa.schema(fields)
 
 
-def _check_case(fields: Collection[pa.Field], around: str) -> None:
+def same_but_case(fields: Iterable[pa.Field], around: str = "") -> Iterator[tuple[str, str]]:
+    """Pairs of fields whose names differ only by case."""
     names: dict[str, str] = {}
     for field in fields:
         other = names.setdefault(field.name.lower(), field.name)
         if other != field.name:
-            raise UnwritableError(
-                Reason.COLUMN_TWICE,
-                f"Delta does not allow two field names that differ only by case: {around}{other} and"
-                f" {around}{field.name}. Choose fields with columns (--columns), or export to Parquet or Iceberg",
-            )
+            yield f"{around}{other}", f"{around}{field.name}"
         kind = field.type
         while pt.is_list(kind) or pt.is_map(kind):
             kind = kind.value_type if pt.is_list(kind) else kind.item_type
         if pt.is_struct(kind):
-            _check_case(list(kind), f"{around}{field.name}.")
+            yield from same_but_case(kind, f"{around}{field.name}.")
 
 
 def evolved(known: pa.DataType, seen: pa.DataType) -> pa.DataType:
@@ -177,7 +182,47 @@ def evolved_schema(known: pa.Schema, seen: pa.Schema) -> pa.Schema:
     """The columns that exist, and after them new ones; see `evolved`."""
     at = {field.name: field for field in seen}
     fields = [one.with_type(evolved(one.type, at[one.name].type)) if one.name in at else one for one in known]
-    return pa.schema([*fields, *(field.with_nullable(True) for field in seen if field.name not in set(known.names))])
+    fields += [field.with_nullable(True) for field in seen if field.name not in known.names]
+    names = {field.name for field in fields}
+    texts = [
+        pa.field(f"{one.name}{BESIDE}", pa.string())
+        for one in known
+        if one.name in at and f"{one.name}{BESIDE}" not in names and _may_not_fit(one.type, at[one.name].type)
+    ]
+    return pa.schema([*fields, *texts])
+
+
+def without_nulls(kind: pa.DataType) -> pa.DataType:
+    """A struct without fields that have no value, and so no type yet."""
+    if not pt.is_struct(kind):
+        return kind
+    return pa.struct([one.with_type(without_nulls(one.type)) for one in kind if not pt.is_null(one.type)])
+
+
+def _may_not_fit(known: pa.DataType, seen: pa.DataType) -> bool:
+    """Whether values of a type have another meaning than those of a column. Parts of structs are looked at alone."""
+    if pt.is_dictionary(seen):
+        seen = seen.value_type
+    if known == seen or pt.is_null(known) or pt.is_null(seen) or _is_text(known):
+        return False
+    if _is_list(known) and _is_list(seen):
+        return _may_not_fit(known.value_type, seen.value_type)
+    if pt.is_map(known) and pt.is_map(seen):
+        return _may_not_fit(known.item_type, seen.item_type)
+    if pt.is_integer(known) and pt.is_integer(seen):
+        return bool(seen.bit_width > known.bit_width or pt.is_unsigned_integer(seen) != pt.is_unsigned_integer(known))
+    for same in (pt.is_struct, pt.is_timestamp, pt.is_time, pt.is_date, _is_bytes):
+        if same(known) and same(seen):
+            return False
+    return not (pt.is_floating(known) and (pt.is_integer(seen) or pt.is_floating(seen)))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
 
 
 class LostValues(NamedTuple):
@@ -236,15 +281,9 @@ class Conversion:
         """The batch in the columns of the target; null for those that it lacks."""
         if batch.schema == self.schema and self._target not in TABLES:
             return batch
-        columns = []
-        for field in self.schema:
-            at = batch.schema.get_field_index(field.name)
-            columns.append(
-                pa.nulls(batch.num_rows, field.type)
-                if at < 0
-                else converted(batch.column(at), field.type, self._count, (field.name,), target=self._target)
-            )
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        table = batch.to_struct_array()
+        found = converted(table, pa.struct(list(self.schema)), self._count, target=self._target)
+        return pa.RecordBatch.from_arrays(found.flatten(), schema=self.schema)
 
     def _count(self, path: Path, what: str, counts: Counts) -> None:
         self.lost[path, what] += int(counts.sum())
@@ -262,7 +301,7 @@ def field_name(path: Path) -> str:
 
 def lost_finding(path: Path, what: str, n: int, where: str) -> Finding:
     """A finding about values that became null or were cut."""
-    outcome = "" if what in (ROUNDED, EMPTIED) else f", so null{where}"
+    outcome = "" if what in (ROUNDED, EMPTIED) or what.endswith(BESIDE) else f", so null{where}"
     return Finding(Reason.COLUMN_VALUE, f"{counted(n, 'value')} of {field_name(path)}: {what}{outcome}", damage=False)
 
 
@@ -338,14 +377,36 @@ def _struct(array: pa.Array, to: pa.DataType, report: Report, path: Path, how: d
         if counts.any():
             report(where, what, counts)
 
+    lost: dict[str, Mask] = {}
+
+    def beside(name: str) -> Report:
+        """Takes note of values of a field that go to the one next to it."""
+
+        def report_beside(where: Path, what: str, counts: Counts) -> None:
+            if what not in (ROUNDED, EMPTIED) and not what.endswith(BESIDE):
+                lost[name] = lost.get(name, np.zeros(n, np.bool_)) | (counts > 0)
+                what = f"{what}, so in {name}{BESIDE}"
+            within(where, what, counts)
+
+        return report_beside
+
     children = []
     for field in to:
-        at = kind.get_field_index(field.name)
-        children.append(
-            pa.nulls(n, field.type)
-            if at < 0
-            else converted(array.field(at), field.type, within, (*path, field.name), **how)
-        )
+        name, at = field.name, kind.get_field_index(field.name)
+        base = name.removesuffix(BESIDE)
+        if at >= 0:
+            has_text = to.get_field_index(f"{name}{BESIDE}") >= 0 > kind.get_field_index(f"{name}{BESIDE}")
+            below = beside(name) if has_text else within
+            children.append(converted(array.field(at), field.type, below, (*path, name), **how))
+        elif base != name and base in lost and pt.is_string(field.type):
+            values: list[Any] = [None] * n
+            for row in np.flatnonzero(lost[base]).tolist():
+                (values[row],) = plain_values(array.field(base).slice(row, 1))
+            children.append(
+                text_array([one if one is None or isinstance(one, str) else json_text(one) for one in values])
+            )
+        else:
+            children.append(pa.nulls(n, field.type))
     return pa.Array.from_buffers(to, n, [bitmap(valid)], children=children)
 
 
@@ -455,8 +516,12 @@ def _cast(array: pa.Array, to: pa.DataType, report: Report, path: Path) -> pa.Ar
     lost = np.zeros(len(array), np.bool_)
     found = pa.concat_arrays(_cast_parts(array, to, lost, 0))
     if lost.any():
-        report(path, f"{array.type} that does not fit {to}", lost.astype(np.int64))
+        report(path, f"{_short(array.type)} that does not fit {_short(to)}", lost.astype(np.int64))
     return found
+
+
+def _short(kind: pa.DataType) -> str:
+    return "struct" if pt.is_struct(kind) else "map" if pt.is_map(kind) else str(kind)
 
 
 def _cast_parts(array: pa.Array, to: pa.DataType, lost: Mask, at: int) -> list[pa.Array]:

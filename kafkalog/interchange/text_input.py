@@ -13,9 +13,9 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, Final
@@ -27,7 +27,7 @@ import pyarrow.csv
 
 from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import no_rows
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, HEADER_FIELD
 from kafkalog.interchange.table_types import json_text
 from kafkalog.interchange.text_output import bytes_list, check_encoding
 from kafkalog.interchange.text_values import (
@@ -79,12 +79,10 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 }
 JSON_ROW: Final = "__row"
 """A column with the JSON text of what rows have besides columns of records."""
+_TYPED: Final = "__role."
 _RECORD_ROLES: Final = ("key", "timestamp", "headers", "offset", "partition", "topic")
-_NUMBERS: Final = {
-    "int64": r"^-?(0|[1-9][0-9]{0,17})$",
-    "double": r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
-    "bool": "^(true|false)$",
-}
+_TOKENS: Final = (r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$", "^(true|false)$")
+"""Text that is a number or a boolean of JSON as it stands."""
 _NO_HEADERS: Final = pa.array([b"[]", b"", None], pa.binary())
 _JSON_TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys((*BYTES_ROLES, "topic"), pa.string()),
@@ -108,9 +106,10 @@ class TextOptions:
     ----------
     roles : mapping of str to str
         Roles of columns by name: ``{"payload": "value"}``. The role of any other column is its name.
-    encoding : {"base64", "utf8", "hex"}
+    encoding : {"base64", "utf8", "hex"}, optional
         Encoding of keys, values and header values. A JSON object ``{"base64": ...}`` overrides it for one value; in
-        CSV that is possible for header values only.
+        CSV that is possible for header values only. Default: base64 for what an export wrote, utf8 for other rows.
+        Without rows, other files need a choice: they seldom have base64, and text such as ``abcd`` is valid base64.
     null : str
         Unquoted text that means null in CSV.
     naive_timezone, truncate_timestamps
@@ -118,34 +117,94 @@ class TextOptions:
     """
 
     roles: Mapping[str, str] = field(default_factory=dict)
-    encoding: str = "base64"
-    is_encoding_chosen: bool = True
-    """Whether the caller chose it. If not, only what an export wrote is read: other files seldom have base64, and text
-    such as ``abcd`` is valid base64 as well."""
+    encoding: str | None = None
     null: str = ""
     naive_timezone: str | None = None
     truncate_timestamps: bool = False
-    row_columns: Sequence[str] | None = None
-    """The file has rows of any columns, for `kafkalog.operations.loading.rows`. These have a use of their own."""
+    has_rows: bool = False
+    """The file has rows of any columns, for `kafkalog.operations.loading.rows`."""
     headers_of_rows: Sequence[str] = ()
-    """Those of them that become headers."""
+    """Columns of rows that become headers."""
+    text_columns: Sequence[str] = ()
+    """Roles of `key` and `value` whose cells are text, and not JSON."""
+    is_key_decoded: bool = False
+    """Whether the keys of rows are values to encode, and not bytes."""
+    is_key_unclear: bool = False
+    is_value_decoded: bool = True
+    """Whether the values of rows are values to encode, and not bytes in a column `value`."""
     guesses_types: bool = False
     """Whether columns of such rows in CSV become numbers and booleans where all their values are some."""
 
     def __post_init__(self) -> None:
-        check_encoding(self.encoding)
+        if self.encoding is not None:
+            check_encoding(self.encoding)
+
+    def for_columns(self, names: Sequence[str]) -> TextOptions:
+        """These options with an encoding, for a file with columns of these names."""
+        default = "base64" if _OF_EXPORTS in names else "utf8" if self.has_rows else None
+        if self.encoding is not None or default is None:
+            return self
+        # an export with rows has base64 keys, unless it decoded them
+        is_key_unclear = self.has_rows and default == "base64" and not self.is_key_decoded and "key" not in self.roles
+        return replace(self, encoding=default, is_key_unclear=is_key_unclear)
+
+    def check_key(self, n_keys: int) -> None:
+        """Raise UnwritableError for keys that may be text or base64."""
+        if self.is_key_unclear and n_keys:
+            detail = (
+                "keys of an export may be text or base64: choose key_format, as in the export (--key-format), or"
+                " encoding base64 (--encoding base64)"
+            )
+            raise UnwritableError(Reason.COLUMN_TYPE, detail)
+
+    def row_roles(self, names: Sequence[str]) -> dict[str, str]:
+        """Which columns of rows supply what a record has, by role; `value` is one of them if a column has values.
+
+        Raises
+        ------
+        UnwritableError
+            A column that is named is not there.
+        """
+        named = {role: name for name, role in self.roles.items()}
+        check_columns((*named.values(), *self.headers_of_rows), names)
+        usual = ((role, named.get(role, role)) for role in (*_RECORD_ROLES, "value"))
+        roles = {role: name for role, name in usual if name in names and (role in named or name not in self.roles)}
+        headers = {f"{HEADER_FIELD}{name}": name for name in self.headers_of_rows}
+        return roles | {name: name for name in names if name.startswith(HEADER_FIELD)} | headers
+
+    def fields_of_rows(self, names: Iterable[str]) -> list[str]:
+        """The columns that are in the value of a row: all but those of records, unless they are named for a record."""
+        left_out = {*(name for name in ALL_COLUMNS if name not in self.roles), *self.headers_of_rows}
+        return [name for name in names if name not in left_out and not name.startswith(HEADER_FIELD)]
 
     def wanted_roles(self, names: Sequence[str], wanted: Names) -> dict[str, str]:
         """The wanted columns in their order, and their roles."""
         named = set(self.roles.values())
         roles = {name: self.roles.get(name, "" if name in named else name) for name in names}
-        kept = set(wanted(pa.schema([(name, _TYPES.get(role, pa.null())) for name, role in roles.items()])))
+        kept = set(wanted(pa.schema([(name, _type_of(role)) for name, role in roles.items()])))
         chosen = {name: role for name, role in roles.items() if name in kept}
-        encoded = [name for name, role in chosen.items() if role in BYTES_ROLES or role == "headers"]
-        if encoded and not self.is_encoding_chosen and _OF_EXPORTS not in roles:
+        encoded = [name for name, role in chosen.items() if has_bytes(role) or role == "headers"]
+        if encoded and self.encoding is None:
             detail = "may be text or base64: choose encoding utf8 (--encoding utf8), or base64, as an export writes"
             raise UnwritableError(Reason.COLUMN_TYPE, f"{' and '.join(encoded)} {detail}")
         return chosen
+
+
+def has_bytes(role: str) -> bool:
+    """Whether columns of a role are byte strings: keys, values, and values of one header."""
+    return role in BYTES_ROLES or role.startswith(HEADER_FIELD)
+
+
+def _type_of(role: str) -> pa.DataType:
+    return pa.large_binary() if has_bytes(role) else _TYPES.get(role, pa.null())
+
+
+def check_columns(wanted: Iterable[str], names: Sequence[str]) -> None:
+    """Raise UnwritableError for a column of rows that is not there."""
+    for name in wanted:
+        if name not in names:
+            detail = f"there is no column {name!r}: there are {', '.join(names)}"
+            raise UnwritableError(Reason.COLUMN_MISSING, detail)
 
 
 def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> Iterator[pa.RecordBatch]:
@@ -175,6 +234,7 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
         # all types are explicit: guessed ones depend on where a block ends
         if not types:
             types = json_types([json_object(text, line) for line, text in islice(_lines(first_line, data), 1)], usual)
+            options = options.for_columns(list(types))
         # a whole block at once where it is regular, and line by line where it is not
         table = json_table(data, types)
         if table is not None:
@@ -208,39 +268,49 @@ def read_json_rows(stream: BinaryIO, options: TextOptions) -> Iterator[pa.Record
     UnwritableError
         A line is not an object, or a value cannot be that of a record's column.
     """
-    kept, named = set(options.row_columns or ()), {role: name for name, role in options.roles.items()}
-    source = named.get("value", "value")
-    roles: dict[str, str] | None = None
+    roles: dict[str, str] = {}
     for first_line, data in _blocks(stream):
         texts = list(_lines(first_line, data))
+        if not texts:
+            continue
         lines = [line for line, _ in texts]
         objects = [json_object(text, line, keeps_digits=True) for line, text in texts]
-        there = dict.fromkeys(name for each in objects for name in each)
-        found = {name: name for name in there if name in _RECORD_ROLES and named.get(name, name) == name}
-        if roles is None:
-            roles, has_value = found, source in there
-        elif late := sorted(found.keys() - roles.keys()):
+        there = list(dict.fromkeys(name for each in objects for name in each))
+        if not roles:
+            options = options.for_columns(there)
+            roles = options.row_roles(there)
+        elif late := sorted({name for name in there if name in _RECORD_ROLES} - {*roles, *options.roles}):
             raise _refused(
                 Reason.COLUMN_UNKNOWN, first_line, f"{late[0]} is missing in earlier lines; it must be in all lines"
             )
-        columns, names = [], []
-        for name, role in roles.items():
-            column = SourceColumn(name, partial(_line, lines))
-            columns.append(_json_column(role, [each.get(name) for each in objects], column, options))
-            names.append(name)
-        for name in kept - roles.keys() - {source}:
-            cells = [each.get(name) for each in objects]
-            columns.append(pa.array([one if one is None or isinstance(one, str) else json_text(one) for one in cells]))
-            names.append(name)
-        if has_value:
-            rows = [each.get(source) for each in objects]
+        made = {}
+        for role, name in roles.items():
+            column, cells = SourceColumn(name, partial(_line, lines)), [each.get(name) for each in objects]
+            if role == "key":
+                options.check_key(len(cells) - cells.count(None))
+            if role == "value" and options.is_value_decoded:
+                continue
+            if role == "key" and options.is_key_decoded:
+                made[role] = _json_texts(cells, column)
+            elif (name in options.roles and role == "key") or name in options.headers_of_rows:
+                made[role] = text_array(
+                    [one if one is None or isinstance(one, str) else json_text(one) for one in cells], column
+                )
+            else:
+                made[role] = _json_column(role, cells, column, options)
+        rows: list[Any]
+        if not options.is_value_decoded:
+            rows = [None] * len(objects)
+        elif "value" in roles:
+            rows = [each.get(roles["value"]) for each in objects]
         else:
-            left_out = {*(name for name in ALL_COLUMNS if name not in options.roles), *options.headers_of_rows}
-            rows = [{name: one for name, one in each.items() if name not in left_out} for each in objects]
-        columns.append(
-            text_array([None if row is None else json_text(row) for row in rows], SourceColumn("value", str))
-        )
-        yield pa.RecordBatch.from_arrays(columns, names=[*names, JSON_ROW])
+            rows = [{name: each[name] for name in options.fields_of_rows(each)} for each in objects]
+        made[JSON_ROW] = _json_texts(rows, SourceColumn("value", partial(_line, lines)))
+        yield pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+
+
+def _json_texts(values: Iterable[Any], column: SourceColumn) -> pa.Array:
+    return text_array([None if value is None else json_text(value) for value in values], column)
 
 
 def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptions) -> list[pa.Array] | None:
@@ -248,7 +318,9 @@ def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptio
     columns = []
     for name, role in roles.items():
         values = table.column(name).combine_chunks()
-        is_usual = values.type == _JSON_TYPES[role] or (role == "timestamp" and values.type == pa.string())
+        is_usual = values.type == _JSON_TYPES.get(role, pa.string()) or (
+            role == "timestamp" and values.type == pa.string()
+        )
         if not is_usual or (role == "value" and values.null_count):  # a null value may be one that is not there
             return None
         columns.append(_arrow_column(role, values, SourceColumn(name, str), options))
@@ -256,15 +328,20 @@ def _arrow_columns(table: pa.Table, roles: Mapping[str, str], options: TextOptio
 
 
 def _arrow_column(role: str, values: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
-    if role in BYTES_ROLES:
-        return byte_strings(values.cast(pa.binary()), column, options.encoding)
+    if has_bytes(role):
+        return byte_strings(values.cast(pa.binary()), column, _encoding(options))
     if role == "headers":
-        return header_lists(values.to_pylist() if len(values.flatten()) else len(values), column, options.encoding)
+        return header_lists(values.to_pylist() if len(values.flatten()) else len(values), column, _encoding(options))
     if role == "timestamp":
         if values.type == pa.string():
             return _milliseconds(values, column, options)
         refuse_early(values, values, column)
     return pc.fill_null(values, False) if role == "is_control" else values.cast(_TYPES[role])
+
+
+def _encoding(options: TextOptions) -> str:
+    assert options.encoding is not None
+    return options.encoding
 
 
 def _line(lines: list[int], row: int) -> str:
@@ -313,10 +390,10 @@ def _refuse_absent(objects: Sequence[dict[str, Any]], column: SourceColumn) -> N
 
 
 def _json_column(role: str, values: list[Any], column: SourceColumn, options: TextOptions) -> pa.Array:
-    if role in BYTES_ROLES:
-        return bytes_array(values, column, options.encoding)
+    if has_bytes(role):
+        return bytes_array(values, column, _encoding(options))
     if role == "headers":
-        return header_lists(values, column, options.encoding)
+        return header_lists(values, column, _encoding(options))
     if role == "topic":
         return _topics(values, column)
     if role in NUMBER_ROLES:
@@ -402,7 +479,8 @@ def read_csv(
     """
     names, first_line = _csv_names(stream)
     try:
-        roles = options.wanted_roles(names, wanted) if options.row_columns is None else _row_roles(names, options)
+        options = options.for_columns(names)
+        roles = options.row_roles(names) if options.has_rows else options.wanted_roles(names, wanted)
     except UnwritableError as error:
         if len(names) == 1 and set(names[0]) & set(";\t|"):
             error.add_note("columns must be separated by commas")
@@ -410,8 +488,8 @@ def read_csv(
             error.add_note("a column without a name is the index that pandas writes unless index=False")
         raise
     # columns are checked even if there is no row
-    if options.row_columns is None:
-        yield no_rows(pa.schema([(name, _TYPES[role]) for name, role in roles.items()]))
+    if not options.has_rows:
+        yield no_rows(pa.schema([(name, _type_of(role)) for name, role in roles.items()]))
     is_single = len(names) == 1  # with a single column, an empty line is a null
 
     def where(row: int, n_lines: int = 0) -> str:
@@ -442,11 +520,14 @@ def read_csv(
             ),
         ) as reader:
             for batch in reader:
-                columns = [
-                    _csv_column(role, batch.column(name), SourceColumn(name, where_in_batch), options)
-                    for name, role in roles.items()
-                ]
-                yield pa.RecordBatch.from_arrays(columns, names=[_named(name, role) for name, role in roles.items()])
+                if options.has_rows:
+                    made = _csv_row_columns(batch, roles, where_in_batch, options)
+                else:
+                    made = {
+                        name: _csv_column(role, batch.column(name), SourceColumn(name, where_in_batch), options)
+                        for name, role in roles.items()
+                    }
+                yield pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
                 n_done += batch.num_rows
     except pa.ArrowInvalid as error:
         if "Empty CSV" not in str(error):
@@ -545,14 +626,12 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
 
 
 def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: TextOptions) -> pa.Array:
-    if role in BYTES_ROLES:
-        return byte_strings(values, column, options.encoding)
+    if has_bytes(role):
+        return byte_strings(values, column, _encoding(options))
     if role == "headers":
         has_none = pc.all(pc.is_in(values, _NO_HEADERS)).as_py()
-        return header_lists(len(values) if has_none else bytes_list(values), column, options.encoding)
+        return header_lists(len(values) if has_none else bytes_list(values), column, _encoding(options))
     texts = texts_of(values, column)
-    if role == _VALUE_OF_ROW:
-        return pa.array([None if text is None else _json_of(text) for text in texts.to_pylist()], pa.large_string())
     if role in NUMBER_ROLES:
         return whole_numbers(texts, column)
     if role == "timestamp":
@@ -562,21 +641,33 @@ def _csv_column(role: str, values: pa.Array, column: SourceColumn, options: Text
     return texts
 
 
-_VALUE_OF_ROW: Final = "the value of a row"
-
-
-def _row_roles(names: Sequence[str], options: TextOptions) -> dict[str, str]:
-    """The columns of rows, and their roles if they are those of records."""
-    named = {role: name for name, role in options.roles.items()}
-    roles = {}
-    for name in names:
-        is_of_record = name in _RECORD_ROLES and named.get(name, name) == name
-        roles[name] = _VALUE_OF_ROW if name == named.get("value", "value") else name if is_of_record else ""
-    return roles
-
-
-def _named(name: str, role: str) -> str:
-    return JSON_ROW if role == _VALUE_OF_ROW else name
+def _csv_row_columns(
+    batch: pa.RecordBatch, roles: Mapping[str, str], where: Callable[[int], str], options: TextOptions
+) -> dict[str, pa.Array]:
+    """What supplies the record of a row, each with its role in the name, and the other columns as text."""
+    made = {}
+    for role, name in roles.items():
+        values, column = batch.column(name), SourceColumn(name, where)
+        if role == "key":
+            options.check_key(len(values) - values.null_count)
+        is_decoded = options.is_value_decoded if role == "value" else role == "key" and options.is_key_decoded
+        if is_decoded:
+            cells = texts_of(values, column).to_pylist()
+            made[f"{_TYPED}{JSON_ROW if role == 'value' else role}"] = text_array(
+                [
+                    one if one is None else json_text(one) if role in options.text_columns else _json_of(one)
+                    for one in cells
+                ],
+                column,
+            )
+        elif name in options.headers_of_rows or (name in options.roles and role == "key"):
+            made[f"{_TYPED}{role}"] = texts_of(values, column)
+        else:
+            made[f"{_TYPED}{role}"] = _csv_column(role, values, column, options)
+    if "value" not in roles and options.is_value_decoded:
+        fields = options.fields_of_rows(batch.schema.names)
+        made |= {name: texts_of(batch.column(name), SourceColumn(name, where)) for name in fields}
+    return made
 
 
 def _json_of(text: str) -> str:
@@ -588,25 +679,33 @@ def _json_of(text: str) -> str:
     return text
 
 
-def guessed_types(batches: Iterator[pa.RecordBatch]) -> dict[str, str]:
-    """The types of columns of text whose values are all numbers, or all booleans."""
+def token_columns(batches: Iterable[pa.RecordBatch]) -> set[str]:
+    """The columns of text whose values are all numbers, or all booleans, as JSON has them."""
     left: dict[str, list[str]] = {}
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if pa.types.is_string(column.type) and column.null_count < len(column):
-                kinds = left.get(name, list(_NUMBERS))
-                fits = {kind: pc.all(pc.match_substring_regex(column, _NUMBERS[kind])).as_py() for kind in kinds}
-                left[name] = [kind for kind in kinds if fits[kind] is not False]
-    return {name: kinds[0] for name, kinds in left.items() if kinds}
+            if not name.startswith(_TYPED) and column.null_count < len(column):
+                patterns = left.get(name, list(_TOKENS))
+                left[name] = [one for one in patterns if pc.all(pc.match_substring_regex(column, one)).as_py()]
+    return {name for name, patterns in left.items() if patterns}
 
 
-def with_types(batch: pa.RecordBatch, types: Mapping[str, str]) -> pa.RecordBatch:
-    """The batch with columns of these types."""
-    columns = [
-        column.cast(types[name]) if pa.types.is_string(column.type) and name in types else column
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+def rows_of_text(batch: pa.RecordBatch, tokens: Collection[str]) -> pa.RecordBatch:
+    """The columns of records in rows of CSV, and `JSON_ROW`; the cells of `tokens` are JSON as they stand."""
+    made, fields = {}, {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name.startswith(_TYPED):
+            role = name.removeprefix(_TYPED)
+            made[role] = column
+        else:
+            cells = column.to_pylist()
+            encode = str if name in tokens else json_text
+            fields[name] = ["null" if cell is None else encode(cell) for cell in cells]
+    if JSON_ROW not in made:
+        template = "{" + ",".join(f"{json_text(name).replace('%', '%%')}:%s" for name in fields) + "}"
+        rows = zip(*fields.values(), strict=True) if fields else [()] * batch.num_rows
+        made[JSON_ROW] = pa.array([template % row for row in rows], pa.large_string())
+    return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
 
 
 def _refused(reason: Reason, line: int, detail: str) -> UnwritableError:

@@ -260,12 +260,16 @@ def _scalars(array: pa.Array) -> Iterator[Any]:
             shortest = array.to_numpy(zero_copy_only=False).astype(str)
             numbers = [None if one is None else float(text) for one, text in zip(numbers, shortest, strict=True)]
         for number in numbers:
-            yield number if number is None or math.isfinite(number) else str(number)
+            # as Jackson, Spark and Protobuf write them
+            yield number if number is None or math.isfinite(number) else _NOT_FINITE[str(number)]
     elif pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
         for value in array.to_pylist():
             yield None if value is None else base64.b64encode(value).decode("ascii")
     else:
         yield from array.to_pylist()
+
+
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _moments(array: pa.Array) -> Iterator[str | None]:

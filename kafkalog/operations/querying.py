@@ -6,9 +6,10 @@ columns leave. Without a format, a look at a topic's first values says what they
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Unpack
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from kafkalog.errors import Finding, ReadError, Reason
 from kafkalog.format import SCHEMAS_TOPIC
-from kafkalog.interchange.table_types import Conversion, lost_findings, stored_schema
+from kafkalog.interchange.table_types import Conversion, lost_findings, same_but_case, stored_schema
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import Paths, open_log_dir
 from kafkalog.read_methods import ScanOptions
@@ -24,9 +25,11 @@ from kafkalog.scanning.dataset import ScanDataset
 from kafkalog.scanning.scan import Scan
 from kafkalog.system_topics.schemas import read_schemas
 from kafkalog.values.formats.json_text import NotJson, parse
+from kafkalog.values.options import WITH_SCHEMAS
 from kafkalog.values.schemas import in_context
 
 _LOOKED_AT: Final = 20
+_NOT_IN_FILES: Final = re.compile("INTERVAL|UNION|BIT|UHUGEINT|VARINT|BIGNUM|TIME WITH TIME ZONE|VARIANT|GEOMETRY")
 _FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "jsonschema"}
 
 
@@ -91,7 +94,11 @@ class Querying:
         # those of what is open
         self._options = {name: one for name, one in options.items() if name not in ("limits", "memory_map")}
         self._connection = duckdb.connect()
+        with contextlib.suppress(duckdb.Error):  # some builds have no zones
+            # as everywhere else, whatever the machine's zone is
+            self._connection.execute("set TimeZone = 'UTC'")
         self._conversions: list[Conversion] = []
+        self._notes: list[Finding] = []
 
     def run(self, query: str, batch_size: int = 2**16) -> Iterator[pa.RecordBatch]:
         """The result of a query as record batches; one without rows if there are none.
@@ -107,11 +114,16 @@ class Querying:
 
         try:
             for topic in self._named_in(query):
-                self._connection.register(topic, ScanDataset(_Stored(self._table(topic), self._conversions)))
+                table = _Stored(self._table(topic), self._conversions)
+                self._connection.register(topic, ScanDataset(table))
+                self._notes += [
+                    Finding(Reason.COLUMN_TWICE, f"DuckDB ignores case: {other} is found as {one}", damage=False)
+                    for one, other in same_but_case(table.schema)
+                ]
             result = self._connection.sql(query)
             if result is None:
                 raise QueryError("the query has no result: a select is expected")
-            reader = result.to_arrow_reader(batch_size)
+            reader = _as_arrow(result).to_arrow_reader(batch_size)
             yield pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in reader.schema], schema=reader.schema)
             yield from reader
         except duckdb.Error as error:
@@ -123,7 +135,7 @@ class Querying:
     def findings(self) -> list[Finding]:
         """Values of the records that DuckDB's types do not hold, of the queries until now."""
         lost = sum((one.lost for one in self._conversions), start=Counter[tuple[tuple[str, ...], str]]())
-        return lost_findings(lost, str(self.log_dir.paths[0]))
+        return [*self._notes, *lost_findings(lost, str(self.log_dir.paths[0]))]
 
     def _named_in(self, query: str) -> list[str]:
         """Topics whose names stand in a query; others are not looked at."""
@@ -132,17 +144,18 @@ class Querying:
 
     def _table(self, topic: str) -> Scan:
         options: dict[str, Any] = {**self._options, "topics": topic}
-        if not options.get("decode"):
+        decode = dict(options.get("decode") or {})
+        if not decode.keys() >= {"key", "value"}:
+            found = self._formats_of(topic, options.get("schema_context"))
+            options["decode"] = decode = found | decode
+        if not any(one in WITH_SCHEMAS for one in decode.values() if isinstance(one, str)) and not self._options.get(
+            "decode"
+        ):
             options.pop("schemas", None)
-            context = options.pop("schema_context", None)
-            found = self._formats_of(topic, context)
-            if found:
-                options["decode"] = found
-                if context is not None and "avro" in found.values():
-                    options["schema_context"] = context
+            options.pop("schema_context", None)
         return Scan(self.log_dir, **options)
 
-    def _formats_of(self, topic: str, context: str | None) -> Mapping[str, str]:
+    def _formats_of(self, topic: str, context: str | None) -> dict[str, str]:
         """What the keys and values of a topic's first records seem to be; none for bytes."""
         scan = Scan(self.log_dir, topics=topic, columns=["key", "value"], limit=_LOOKED_AT, on_corruption="skip")
         table = scan.to_table()
@@ -159,6 +172,17 @@ class Querying:
             topics = ", ".join(f'"{one}"' if re.search(r"\W", one) else one for one in self.log_dir.topics[:20])
             line += f" The topics are tables: {topics}"
         return line
+
+
+def _as_arrow(result: Any) -> Any:
+    """The result with text for types that Arrow's files do not have."""
+    texts = [bool(_NOT_IN_FILES.search(str(kind))) for kind in result.types]
+    if not any(texts):
+        return result
+    quoted = ['"' + name.replace('"', '""') + '"' for name in result.columns]
+    return result.project(
+        ", ".join(f"{one}::varchar as {one}" if is_text else one for one, is_text in zip(quoted, texts, strict=True))
+    )
 
 
 def format_of(values: list[bytes], source: Any) -> str | None:

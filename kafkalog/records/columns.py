@@ -234,6 +234,17 @@ class HeadersColumn:
         headers = np.repeat(self.offsets[rows] - offsets[:-1], count) + np.arange(offsets[-1])
         return HeadersColumn(offsets, self.key.take(headers), self.value.take(headers))
 
+    def with_header(self, name: bytes, values: BinaryColumn) -> HeadersColumn:
+        """These headers with one more of a name after those of each record, unless its value is null."""
+        rows = np.arange(len(self)) if values.validity is None else np.flatnonzero(values.validity)
+        keys = BinaryColumn(np.arange(rows.size + 1) * len(name), np.tile(np.frombuffer(name, np.uint8), rows.size))
+        every = np.concatenate([np.repeat(np.arange(len(self)), np.diff(self.offsets)), rows])
+        order = np.argsort(every, kind="stable")
+        key, value = (
+            BinaryColumn.concatenate(pair).take(order) for pair in ([self.key, keys], [self.value, values.take(rows)])
+        )
+        return HeadersColumn(np.searchsorted(every[order], np.arange(len(self) + 1)), key, value)
+
     @classmethod
     def concatenate(cls, parts: Sequence[HeadersColumn]) -> HeadersColumn:
         """Concatenate the rows of several columns."""

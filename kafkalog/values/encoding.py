@@ -1,4 +1,4 @@
-"""Encodes values, in the form that JSON has, as JSON, Avro or Protobuf: the counterpart of `decoding`.
+"""Encodes values, in the form that JSON has, as text, numbers, JSON, Avro or Protobuf: the counterpart of `decoding`.
 
 What a decoded column shows is encoded to a value that decodes to the same: times are ISO 8601, bytes base64, numbers
 that JSON lacks text.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 import struct
 from collections.abc import Callable
@@ -22,12 +23,14 @@ from kafkalog.values.formats.avro_types import AvroType, parse_schema
 from kafkalog.values.formats.protobuf.types import ProtoField, ProtoMessage, ProtoSchema
 from kafkalog.values.options import schema_text
 
-FORMATS: Final = ("json", "avro", "protobuf")
+PLAIN: Final = {"short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
+FORMATS: Final = ("json", "avro", "protobuf", "utf8", *PLAIN)
 _UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _PER_SECOND: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _FIXED: Final = {"float": "<f", "double": "<d", "fixed32": "<I", "fixed64": "<Q", "sfixed32": "<i", "sfixed64": "<q"}
 _RANGES: Final = {
+    "short": (-(2**15), 2**15),
     **dict.fromkeys(("int32", "sint32", "sfixed32", "int"), (-(2**31), 2**31)),
     **dict.fromkeys(("int64", "sint64", "sfixed64", "long"), (-(2**63), 2**63)),
     **dict.fromkeys(("uint32", "fixed32"), (0, 2**32)),
@@ -44,7 +47,8 @@ class ValueEncoder:
 
     Parameters
     ----------
-    format : {"json", "avro", "protobuf"}
+    format : str
+        One of `FORMATS`.
     schema : str or path-like, optional
         For Avro and Protobuf.
     message : str, optional
@@ -70,10 +74,11 @@ class ValueEncoder:
         imports: Callable[[str], str | None] = lambda name: None,
     ) -> None:
         if format not in FORMATS:
-            raise ValueError(f"value_format must be one of {', '.join(FORMATS)}, not {format!r}")
-        if (schema is None) != (format == "json"):
-            need = "needs a schema (schema, --schema)" if format != "json" else "takes no schema"
-            raise ValueError(f"value_format {format} {need}")
+            raise ValueError(f"the format must be one of {', '.join(FORMATS)}, not {format!r}")
+        has_schema = format in ("avro", "protobuf")
+        if (schema is not None) != has_schema:
+            need = "needs a schema (schema, --schema)" if has_schema else "takes no schema"
+            raise ValueError(f"the format {format} {need}")
         if message is not None and format != "protobuf":
             raise ValueError(f"{format} has no messages; give the message of protobuf")
         if schema_id is not None and not 0 <= schema_id < 2**31:
@@ -82,6 +87,8 @@ class ValueEncoder:
         self._encode: Callable[[Any], bytes]
         if format == "json":
             self._encode = lambda value: json_text(value).encode()
+        elif not has_schema:
+            self._encode = functools.partial(_plain, format)
         elif format == "avro":
             kind = parse_schema(schema_text(schema))
             self._encode = lambda value: b"".join(_avro(kind, value, ""))
@@ -101,6 +108,17 @@ class ValueEncoder:
             It does not fit the schema.
         """
         return None if value is None else self._frame + self._encode(value)
+
+
+def _plain(format: str, value: Any) -> bytes:
+    """Text as it is and other values as JSON text; or a number as Kafka's serializers write it."""
+    if format == "utf8":
+        return (value if isinstance(value, str) else json_text(value)).encode()
+    try:
+        number = float(value) if format in ("float", "double") else _whole(value, format, "")
+        return struct.pack(PLAIN[format], number)
+    except (TypeError, ValueError, OverflowError, struct.error):
+        raise _wrong("", value, format) from None
 
 
 def _indexes(proto: ProtoSchema, message: ProtoMessage) -> bytes:

@@ -261,13 +261,17 @@ def test_columns_that_exist_stay_and_new_fields_follow() -> None:
     whole = evolved_schema(known, seen)
     items = pa.list_(pa.struct({"x": pa.int32(), "y": pa.int32()}))
     assert whole == pa.schema(
-        {"v": pa.struct({"a": pa.int64(), "l": items, "b": pa.string()}), "w": pa.int8(), "z": pa.int8()}
+        {
+            "v": pa.struct({"a": pa.int64(), "l": items, "b": pa.string(), "a__text": pa.string()}),
+            "w": pa.int8(),
+            "z": pa.int8(),
+        }
     )
     conversion = Conversion(whole, "parquet")
     batch = pa.RecordBatch.from_pylist([{"v": {"a": "7", "b": "x"}}, {"v": {"a": "x"}}], schema=seen)
     assert conversion.of(batch).column("v").to_pylist() == [
-        {"a": 7, "l": None, "b": "x"},
-        {"a": None, "l": None, "b": None},
+        {"a": 7, "l": None, "b": "x", "a__text": None},
+        {"a": None, "l": None, "b": None, "a__text": "x"},
     ]
     assert [*conversion.lost.values()] == [1]
 

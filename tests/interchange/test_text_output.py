@@ -114,7 +114,7 @@ def test_a_null_that_base64_can_be_is_told_from_it(awkward: Path, tmp_path: Path
             ["-0.0000000001", "0.0000000000", None],
         ),
         (pa.array([Decimal("1e40")], pa.decimal256(60, 1)), ["1" + "0" * 40 + ".0"]),
-        (pa.array([0.1, None, float("nan"), 16777216.0, 1e-45], pa.float32()), [0.1, None, "nan", 16777216.0, 1e-45]),
+        (pa.array([0.1, None, float("nan"), 16777216.0, 1e-45], pa.float32()), [0.1, None, "NaN", 16777216.0, 1e-45]),
         (pa.array([0.1, 1e-10], pa.float64()), [0.1, 1e-10]),
     ],
 )

@@ -48,9 +48,10 @@ def test_queries_equal_those_of_tables(log: Path) -> None:
     orders = kafkalog.read_table(log, topics="orders", decode=decode)
     eu = kafkalog.read_table(log, topics="orders.eu-1", decode=decode)
     connection = duckdb.connect()
+    connection.execute("set TimeZone = 'UTC'")
     connection.register("orders", orders)
     connection.register("orders.eu-1", eu)
-    for _ in range(max(fuzz_inputs() // 400, 20)):
+    for _ in range(max(fuzz_inputs() // 100, 20)):
         table = rng.choice(["orders", '"orders.eu-1"'])
         terms = [
             f"value.total {rng.choice(['>', '<=', '='])} {rng.randrange(40) / 2}",
@@ -92,6 +93,31 @@ def test_options_choose_records_and_formats(log: Path) -> None:
     assert rows(log, "select count(*) from orders", start_timestamp=1_700_000_000_000 + 60_000 * (N - 7)) == [(7,)]
     ((value,),) = rows(log, "select value from orders limit 1", decode={"value": "utf8"})
     assert isinstance(value, str)
+
+
+def test_results_of_any_type_are_printed_and_written(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    query = """select timestamp::varchar as t, interval 1 day as i, [interval 1 day] as l, sum("offset") over () as s,
+        2::uhugeint as u, '101'::bit as b, union_value(k := 1) as k, timetz '10:00:00+02' as z, 'nan'::double as n
+        from orders where "offset" < 2 order by "offset" limit 1"""
+    expected = {"t": "2023-11-14 22:13:20+00", "i": "1 day", "l": "[1 day]", "s": 1, "u": "2", "b": "101", "k": "1"}
+    expected |= {"z": "10:00:00+02", "n": "NaN"}
+    assert main(["sql", query, str(log), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected
+    for suffix in ("parquet", "arrow", "csv", "jsonl"):
+        assert main(["sql", query, str(log), "-o", str(tmp_path / f"o.{suffix}")]) == 0
+
+
+def test_each_column_has_a_format_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    with kafkalog.PartitionWriter(tmp_path / "log" / "t-0") as writer:
+        writer.append({"key": [b"\0\0\0\5"], "value": [b'{"Id": 1, "id": 2}']})
+    assert rows(tmp_path / "log", "select key, value.id from t", decode={"key": "int"}) == [(5, 1)]
+    querying = Querying(tmp_path / "log")
+    assert sum(batch.num_rows for batch in querying.run("select value from t")) == 1
+    assert "value.id is found as value.Id" in str(querying.findings[0])
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_frames() -> None:
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     for arguments, message in (
-        (("yaml",), "value_format must be one of"),
+        (("yaml",), "must be one of"),
         (("avro",), "needs a schema"),
         (("json", '"int"'), "takes no schema"),
     ):

@@ -92,12 +92,23 @@ def _print_rows(batches: Iterable[pa.RecordBatch], console: Console, *, as_json:
             if not as_json:
                 console.write(_line(names, as_csv))
         columns = [readable_values(column) for column in batch.columns]
+        if as_json:  # sums of whole numbers are of 128 bits
+            columns = [
+                [one if one is None else int(one) for one in cells] if _is_whole(column.type) else cells
+                for column, cells in zip(batch.columns, columns, strict=True)
+            ]
         rows = zip(*columns, strict=True)
         if as_json:
             console.write("".join(f"{encode_json(dict(zip(names, row, strict=True)))}\n" for row in rows))
         else:
             cells = ([one if one is None or isinstance(one, str) else encode_json(one) for one in row] for row in rows)
             console.write("".join(_line(row, as_csv) for row in cells))
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    import pyarrow.types as pt
+
+    return bool(pt.is_decimal(kind) and kind.scale == 0)
 
 
 def _line(cells: list[Any], is_csv: bool) -> str:

@@ -75,7 +75,7 @@ that.""",
 _STREAMS: Final = ("arrows", "csv", "jsonl")
 _OPTIONS: Final = (
     *("format", "partition_by", "compression", "row_group_rows", "encoding", "null", "escape_formulas"),
-    *("overwrite", "resume"),
+    *("overwrite", "resume", "accept_recreated"),
 )
 
 
@@ -92,6 +92,11 @@ def add_parser(commands: Any) -> None:
         "--resume",
         action="store_true",
         help="add the new records of each partition since the last export with --resume, exactly once",
+    )
+    where.add_argument(
+        "--accept-recreated",
+        action="store_true",
+        help="with --resume: export a topic from its start if it was deleted and created again (default: an error)",
     )
     where.add_argument(
         "--format",

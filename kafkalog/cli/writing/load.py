@@ -57,7 +57,8 @@ millisecond are an error unless --truncate-timestamps. Null is no timestamp. Soo
 records older than the topic's retention.ms; a note warns of that, also with --dry-run.
 
 Rows: with --value-format, columns may have any names. Each row becomes a value in JSON, or in Avro or Protobuf with a
---schema. --key-column names the key, which also stays in the value.
+--schema. --key-column names the key, which also stays in the value. A column headers.NAME becomes a header, null none.
+An export with --value-format and --key-format is loaded with the same formats.
 
 CSV and JSON lines: keys, values and header values may be text or base64, so --encoding utf8 or --encoding base64 is
 required. Only a file with the column timestamp_type, as an export writes it, is base64 by default.
@@ -91,9 +92,11 @@ _OPTIONS: Final = (
         "null",
     ),
     *("compression", "compression_level", "batch_size", "max_records_per_batch", "timestamp_type", "leader_epoch"),
-    *("value_format", "schema", "message", "schema_id", "header_columns"),
+    *("value_format", "key_format", "schema", "message", "schema_id", "header_columns"),
     "limits",
 )
+
+_FORMATS: Final = ("json", "avro", "protobuf", "utf8", "short", "int", "long", "float", "double")
 
 _batch_size = functools.partial(n_bytes, least=1, most=2**31 - 1)
 
@@ -158,8 +161,13 @@ def add_parser(commands: Any) -> None:
     rows = parser.add_argument_group("rows with any columns")
     rows.add_argument(
         "--value-format",
-        choices=("json", "avro", "protobuf"),
+        choices=_FORMATS,
         help="encode the column value, or all columns except key, timestamp, headers, offset, partition and topic",
+    )
+    rows.add_argument(
+        "--key-format",
+        choices=[one for one in _FORMATS if one not in ("avro", "protobuf")],
+        help="encode keys, as an export with this option decoded them",
     )
     rows.add_argument("--schema", metavar="FILE", help="the Avro or Protobuf schema of values")
     rows.add_argument("--message", metavar="NAME", help="the message of a Protobuf schema (default: the first one)")

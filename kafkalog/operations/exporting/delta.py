@@ -100,9 +100,14 @@ class ResumedDelta(ResumedTable):
         return None if offset is None else {"next_offset": offset, "topic_id": topic_id}
 
     def _changed(self) -> dict[str, int]:
-        """The next offset of each partition that has another one than at the end of the last run."""
-        offsets = {key: int(at["next_offset"]) for key, at in self.new["partitions"].items()}
-        return {key: at for key, at in offsets.items() if (self.known(key) or {}).get("next_offset") != at}
+        """The next offset of each partition that has another one, or another topic, than at the end of the last run."""
+        changed = {}
+        for key, at in self.new["partitions"].items():
+            known = self.known(key) or {"next_offset": None, "topic_id": None}
+            is_other = None not in (at["topic_id"], known["topic_id"]) and at["topic_id"] != known["topic_id"]
+            if is_other or known["next_offset"] != at["next_offset"]:
+                changed[key] = int(at["next_offset"])
+        return changed
 
     def append(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: tuple[str, ...]) -> Exported:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake

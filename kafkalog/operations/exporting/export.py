@@ -67,6 +67,7 @@ class OutputOptions(TypedDict, total=False):
     escape_formulas: bool
     overwrite: bool
     resume: bool
+    accept_recreated: bool
 
 
 class ExportOptions(OutputOptions, ScanOptions, total=False):
@@ -99,6 +100,9 @@ class Exporter:
         self._overwrite = given.pop("overwrite", False)
         self._keys = check_keys(given.pop("partition_by", ()))
         is_resumed = given.pop("resume", False)
+        self._accept_recreated = given.pop("accept_recreated", False)
+        if self._accept_recreated and not is_resumed:
+            raise ValueError("accept_recreated (--accept-recreated) needs resume (--resume)")
         self._resumed: Resumption | None = None
         format = given.pop("format", None)
         if format in TABLE_FORMATS:
@@ -146,7 +150,7 @@ class Exporter:
         try:
             output = {"format": format, "partition_by": list(self._keys)}
             # the ends are fixed here: what a running broker appends meanwhile is of the next run
-            ranges = resumed.begin(self.scan, options, output)
+            ranges = resumed.begin(self.scan, options, output, accept_recreated=self._accept_recreated)
             # limits and memory_map are those of the target, which is open
             options = {name: value for name, value in options.items() if name not in ("limits", "memory_map")} | ranges
             self.scan = self._open(self.scan.target, options)
@@ -410,7 +414,10 @@ def export(
         Add to a directory or table what is new in each partition since the last export into it, exactly once. A
         directory has a manifest, `kafkalog.operations.exporting.directory.MANIFEST`; tables keep it in their
         log. The first export makes both. The other options must be the same each time. If an export is killed, the next
-        one finishes or repeats it.
+        one finishes or repeats it. New fields are added. Values that do not fit the type of a field are in the field
+        ``NAME__text``.
+    accept_recreated : bool
+        With `resume`, export a topic from its start if it was deleted and created again. By default this is an error.
     columns, topics, start_offset, on_corruption, threads, ...
         The options of `scan`.
 

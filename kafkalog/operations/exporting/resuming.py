@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog.errors import FileChangedError, Finding, KafkalogError, ReadError, Reason, SidecarError, WriteError
-from kafkalog.interchange.table_types import Conversion, evolved_schema, lost_findings, stored_schema
+from kafkalog.interchange.table_types import Conversion, evolved_schema, lost_findings, stored_schema, without_nulls
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import offsets_finding
 from kafkalog.operations.exporting.partitioned_files import NO_DAY, days_of
@@ -87,7 +87,9 @@ class Resumption(ABC):
         found: dict[str, Any] | None = self.old["partitions"].get(key)
         return found
 
-    def begin(self, scan: Scan, options: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
+    def begin(
+        self, scan: Scan, options: Mapping[str, Any], output: Mapping[str, Any], *, accept_recreated: bool = False
+    ) -> dict[str, Any]:
         """Compare the options with those of the earlier runs, and return the ranges of offsets to scan.
 
         Parameters
@@ -98,6 +100,8 @@ class Resumption(ABC):
             The options of the scan, as the caller passed them.
         output : mapping
             What decides how the output looks.
+        accept_recreated : bool
+            Whether to export a topic from its start if it was created again.
 
         Returns
         -------
@@ -128,7 +132,7 @@ class Resumption(ABC):
                 raise ValueError(f"resume needs directories that are named after a partition, not {partition.path}")
             # later offsets may still be aborted: a later run exports them
             end = partition.last_stable_offset if is_committed else partition.log_end_offset
-            starts[key] = self._start(partition, self.known(str(key)), end)
+            starts[key] = self._start(partition, self.known(str(key)), end, accept_recreated)
             ends[key] = end
             done[str(key)] = {"next_offset": end, "topic_id": partition.topic_id}
         gone = sorted(self.old["partitions"].keys() - {str(key) for key in starts})
@@ -141,24 +145,32 @@ class Resumption(ABC):
 
     def evolved(self, schema: pa.Schema) -> pa.Schema:
         """The columns of new files: those of earlier ones, and new fields. The manifest keeps them."""
+        # readers take the types of one file, and no other type can be read as null
+        schema = pa.schema(without_nulls(pa.struct(list(schema))))
         text = self.old.get("columns")
         if text is not None:
             schema = evolved_schema(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))), schema)
         self.new["columns"] = base64.b64encode(schema.serialize()).decode("ascii")
         return schema
 
-    def _start(self, partition: Partition, done: dict[str, Any] | None, end: int) -> int:
+    def _start(self, partition: Partition, done: dict[str, Any] | None, end: int, accept_recreated: bool) -> int:
         if done is None:
             return partition.log_start_offset
         start, known = int(done["next_offset"]), done.get("topic_id")
         where: dict[str, Any] = {"path": str(partition.path), "base_offset": start}
         # its offsets begin at 0 again, so that they say nothing of what was exported
+        problem = None
         if known and partition.topic_id and known != partition.topic_id:
-            detail = f"its topic was created again since the export: its id is {partition.topic_id}, and was {known}"
-            raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
-        if end < start:
-            detail = f"the log ends at {end}, and was exported up to {start}: it was truncated, or is another log"
-            raise FileChangedError(Reason.FILE_CHANGED, detail, **where)
+            problem = f"its topic was created again since the export: its id is {partition.topic_id}, and was {known}"
+        elif end < start:
+            problem = f"the log ends at {end}, and was exported up to {start}: it was truncated, or created again"
+        if problem is not None and accept_recreated:
+            detail = f"{problem}. It is exported from its start, so the output has some offsets twice"
+            self.findings.append(Finding(Reason.FILE_CHANGED, detail, damage=False, **where))
+            return partition.log_start_offset
+        if problem is not None:
+            advice = "Name another output, or export it from its start as well (accept_recreated, --accept-recreated)"
+            raise FileChangedError(Reason.FILE_CHANGED, f"{problem}. {advice}", **where)
         first = partition.log_start_offset
         if first > start:
             detail = f"offsets {start}..{first} were deleted from the log before they were exported"

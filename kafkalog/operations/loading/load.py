@@ -31,6 +31,7 @@ from kafkalog.errors import (
     UnwritableError,
 )
 from kafkalog.interchange.arrow_input import ColumnReader, slices
+from kafkalog.interchange.arrow_output import HEADER_FIELD
 from kafkalog.interchange.arrow_streams import open_batches
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
@@ -83,28 +84,30 @@ class LoadOptions:
     schema: str | os.PathLike[str] | None = None
     message: str | None = None
     schema_id: int | None = None
+    key_format: str | None = None
     header_columns: Sequence[str] = ()
 
     @functools.cached_property
     def rows(self) -> Rows | None:
         """How rows become records; None if the input has records."""
         if self.value_format is None:
-            for name in ("schema", "message", "schema_id"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"{name} needs value_format (--value-format), which encodes values")
-            if self.header_columns:
-                raise ValueError(
-                    "header_columns (--header-columns) needs value_format (--value-format), which encodes values"
-                )
-            return None
-        encoder = ValueEncoder(
-            self.value_format,
-            self.schema,
-            message=self.message,
-            schema_id=self.schema_id,
-            imports=imports_beside(self.schema),
-        )
-        return Rows(encoder, dict(self.columns), tuple(self.header_columns))
+            for name in ("schema", "message", "schema_id", "header_columns"):
+                if getattr(self, name) not in (None, ()):
+                    option = f"--{name.replace('_', '-')}"
+                    raise ValueError(f"{name} ({option}) needs value_format (--value-format), which encodes values")
+            if self.key_format is None:
+                return None
+            encoder = None
+        else:
+            encoder = ValueEncoder(
+                self.value_format,
+                self.schema,
+                message=self.message,
+                schema_id=self.schema_id,
+                imports=imports_beside(self.schema),
+            )
+        key_encoder = None if self.key_format is None else ValueEncoder(self.key_format)
+        return Rows(encoder, key_encoder, dict(self.columns), tuple(self.header_columns))
 
     def __post_init__(self) -> None:
         if self.partitions is not None and not 1 <= self.partitions <= self.limits.max_directories:
@@ -173,10 +176,12 @@ log_append_time
         `kafkalog.interchange.arrow_input.record_slices`.
     keep_offsets : bool, optional
         Whether records keep the offsets of a column `offset`; default: True, unless `partitions` is above 1.
-    value_format : {"json", "avro", "protobuf"}, optional
+    value_format : {"json", "avro", "protobuf", "utf8", "long", ...}, optional
         Encode rows of any columns: the value is the column `value`, or else a row without the columns `key`,
-        `timestamp`, `headers`, `offset`, `partition` and `topic`. A column that `columns` names as one of these is in
-        the value, too. Keys that are no text or bytes are JSON text.
+        `timestamp`, `headers`, `offset`, `partition`, `topic` and `headers.NAME`. A column that `columns` names as one
+        of these is in the value, too. One of `kafkalog.values.encoding.FORMATS`.
+    key_format : {"json", "utf8", "long", ...}, optional
+        Encode keys, too. Default: keys are bytes, and those that are neither bytes nor text become JSON text.
     schema : str or path-like, optional
         The Avro or Protobuf schema of values.
     message : str, optional
@@ -184,7 +189,8 @@ log_append_time
     schema_id : int, optional
         Values get Confluent's frame with this id.
     header_columns : sequence of str, optional
-        With `value_format`, columns that become headers of their names.
+        With `value_format`, columns that become headers of their names. A column ``headers.NAME`` does so in any
+        input. Null is no header.
     stage_in : path-like, optional
         Directory on the same file system to stage files in; default: beside the log dir.
     limits : Limits
@@ -260,8 +266,8 @@ def load(
         Default: by the file names' extensions.
     encoding : {"base64", "utf8", "hex"}, optional
         Encoding of keys, values and header values in CSV and JSON lines. Default: base64 for a file with a column
-        ``timestamp_type``, as exports write; utf8 with `value_format`. Other files need a choice, since text such as
-        ``abcd`` is valid base64 as well.
+        ``timestamp_type``, as exports write; else utf8 with `value_format`. Other files need a choice, since text such
+        as ``abcd`` is valid base64 as well.
     null : str
         The text of a null in CSV, when it is not quoted.
     install : bool
@@ -294,14 +300,17 @@ def load(
     several = inputs if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
     found = input_files(several, format=format)
     texts: dict[str, Any] = {"naive_timezone": how.naive_timezone, "truncate_timestamps": how.truncate_timestamps}
-    rows = how.rows
+    rows, decoded = how.rows, {"key": how.key_format, "value": how.value_format}
     if rows is not None:
-        texts["row_columns"] = (*how.columns.values(), *how.header_columns)
-        texts["headers_of_rows"] = how.header_columns
-        # with a schema, text is converted by it
-        texts["guesses_types"] = how.value_format == "json"
-    texts["is_encoding_chosen"] = encoding is not None or rows is not None
-    encoding = ("base64" if rows is None else "utf8") if encoding is None else encoding
+        texts |= {
+            "has_rows": True,
+            "headers_of_rows": how.header_columns,
+            "is_key_decoded": how.key_format is not None,
+            "is_value_decoded": how.value_format is not None,
+            "text_columns": [role for role, one in decoded.items() if one == "utf8"],
+            # with a schema, text is converted by it
+            "guesses_types": how.value_format == "json",
+        }
     files = [RecordFile(each.path, format, roles=roles, encoding=encoding, null=null, **texts) for each in found]
     sources = []
     for i, (file, each) in enumerate(zip(files, found, strict=True)):
@@ -423,7 +432,7 @@ class _Load:
     def _wanted(self, schema: pa.Schema) -> list[str]:
         """The columns to read; unknown or unsupported other columns raise here, before any of them is read."""
         names = self._reader(schema).names.values()
-        return [name for name in schema.names if name in names or name == "is_control"]
+        return [name for name in schema.names if name in names or name == "is_control" or name.startswith(HEADER_FIELD)]
 
     def _reader(self, schema: pa.Schema) -> ColumnReader:
         options = self._options

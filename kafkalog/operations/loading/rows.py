@@ -1,24 +1,23 @@
-"""Rows of any columns become records: their values are encoded as JSON, Avro or Protobuf."""
+"""Rows of any columns become records: values and keys are encoded as JSON, Avro, Protobuf, text or numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog.errors import Reason, UnwritableError
-from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.interchange.arrow_output import ALL_COLUMNS, HEADER_FIELD
 from kafkalog.interchange.table_types import json_text
-from kafkalog.interchange.text_input import JSON_ROW
+from kafkalog.interchange.text_input import JSON_ROW, check_columns
 from kafkalog.interchange.text_output import plain_values
 from kafkalog.values.encoding import EncodeError, ValueEncoder
 from kafkalog.values.formats.json_text import NotJson, parse
 
 _RECORD: Final = ("key", "timestamp", "headers", "offset", "partition", "topic")
-_HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,18 @@ class Rows:
 
     Parameters
     ----------
-    encoder : ValueEncoder
+    encoder : ValueEncoder, optional
+        Default: the column `value` has bytes.
+    key_encoder : ValueEncoder, optional
+        Default: keys are bytes, and those that are neither bytes nor text become JSON text.
     columns : mapping of str to str
         Names of columns by role, as in `kafkalog.load`.
     header_columns : sequence of str
         Columns that become headers of their names, and are not in the value.
     """
 
-    encoder: ValueEncoder
+    encoder: ValueEncoder | None
+    key_encoder: ValueEncoder | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     header_columns: Sequence[str] = ()
 
@@ -51,50 +54,63 @@ class Rows:
 
     def _records(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         names = batch.schema.names
-        for name in (*self.header_columns, *self.columns.values()):
-            if name not in names:
-                there = ", ".join(name for name in names if name != JSON_ROW)
-                raise UnwritableError(Reason.COLUMN_MISSING, f"there is no column {name!r}: there are {there}")
+        # text is read with these names already
+        is_text = JSON_ROW in names
+        columns = {} if is_text else self.columns
+        if not is_text:
+            check_columns((*self.columns.values(), *self.header_columns), names)
         made: dict[str, pa.Array] = {"value": self._values(batch, first_row)}
         for role in _RECORD:
-            name = self.columns.get(role, role)
+            name = columns.get(role, role)
             if name in names and name not in self.header_columns:
-                made[role] = _keys(batch.column(name)) if role == "key" else batch.column(name)
-        if self.header_columns:
-            made["headers"] = self._headers(batch, made.get("headers"))
+                column = batch.column(name)
+                if role == "key" and self.key_encoder is not None:
+                    values = map(_parsed, column.to_pylist()) if is_text else plain_values(column)
+                    made[role] = _encoded(self.key_encoder, values, first_row, "key")
+                else:
+                    made[role] = _keys(column) if role == "key" else column
+        made |= {name: batch.column(name) for name in names if name.startswith(HEADER_FIELD)}
+        if not is_text:
+            made |= {f"{HEADER_FIELD}{name}": _keys(batch.column(name)) for name in self.header_columns}
         return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
 
     def _values(self, batch: pa.RecordBatch, first_row: int) -> pa.Array:
         names = batch.schema.names
         source = self.columns.get("value", "value")
+        rows: Iterable[Any]
+        if self.encoder is None:
+            check_columns([source], names)
+            return batch.column(source)
         if JSON_ROW in names:
-            rows = [text if text is None else parse(text.encode()) for text in batch.column(JSON_ROW).to_pylist()]
+            rows = map(_parsed, batch.column(JSON_ROW).to_pylist())
         elif source in names:
             rows = plain_values(batch.column(source))
         else:
             left_out = {*(role for role in ALL_COLUMNS if role not in self.columns.values()), *self.header_columns}
-            fields = [name for name in names if name not in left_out]
+            fields = [name for name in names if name not in left_out and not name.startswith(HEADER_FIELD)]
             columns = [plain_values(batch.column(name)) for name in fields]
             rows = [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
-        encoded = []
-        for row, value in enumerate(rows):
-            try:
-                if isinstance(value, NotJson):
-                    raise EncodeError(value.why)
-                encoded.append(self.encoder.encode(value))
-            except EncodeError as error:
-                at = first_row + row
-                raise UnwritableError(Reason.COLUMN_VALUE, f"row {at}: {error}", row=at) from None
-        return pa.array(encoded, pa.large_binary())
+        return _encoded(self.encoder, rows, first_row, "value")
 
-    def _headers(self, batch: pa.RecordBatch, known: pa.Array | None) -> pa.Array:
-        columns = [_keys(batch.column(name)).to_pylist() for name in self.header_columns]
-        before = [[]] * batch.num_rows if known is None else known.to_pylist()
-        rows = []
-        for first, row in zip(before, zip(*columns, strict=True), strict=True):
-            named = zip(self.header_columns, row, strict=True)
-            rows.append([*(first or []), *({"key": name, "value": one} for name, one in named)])
-        return pa.array(rows, _HEADERS)
+
+def _parsed(text: str | None) -> Any:
+    return text if text is None else parse(text.encode())
+
+
+def _encoded(encoder: ValueEncoder, values: Iterable[Any], first_row: int, role: str) -> pa.Array:
+    encoded = []
+    for row, value in enumerate(values, first_row):
+        try:
+            if isinstance(value, NotJson):
+                raise EncodeError(value.why)
+            encoded.append(encoder.encode(value))
+        except EncodeError as error:
+            raise UnwritableError(
+                Reason.COLUMN_VALUE,
+                f"row {row}: {error}" if role == "value" else f"row {row}: {role}: {error}",
+                row=row,
+            ) from None
+    return pa.array(encoded, pa.large_binary())
 
 
 def _keys(column: pa.Array) -> pa.Array:

@@ -166,18 +166,60 @@ def test_a_field_that_was_null_gets_its_type_later(tmp_path: Path, lake: Lake) -
     assert rows(lake) == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
 
 
-def test_values_that_do_not_fit_the_type_that_a_column_has_are_null_and_counted(tmp_path: Path, lake: Lake) -> None:
-    export(append(tmp_path / "log", [{"a": 1, "b": "t"}]), lake)
-    others = [{"a": "x", "b": 5}, {"a": 2**64, "b": [1]}, {"a": 2, "b": {"c": 1}}]
+def test_values_that_do_not_fit_the_type_that_a_column_has_are_text_beside_it(tmp_path: Path, lake: Lake) -> None:
+    """Nothing is lost if a field has another type in a later run, and every later run goes on."""
+    export(append(tmp_path / "log", [{"a": 1, "b": "t", "l": [1], "s": {"x": 1}}]), lake)
+    others = [
+        {"a": "x", "b": 5, "l": ["q", 2]},
+        {"a": 2**64, "b": [1], "s": [1]},
+        {"a": 2, "b": {"c": 1}, "s": {"x": 1.5}},
+    ]
     result = export(append(tmp_path / "log", others), lake)
     assert rows(lake) == [
-        {"a": 1, "b": "t"},
-        {"a": None, "b": "5"},
-        {"a": None, "b": "[1]"},
-        {"a": 2, "b": '{"c":1}'},
+        {"a": 1, "b": "t", "l": [1], "s": {"x": 1}, "a__text": None, "l__text": None, "s__text": None},
+        {
+            "a": None,
+            "b": "5",
+            "l": [None, 2],
+            "s": None,
+            "a__text": '"x"',
+            "l__text": '["\\"q\\"","2"]',
+            "s__text": None,
+        },
+        {"a": None, "b": "[1]", "l": None, "s": None, "a__text": str(2**64), "l__text": None, "s__text": "[1]"},
+        {"a": 2, "b": '{"c":1}', "l": None, "s": None, "a__text": None, "l__text": None, "s__text": '{"x":1.5}'},
     ]
-    assert ["2 values of value.a" in one.detail for one in result.findings] == [True]
-    assert export(append(tmp_path / "log", [{"a": 3}]), lake).n_records == 1
+    assert sorted(one.detail for one in result.findings) == [
+        "1 value of value.l[]: string that does not fit int64, so in l__text",
+        "2 values of value.a: string that does not fit int64, so in a__text",
+        "2 values of value.s: string that does not fit struct, so in s__text",
+    ]
+    export(append(tmp_path / "log", [{"a": 3, "l": []}, {"a": 1.5, "s": {"x": "y"}}]), lake)
+    assert [row["a"] for row in rows(lake)[-2:]] == [3, None]
+    assert rows(lake)[-1] == {
+        "a": None, "b": None, "l": None, "s": {"x": None, "x__text": "y"},
+        "a__text": "1.5", "l__text": None, "s__text": None,
+    }  # fmt: skip
+    assert export(append(tmp_path / "log", [[1], None]), lake).n_records == 2
+    assert rows(lake, "value__text")[-2:] == ["[1]", None]
+
+
+def test_a_directory_has_no_field_without_a_type(tmp_path: Path) -> None:
+    """Readers of directories take the types of one file."""
+    (tmp_path / "lake").mkdir()
+    lake = Directory(tmp_path / "lake")
+    for value in ({"a": 1, "b": None, "c": {"d": None, "e": 1}}, {"a": 2, "b": "x", "c": {"d": [1]}}):
+        export(append(tmp_path / "log", [value]), lake)
+    assert pyarrow.dataset.dataset(lake.output).to_table().column("value").to_pylist() == [
+        {"a": 1, "c": {"e": 1}},
+        {"a": 2, "c": {"e": None}},
+    ]
+    polars = pytest.importorskip("polars", reason="not tested here: polars is not installed")
+    newest = max(lake.output.rglob("*.parquet"))
+    how = polars.ScanCastOptions(missing_struct_fields="insert")
+    schema = polars.read_parquet_schema(newest)
+    found = polars.scan_parquet(lake.output / "*.parquet", schema=schema, cast_options=how).collect()
+    assert found["value"].to_list() == rows(lake)
 
 
 def test_fields_that_differ_by_case_are_refused_by_delta_before_anything_is_written(

@@ -135,18 +135,65 @@ def test_rows_from_a_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "arrows", "csv", "jsonl"])
-def test_decoded_values_are_exported_and_loaded(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("key", "value"), [("utf8", "json"), ("long", "json"), (None, "json"), ("int", None)])
+def test_decoded_columns_are_exported_and_loaded(
+    tmp_path: Path, suffix: str, key: str | None, value: str | None
+) -> None:
+    """A load with the formats of the export restores keys, values and headers."""
     rows = [{"id": 1, "s": {"x": [1, None]}, "t": "é"}, None, {"id": 2**60 + 1, "s": None, "t": "a,b"}]
+    keys: list[bytes | None] = {
+        "utf8": [b"abcd", None, b"c,\xc3\xa9"], "long": [b"\0" * 7 + b"\5", None, b"\xff" * 8],
+        "int": [b"\0" * 4, None, b"\xff" * 4], None: [b"\xff", None, b""],
+    }[key]  # fmt: skip
+    one = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = [[{"key": "h", "value": b"\xff"}, {"key": "h", "value": None}], [], [{"key": "", "value": b"abcd"}]]
     data = {
-        "key": [b"a", None, b"c"],
-        "value": [row and json.dumps(row, separators=(",", ":")).encode() for row in rows],
+        "key": keys,
+        "value": [row and json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode() for row in rows],
+        "headers": pa.array(headers, one),
+        "timestamp": [1, 2, 3],
     }
-    kafkalog.write_table({**data, "timestamp": [1, 2, 3]}, tmp_path / "log", topic="t")
-    how: dict[str, Any] = {"encoding": "utf8"} if suffix in ("csv", "jsonl") else {}
-    kafkalog.export(tmp_path / "log", tmp_path / f"o.{suffix}", decode={"value": "json", "key": "utf8"}, **how)
-    kafkalog.load(tmp_path / f"o.{suffix}", tmp_path / "again", value_format="json")
-    columns = ["topic", "partition", "offset", "timestamp", "key", "value"]
-    first, second = (
-        kafkalog.read_table(tmp_path / one, columns=columns, decode={"value": "json"}) for one in ("log", "again")
-    )
+    kafkalog.write_table(data, tmp_path / "log", topic="t")
+    output, again = tmp_path / f"o.{suffix}", tmp_path / "again"
+    decode = {name: format for name, format in (("key", key), ("value", value)) if format is not None}
+    kafkalog.export(tmp_path / "log", output, decode=decode)
+    formats = {"key_format": key, "value_format": value}
+    if key is None and suffix in ("csv", "jsonl"):
+        with pytest.raises(UnwritableError, match="--key-format"):
+            kafkalog.load(output, again, **formats)
+        formats["encoding"] = "base64"
+    kafkalog.load(output, again, **formats)
+    first, second = (kafkalog.read_table(one) for one in (tmp_path / "log", again))
     assert first.equals(second)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_columns_of_headers_are_headers_again(tmp_path: Path, suffix: str) -> None:
+    one = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = [[{"key": "a.b", "value": b"1"}, {"key": "c", "value": b"\xff"}], [], [{"key": "c", "value": b""}]]
+    rows = {"value": [b'{"x":1}', b'{"x":2}', None], "headers": pa.array(headers, one)}
+    kafkalog.write_table(rows, tmp_path / "log", topic="t")
+    columns = ["value", "headers.a.b", "headers.c", "timestamp_type"]
+    for decode in ({}, {"value": "json"}):
+        output, again = tmp_path / f"{len(decode)}.{suffix}", tmp_path / f"again{len(decode)}"
+        kafkalog.export(tmp_path / "log", output, columns=columns, decode=decode)
+        kafkalog.load(output, again, topic="t", value_format=decode.get("value"))
+        assert kafkalog.read_table(again, columns=["value", "headers"]).equals(
+            kafkalog.read_table(tmp_path / "log", columns=["value", "headers"])
+        )
+
+
+def test_cells_keep_their_digits_and_name_what_a_record_has(tmp_path: Path) -> None:
+    text = "id,big,price,at,p\n7,9223372036854775808,0.1000000000000000055511151231257827,2024-01-01T00:00:00Z,1\n"
+    path = write(tmp_path / "a.csv", text + "8,1,1,2024-01-01T00:00:01.5Z,0\n")
+    columns = {"timestamp": "at", "key": "id", "partition": "p"}
+    kafkalog.load(path, tmp_path / "log", topic="t", value_format="json", columns=columns)
+    found = kafkalog.read_table(tmp_path / "log", columns=["partition", "timestamp", "key", "value"]).to_pylist()
+    assert [row["value"].decode() for row in found] == [
+        '{"id":8,"big":1,"price":1,"at":"2024-01-01T00:00:01.5Z","p":0}',
+        f'{{"id":7,"big":{2**63},"price":0.1000000000000000055511151231257827,"at":"2024-01-01T00:00:00Z","p":1}}',
+    ]
+    assert [row["timestamp"].isoformat() for row in found] == [
+        "2024-01-01T00:00:01.500000+00:00",
+        "2024-01-01T00:00:00+00:00",
+    ]
