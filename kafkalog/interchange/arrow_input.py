@@ -213,13 +213,7 @@ class ColumnReader:
     ) -> None:
         self.names = _match(schema, dict(columns or {}), ignore_columns)
         taken = set(self.names.values())
-        ignored = (
-            [*schema.names]
-            if ignore_columns is True
-            else [ignore_columns]
-            if isinstance(ignore_columns, str)
-            else ignore_columns
-        )
+        ignored = set(schema.names) if ignore_columns is True else _ignored(ignore_columns)
         self._header_names = [
             name for name in schema.names if name.startswith(HEADER_FIELD) and name not in taken and name not in ignored
         ]
@@ -361,7 +355,7 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
     taken = set(wanted.values())
     # a column that is named for one role does not fill the role of its own name
     names = dict(wanted)
-    ignored = set() if isinstance(ignore, bool) else {ignore} if isinstance(ignore, str) else set(ignore)
+    ignored = _ignored(ignore)
     for name in (*WRITTEN_COLUMNS, *PLACE_COLUMNS):
         if name not in names and name in present and name not in taken and name not in ignored:
             names[name] = name
@@ -384,6 +378,10 @@ def _match(schema: pa.Schema, wanted: dict[str, str], ignore: Sequence[str] | bo
             " leave it out (ignore_columns=[...], --ignore-columns)",
         )
     return names
+
+
+def _ignored(ignore: Sequence[str] | bool) -> set[str]:
+    return set() if isinstance(ignore, bool) else {ignore} if isinstance(ignore, str) else set(ignore)
 
 
 def _no_value(names: Mapping[str, str], present: Sequence[str]) -> str:

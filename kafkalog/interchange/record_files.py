@@ -160,7 +160,7 @@ class RecordFile:
             yield from self._csv(wanted)
             return
         guesses = self._texts.guesses_types
-        tokens = None if guesses else set()
+        tokens: set[str] | None = None if guesses else set()
         if guesses and not self._is_read_once:
             tokens = token_columns(self._csv(wanted))
         for batch in self._csv(wanted):
