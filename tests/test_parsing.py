@@ -1,14 +1,15 @@
-"""What users write in options: times, topic patterns, misspelt names."""
+"""Values of options: times, topic patterns, misspelt names; counts in messages; errors as findings."""
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kafkalog.errors import UnknownNameError
+from kafkalog.errors import CorruptionError, Reason, TruncatedTailError, UnknownNameError, UnwritableError
 from kafkalog.parsing import (
     TopicPatterns,
     hint,
@@ -20,6 +21,7 @@ from kafkalog.parsing import (
     parse_time,
     some,
 )
+from kafkalog.text import counted
 
 NOW = 1_700_000_000_000
 
@@ -135,3 +137,40 @@ def test_one_of_some_words() -> None:
     assert one_of("how", "b", ["a", "b", "c"]) == "b"
     with pytest.raises(ValueError, match=r"^how must be 'a', 'b' or 'c', not 'd'$"):
         one_of("how", "d", ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("n", "name", "expected"),
+    [
+        (0, "file", "0 files"),
+        (1, "file", "1 file"),
+        (1, "batch", "1 batch"),
+        (2, "batch", "2 batches"),
+        (1_234_567, "record", "1,234,567 records"),
+    ],
+)
+def test_one_is_singular_and_thousands_are_grouped(n: int, name: str, expected: str) -> None:
+    assert counted(n, name) == expected
+
+
+def test_a_plural_of_its_own_is_taken() -> None:
+    assert [counted(n, "directory", "directories") for n in (1, 2)] == ["1 directory", "2 directories"]
+
+
+_TAIL = TruncatedTailError(
+    Reason.PARTIAL_TAIL, "10 bytes are left", path="o-0/0.log", position=61, base_offset=7, length=10
+)
+
+
+def test_an_error_about_another_error_or_a_finding_has_its_place() -> None:
+    error = CorruptionError.about(_TAIL, "cut off", reason=Reason.SIZE_EXCEEDS_FILE)
+    assert type(error) is CorruptionError
+    assert error.as_dict() == {**_TAIL.as_dict(), "reason": "size_exceeds_file", "detail": "cut off"}
+    again = TruncatedTailError.about(_TAIL.to_finding(), "10 bytes are left")
+    assert again.as_dict() == _TAIL.as_dict()
+
+
+def test_a_pickled_error_has_all_its_fields() -> None:
+    for error in (_TAIL, UnwritableError(Reason.COLUMN_VALUE, "too long", row=3)):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), copy.as_dict(), str(copy)) == (type(error), error.as_dict(), str(error))

@@ -15,6 +15,7 @@ from index_twin import Batch, Indexes, make_log, misleads, write_indexes
 import kafkalog
 from kafkalog.errors import Finding
 from kafkalog.indexes.index_files import OffsetIndex, TimeIndex, TransactionIndex
+from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
@@ -261,3 +262,55 @@ def test_a_timestamp_of_0_at_the_base_offset_is_an_entry_of_zeros_and_no_padding
 
 
 # -------------------------------------------------------------------------------------------------- transaction indexes
+
+
+def transactional() -> tuple[list[BatchTable], Segment]:
+    partition = kafkalog.Partition(golden_sets.LOG_DIR / "p-txn-0")
+    before: list[BatchTable] = []
+    for segment in partition.segments:
+        before += segment.iter_batches()
+        if segment.transaction_index is not None and len(segment.transaction_index) > 3:
+            return before, segment
+    raise AssertionError("no transaction index")
+
+
+@pytest.mark.parametrize("rows", [1, 2**20])
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("producer_id", 1),
+        ("producer_id", -1000),
+        ("first_offset", 1),
+        ("first_offset", -1),
+        ("first_offset", 10**6),
+        ("last_offset", 1),
+        ("last_offset", -1),
+        ("last_offset", 10**6),
+        ("last_offset", -(10**6)),
+        ("last_stable_offset", 2),
+        ("last_stable_offset", -(10**6)),
+        ("version", 256),
+    ],
+)
+def test_every_wrong_field_of_a_transaction_index_is_found(field: str, change: int, rows: int) -> None:
+    batches, segment = transactional()
+    batches = [table[n : n + rows] for table in batches for n in range(0, len(table), rows)]
+    index = segment.transaction_index
+    assert index is not None
+    for row in range(len(index)):
+        entries = index.entries.copy()
+        entries[field][row] += change
+        changed = TransactionIndex(np.frombuffer(entries.tobytes(), np.uint8), segment.base_offset)
+        assert reasons(changed.check(batches)) & {"index_transaction", "index_order"}, row
+
+
+def test_a_missing_aborted_transaction_is_found() -> None:
+    batches, segment = transactional()
+    index = segment.transaction_index
+    assert index is not None
+    for row in range(len(index)):
+        entries = np.delete(index.entries, row)
+        changed = TransactionIndex(np.frombuffer(entries.tobytes(), np.uint8), segment.base_offset)
+        (finding,) = changed.check(batches)
+        assert finding.reason == "index_transaction"
+        assert f"producer {index.entries['producer_id'][row]} from offset" in finding.detail

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import shutil
+import statistics
 import struct
 import tempfile
 from dataclasses import replace
@@ -15,12 +17,13 @@ import golden_sets
 import numpy as np
 import pytest
 import strategies
-from effort import examples
+from effort import examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_twin import Batch, golden_batches, make_log, rebuild, write_indexes
 
 import kafkalog
+from kafkalog.indexes.distribution import Distribution
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
 from kafkalog.records.batch_table import BatchTable
 
@@ -375,3 +378,81 @@ def test_a_damaged_segment_gives_figures_of_what_was_walked(damaged: strategies.
     for measures in statistics.what_if:
         assert 0 <= measures.worst_scan <= len(damaged.data)
         assert (measures.expected_scan_by_offset or 0) <= measures.worst_scan + 1e-6
+
+
+MOST = 2**63 - 1
+
+
+def distribution(*parts: list[int]) -> Distribution:
+    made = Distribution()
+    for part in parts:
+        made.add(np.array(part, np.int64))
+    return made
+
+
+@given(st.lists(st.lists(st.integers(0, 2**40), max_size=20), max_size=5))
+def test_figures_are_those_of_all_numbers_whatever_the_parts(parts: list[list[int]]) -> None:
+    values = sorted(value for part in parts for value in part)
+    spread = distribution(*parts).spread()
+    merged = Distribution()
+    for part in parts:
+        merged.merge(distribution(part))
+    for found in (spread, merged.spread()):
+        assert found.n == len(values)
+        if not values:
+            assert set(found.as_dict().values()) == {0, None}
+            continue
+        mean = statistics.fmean(values)
+        assert found.mean == pytest.approx(mean)
+        assert found.max == values[-1]
+        for percent, percentile in ((50, found.p50), (99, found.p99)):
+            exact = values[math.ceil(len(values) * percent / 100) - 1]
+            assert percentile is not None
+            assert exact - exact / 64 <= percentile <= exact
+
+
+def test_numbers_near_the_largest_are_counted() -> None:
+    spread = distribution([MOST, MOST - 1, 2**62]).spread()
+    assert (spread.n, spread.max, spread.p99) == (3, MOST, 127 << 56)
+
+
+def test_without_matplotlib_the_error_names_what_to_install(
+    log_dir: Path, run_lines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    code, _, err = run_lines("index-stats", log_dir, "--plot", tmp_path / "x.svg")
+    assert code == 2
+    assert "pip install matplotlib" in err
+    from kafkalog.indexes.plot import draw
+
+    statistics = kafkalog.Partition(log_dir / "p-txn-0").index_statistics(what_if=[4096])
+    with pytest.raises(ModuleNotFoundError, match="pip install matplotlib"):
+        draw(statistics, "p-txn-0")
+
+
+def needs_matplotlib() -> None:
+    pytest.importorskip("matplotlib", reason="pictures are NOT tested: Matplotlib is missing (pip install matplotlib)")
+
+
+@pytest.mark.parametrize(("suffix", "start"), thinned([("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")], 3))
+def test_a_picture_is_drawn(suffix: str, start: bytes, log_dir: Path, run_lines: Any, tmp_path: Path) -> None:
+    needs_matplotlib()
+    file = tmp_path / f"x.{suffix}"
+    code, _, err = run_lines("index-stats", log_dir, "--plot", file)
+    assert (code, err) == (0, "")
+    picture = file.read_bytes()
+    assert picture.startswith(start)
+    assert len(picture) > 5000
+    code, _, err = run_lines("index-stats", log_dir, "--plot", file)
+    assert code == 6
+    assert "--overwrite" in err
+    assert run_lines("index-stats", log_dir, "--plot", file, "--overwrite")[0] == 0
+    assert file.read_bytes() == picture  # the same log, the same picture
+
+
+def test_a_picture_is_not_put_into_a_log_dir(log_dir_copy: Path, run_lines: Any) -> None:
+    needs_matplotlib()
+    code, _, err = run_lines("index-stats", log_dir_copy, "--plot", log_dir_copy / "x.svg")
+    assert code == 6
+    assert "unsafe_path" in err
+    assert not (log_dir_copy / "x.svg").exists()

@@ -1,18 +1,27 @@
-"""Buffers of Arrow arrays as NumPy arrays, and pandas objects of them."""
+"""Arrow buffers as NumPy arrays, the schema of records, and streams of record batches."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kafkalog
+from kafkalog.errors import UnwritableError
 from kafkalog.interchange.arrow_buffers import data_frame, decoded_base64, milliseconds, no_rows, validity
+from kafkalog.interchange.arrow_output import ALL_COLUMNS
+from kafkalog.interchange.arrow_streams import open_batches
 
 
 @given(st.lists(st.none() | st.integers(0, 2**40), max_size=40), st.integers(0, 20), st.integers(0, 20))
@@ -67,3 +76,81 @@ def test_what_is_decoded_at_once_is_what_python_decodes(texts: list[str]) -> Non
     found = decoded_base64(pa.array([text.encode() for text in texts], pa.binary()))
     if found is not None:
         assert found.to_pylist() == [binascii.a2b_base64(text, strict_mode=True) for text in texts]
+
+
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("timestamp_type", pa.int8()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def test_the_schema_is_the_documented_one_in_every_form(log_dir: Path) -> None:
+    scan = kafkalog.scan(log_dir)
+    assert scan.schema.equals(SCHEMA)
+    assert scan.to_reader().schema.equals(SCHEMA)
+    table = scan.to_table()
+    assert table.schema.equals(SCHEMA)
+    table.validate(full=True)
+    assert scan.count_rows() == table.num_rows
+    everything = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
+    everything.validate(full=True)
+    assert everything.column_names == list(ALL_COLUMNS)
+
+
+TABLE = pa.table({"value": ["a", "b", None], "n": [1, 2, 3]})
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "table": lambda: TABLE,
+    "record batch": lambda: TABLE.to_batches()[0],
+    "reader": lambda: TABLE.to_reader(),
+    "dict of lists": lambda: {"value": ["a", "b", None], "n": [1, 2, 3]},
+    "dict of arrays": lambda: {"value": TABLE["value"], "n": np.array([1, 2, 3])},
+    "pandas": lambda: pd.DataFrame({"value": ["a", "b", None], "n": [1, 2, 3]}),
+    "pandas with an index": lambda: pd.DataFrame({"value": ["a", "b", None], "n": [1, 2, 3]}).set_index("n"),
+    "polars": lambda: pl.DataFrame({"value": ["a", "b", None], "n": [1, 2, 3]}),
+    "polars series of structs": lambda: pl.DataFrame({"value": ["a", "b", None], "n": [1, 2, 3]}).to_struct(),
+    "dataset": lambda: ds.dataset(TABLE),
+    "scanner": lambda: ds.dataset(TABLE).scanner(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_speaks_arrow_is_a_stream(kind: str) -> None:
+    rows = open_batches(KINDS[kind]()).read_all().select(["value", "n"]).to_pylist()
+    assert rows == TABLE.to_pylist()
+
+
+def test_headers_may_be_pairs() -> None:
+    pairs = [[(b"a", b"1"), (b"b", None)], None, []]
+    column = open_batches({"headers": pairs}).read_all()["headers"]
+    assert column.type == pa.map_(pa.binary(), pa.binary())
+    assert column.to_pylist() == pairs
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        (5, "not int"),
+        ([1], "not list"),
+        (pl.LazyFrame({"a": [1]}), "collect\\(\\) it first"),
+        (pd.Series([1]), "DataFrame is expected"),
+    ],
+)
+def test_what_does_not_is_refused(data: Any, hint: str) -> None:
+    with pytest.raises(TypeError, match=hint):
+        open_batches(data)
+
+
+def test_values_without_a_common_type_are_an_error_of_the_column() -> None:
+    for values in (["a", 1], [2**64], [object()]):
+        with pytest.raises(UnwritableError) as caught:
+            open_batches({"value": values})
+        assert caught.value.reason == "column_type"

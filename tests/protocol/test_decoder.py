@@ -1,17 +1,22 @@
-"""Messages of internal topics: bytes to fields, and bad bytes to errors."""
+"""Messages of internal topics: bytes to fields and back, and errors for bad bytes."""
 
 from __future__ import annotations
 
+import base64
 import random
+from typing import Any
 
 import pytest
 from effort import counted, fuzz_inputs
+from golden_sets import partitions
 from message_bytes import made_up
 
+import kafkalog
 from kafkalog.protocol.decoder import MAX_ITEMS, MessageError, UnknownVersionError, decode_message
 from kafkalog.protocol.definitions import messages
-from kafkalog.protocol.encoder import encode_message, uvarint
-from kafkalog.protocol.json_form import json_form
+from kafkalog.protocol.encoder import encode_keyed_record, encode_message, encode_metadata_record, uvarint
+from kafkalog.protocol.framing import decode_record
+from kafkalog.protocol.json_form import ASSIGNMENT, SUBSCRIPTION, decode_member, java_json, json_form, with_members
 
 
 def test_an_offset_commit_of_each_version() -> None:
@@ -91,3 +96,118 @@ def test_mutated_messages_end_in_fields_or_in_an_error_of_ours() -> None:
             n_refused += 1
     assert n_read
     assert n_refused
+
+
+@pytest.mark.parametrize("name", messages())
+def test_what_is_encoded_is_decoded(name: str) -> None:
+    message, rng = messages()[name], random.Random(name)
+    for version in range(message.versions.first, message.versions.last + 1):
+        for _ in range(20):
+            wanted = made_up(message.fields, version, rng)
+            assert plain(decode_message(name, version, encode_message(name, version, wanted))) == plain(wanted)
+
+
+def plain(found: Any) -> Any:
+    """Lists in place of the tuples of defaults, and dicts in place of their mappings."""
+    if isinstance(found, (list, tuple)):
+        return [plain(one) for one in found]
+    return {name: plain(one) for name, one in found.items()} if hasattr(found, "items") else found
+
+
+def test_records_of_a_broker_are_encoded_to_the_same_bytes() -> None:
+    n = 0
+    path = partitions("k44")["__cluster_metadata-0"]
+    for record in kafkalog.read_table(path, columns=["value"], include_control=False)["value"].to_pylist():
+        decoded = decode_record("__cluster_metadata", None, record)
+        assert decoded.version is not None
+        fields = decoded.value or {}
+        assert encode_metadata_record(decoded.type, decoded.version, **fields) == record
+        n += 1
+    assert n > 50
+
+
+def test_a_commit_of_a_broker_is_encoded_to_the_same_bytes() -> None:
+    n = 0
+    for name, path in partitions("k44").items():
+        if not name.startswith("__consumer_offsets-"):
+            continue
+        table = kafkalog.read_table(path, columns=["key", "value"])
+        for key, data in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
+            if data is None:
+                continue
+            decoded = decode_record("__consumer_offsets", key, data)
+            assert decoded.version is not None
+            pair = encode_keyed_record(decoded.type, decoded.version, decoded.key or {}, decoded.value or {})
+            assert pair == (key, data)
+            n += 1
+    assert n > 20
+
+
+def test_wrong_fields_and_versions_raise() -> None:
+    with pytest.raises(ValueError, match="no field"):
+        encode_message("TopicRecord", 0, {"nme": "x"})
+    with pytest.raises(ValueError, match="no version"):
+        encode_message("TopicRecord", 99, {})
+    with pytest.raises(ValueError, match="null"):
+        encode_message("TopicRecord", 0, {"name": None})
+
+
+ONE = b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7\xff\xff\xff\xff"  # partition 7 of t, no user data
+
+
+def test_an_assignment_names_partitions() -> None:
+    fields = decode_member(ASSIGNMENT, b"\0\1" + ONE)
+    assert fields == {"assignedPartitions": [{"topic": "t", "partitions": [7]}], "userData": None}
+
+
+def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
+    assert decode_member(ASSIGNMENT, b"\0\x09" + ONE + b"more") == decode_member(ASSIGNMENT, b"\0\3" + ONE)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff", b"\0\0\0\0\0\5"])
+def test_other_bytes_are_an_error(data: bytes) -> None:
+    with pytest.raises(MessageError):
+        decode_member(SUBSCRIPTION, data)
+
+
+def test_what_cannot_be_decoded_stays_as_it_is_printed() -> None:
+    member = {"memberId": "m", "subscription": "AA==", "assignment": base64.b64encode(b"\0\0" + ONE).decode()}
+    shown = with_members({"protocolType": "consumer", "members": [member]})["members"][0]
+    assert (shown["memberId"], shown["subscription"]) == ("m", "AA==")
+    assert shown["assignment"]["assignedPartitions"] == [{"topic": "t", "partitions": [7]}]
+    assert with_members({"protocolType": "connect", "members": [member]})["members"] == [member]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": [1, None, True, -(2**63)], "b": {}}, '{"a":[1,null,true,-9223372036854775808],"b":{}}'),
+        ('q"\\/\b\t\n\x01\x1f', r'"q\"\\/\b\t\n\u0001\u001F"'),
+        (r"\u001f", r'"\\u001f"'),
+        ("\x7f\x80\u2028\u00e9\u20ac\U0001f600", '"\x7f\x80\u2028\u00e9\u20ac\U0001f600"'),
+    ],
+)
+def test_text_is_compact_and_escaped_as_jackson_does(value: Any, text: str) -> None:
+    assert java_json(value) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (1.0, "1.0"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (-123456789.125, "-1.23456789125E8"),
+        (1e-3, "0.001"),
+        (9.99e-4, "9.99E-4"),
+        (1.5e300, "1.5E300"),
+        (1 / 3, "0.3333333333333333"),
+        (float("inf"), '"Infinity"'),
+        (float("-inf"), '"-Infinity"'),
+        (float("nan"), '"NaN"'),
+    ],
+)
+def test_numbers_are_as_java_prints_them(number: float, text: str) -> None:
+    assert java_json(number) == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import builder
@@ -18,11 +19,14 @@ from reading import EVERYTHING, read, without_magic
 
 import kafkalog
 from kafkalog import format as kf
+from kafkalog._kernels.legacy import walk_message_set
+from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import Limits, Reason
 from kafkalog.records.batch_table import sequences, table_of
-from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, RecordColumns
+from kafkalog.records.columns import ALL_COLUMNS, BinaryColumn, HeadersColumn, RecordColumns, gather
 from kafkalog.records.decode import decode
 from kafkalog.records.header_walk import walk
+from kafkalog.records.record_run import RecordRun
 from kafkalog.records.selection import Selection
 from kafkalog.storage.source import BufferSource
 
@@ -371,3 +375,112 @@ def test_selecting_everything_is_the_default_less_control_records() -> None:
 
 
 # --- found by fuzzing -------------------------------------------------------------------------------------------------
+
+
+def _masked(values: list[int | None]) -> np.ma.MaskedArray[tuple[int], np.dtype[np.int16]]:
+    return np.ma.MaskedArray(
+        np.array([0 if value is None else value for value in values], np.int16), [value is None for value in values]
+    )
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [np.array([1, 2], np.int16), _masked([None, 4]), np.array([5], np.int16)],
+        [_masked([None, 2]), np.array([3], np.int16)],
+        [np.array([], np.int16), _masked([7, None])],
+        [np.array([1], np.int16), np.array([2], np.int16)],
+    ],
+)
+def test_numbers_of_which_some_parts_are_masked(parts: list[np.ndarray]) -> None:
+    expected = [value for part in parts for value in part.tolist()]
+    found = gather((RecordColumns(len(part), {"x": part}) for part in parts), ["x"])["x"]
+    assert found.tolist() == expected
+    assert isinstance(found, np.ma.MaskedArray) == (None in expected)
+    whole = RecordColumns.concatenate([RecordColumns(len(part), {"x": part}) for part in parts])
+    assert whole["x"].tolist() == expected
+    rows = np.arange(len(expected))[::-1]
+    assert whole.take(rows)["x"].tolist() == expected[::-1]
+    assert whole.slice(1, 3)["x"].tolist() == expected[1:3]
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 0], [0, 2, 0], [1, 0, 3], [2], [0]])
+def test_headers_of_which_some_parts_have_none(counts: list[int]) -> None:
+    def part(n: int) -> HeadersColumn:
+        if not n:
+            return HeadersColumn.none(5)
+        strings = BinaryColumn(np.arange(n + 1), np.full(n, 65 + n, np.uint8))
+        return HeadersColumn(np.array([0, 0, n], np.int64), strings, strings)
+
+    parts = [part(n) for n in counts]
+    found = gather((RecordColumns(len(one), {"headers": one}) for one in parts), ["headers"], lambda: 1e6)["headers"]
+    assert isinstance(found, HeadersColumn)
+    assert found.to_pylist() == [headers for one in parts for headers in one.to_pylist()]
+
+
+@pytest.mark.parametrize("start", range(5))
+def test_a_wrapper_at_offset_0_is_not_passed_over_for_its_offset(start: int) -> None:
+    # as librdkafka writes it: the offsets inside stand as they are, the one outside says nothing
+    inner = [builder.message(i, None, b"v", magic=1, timestamp=i) for i in range(4)]
+    data = builder.wrapper(inner, offset=0, magic=1, codec=builder.GZIP) + builder.message(4, None, b"v", magic=0)
+    got = read(data, ("offset",), selection=Selection(start_offset=start))
+    assert got.error is None
+    assert got.columns["offset"].tolist() == list(range(start, 5))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_unknown_codec_is_named_before_what_it_may_have_made_of_the_message(magic: int) -> None:
+    message = builder.message(0, b"k", b"v", magic=magic, attributes=5)
+    at = 23 if magic == 0 else 31
+    reading = read(builder.fix_crc(message[:at] + b"\x7f" + message[at + 1 :]))
+    assert isinstance(reading.error, kafkalog.UnsupportedError)
+    assert reading.error.reason is Reason.UNKNOWN_CODEC
+
+
+@pytest.mark.parametrize("codec", range(1, 8))
+def test_a_message_of_any_codec_inside_a_wrapper_is_nested(codec: int) -> None:
+    nested = builder.message(0, codec=codec, value=b"x")
+    reading = read(builder.wrapper([nested], offset=0))
+    assert reading.error is not None
+    assert reading.error.reason is Reason.LEGACY_NESTED
+
+
+@pytest.mark.parametrize(
+    ("wrapper_offset", "expected"), [(2, [0, 1, 2]), (12, [10, 11, 12]), (0, [0, 1, 2]), (1, "LEGACY_WRAPPER_OFFSET")]
+)
+def test_offsets_in_a_wrapper_count_from_its_own(wrapper_offset: int, expected: list[int] | str) -> None:
+    # without keys and values: none is shorter
+    data = np.frombuffer(b"".join(builder.message(i, magic=1) for i in range(3)), np.uint8)
+    columns: list[Any] = [np.zeros(3, dtype) for dtype in ("i8", "i8", "i1", "i4", "i4", "i4", "i4")]
+    status, n, _ = walk_message_set(data, 0, data.size, wrapper_offset, 1, 0, 0, *columns)
+    assert n == 3
+    assert (columns[0].tolist() if status == STATUS["OK"] else status) == (
+        STATUS[expected] if isinstance(expected, str) else expected
+    )
+
+
+def window(number: int, batch: Any) -> Any:
+    return SimpleNamespace(
+        n_batches=2,
+        first_offset=10 * number,
+        last_offset=10 * number + 9,
+        last_position=100 * number + 50,
+        end_position=100 * number + 100,
+        batch=batch,
+    )
+
+
+def test_a_run_gives_the_batches_of_its_windows_and_says_where_it_ends() -> None:
+    following = [window(1, None), window(2, "c"), None]
+    reached: list[tuple[int, int]] = []
+
+    def read_next(run: RecordRun) -> Any:
+        reached.append((run.end_position, run.end_offset))
+        return following.pop(0)
+
+    run = RecordRun(0, window(0, "a"), read_next)
+    assert (run.first_offset, run.end_position, run.end_offset, len(run)) == (0, 100, 10, 0)
+    assert list(run) == ["a", "c"]  # a window of control batches alone has no records
+    assert reached == [(100, 10), (200, 20), (300, 30)]
+    assert (run.end_position, run.end_offset, run.last_position, len(run)) == (300, 30, 250, 6)
+    assert list(run) == []

@@ -1,17 +1,22 @@
-"""Locks on partitions: one writer at a time, released with the writer."""
+"""Locks on partitions and files: one writer at a time, released with the writer."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from writing import write_two_and_roll
 
 import kafkalog
-from kafkalog.errors import UnsafePathError
+from kafkalog.errors import UnsafePathError, WriteError
 from kafkalog.storage.broker_lock import hold_partitions
+from kafkalog.storage.file_locks import is_locked, take_record_lock, try_lock, unlock
+from kafkalog.storage.open_file_limit import SPARE_FILES, allow_open_files, count_open_files
 from kafkalog.writing.partition_writer import PartitionWriter
 
 
@@ -81,3 +86,118 @@ def test_directories_that_are_not_there_or_are_being_staged_need_no_lock(tmp_pat
     staged.mkdir(parents=True)
     with hold_partitions([staged]), hold_partitions([staged]):
         pass
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "log_dir"
+
+WITHOUT_POSIX = """
+import os, sys
+for name in ("fcntl", "resource", "pwd", "grp"):
+    sys.modules[name] = None  # importing it raises ImportError
+for name in ("pread", "preadv", "O_NONBLOCK", "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "geteuid"):
+    delattr(os, name)
+import kafkalog
+log_dir = sys.argv[1]
+print(kafkalog.read_table(log_dir, topics="p-multi").num_rows)
+print(kafkalog.verify(log_dir))
+try:
+    kafkalog.write_table({"value": [b"x"]}, sys.argv[2], topic="t")
+except kafkalog.UnsupportedError as error:
+    print(error.reason, os.path.exists(sys.argv[2]))
+"""
+
+
+def test_one_file_is_locked_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))
+    assert try_lock(first)
+    assert not try_lock(second)
+    unlock(first)
+    assert try_lock(second)
+
+
+def test_a_record_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    assert not is_locked(tmp_path)
+    first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))
+    assert not is_locked(tmp_path)
+    take_record_lock(first)
+    assert is_locked(tmp_path)
+    with pytest.raises(OSError, match="unavailable"):
+        take_record_lock(second)
+    os.close(first)
+    assert not is_locked(tmp_path)
+
+
+def test_without_locks_and_positional_reads_kafkalog_reads_and_refuses_to_write(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX, str(GOLDEN), str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.split("\n")[:3] == [
+        "303",
+        "Verification(10 partitions, 27 segments, OK)",
+        "unsupported_system False",
+    ]
+
+
+class Limits:
+    """Stands in for `resource`."""
+
+    RLIMIT_NOFILE, RLIM_INFINITY = resource.RLIMIT_NOFILE, resource.RLIM_INFINITY
+
+    def __init__(self, soft: int, hard: int, is_fixed: bool = False) -> None:
+        self.now, self._is_fixed = (soft, hard), is_fixed
+
+    def getrlimit(self, _: int) -> tuple[int, int]:
+        return self.now
+
+    def setrlimit(self, _: int, limits: tuple[int, int]) -> None:
+        if self._is_fixed:
+            raise ValueError("not allowed to raise maximum limit")
+        self.now = limits
+
+
+NONE = resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "expected"),
+    [
+        (500, 1000, 500),
+        (100 + SPARE_FILES, 1000, 100 + SPARE_FILES),
+        (99 + SPARE_FILES, 1000, 100 + SPARE_FILES),
+        (64, 100 + SPARE_FILES, 100 + SPARE_FILES),
+        (64, NONE, 100 + SPARE_FILES),
+        (NONE, NONE, NONE),
+    ],
+)
+def test_the_soft_limit_is_raised_as_far_as_needed(
+    soft: int, hard: int, expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limits = Limits(soft, hard)
+    monkeypatch.setattr("kafkalog.storage.open_file_limit.resource", limits)
+    allow_open_files(100, path=tmp_path)
+    assert limits.now == (expected, hard)
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [(Limits(64, 99 + SPARE_FILES), 99 + SPARE_FILES), (Limits(64, NONE, True), 64), (Limits(64, 500, True), 500)],
+)
+def test_what_cannot_be_raised_is_said(
+    limits: Limits, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("kafkalog.storage.open_file_limit.resource", limits)
+    with pytest.raises(WriteError, match=rf"{100 + SPARE_FILES} open files, but its limit is {most}:"):
+        allow_open_files(100, path=tmp_path)
+    assert limits.now[0] == 64
+
+
+def test_open_files_are_counted(tmp_path: Path) -> None:
+    before = count_open_files()
+    with (tmp_path / "x").open("w"), (tmp_path / "y").open("w"):
+        assert count_open_files() == before + 2
+    assert count_open_files() == before

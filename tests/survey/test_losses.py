@@ -1,4 +1,4 @@
-"""What is gone from a log: said by `verify` where files prove it, and as a note where only the offsets show it."""
+"""Lost records: reported by `verify` where files prove the loss, as a note where only offsets show it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ import pytest
 import writing
 from files import broker_on
 from plans import offsets
+from salvages import dense, log_of, written
 
 import kafkalog
 from kafkalog.cli import main
+from kafkalog.log.searching.missing import snapshot_name
 from kafkalog.scanning.planning import plan
 from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents
+from kafkalog.survey.losses import losses_of, remains
 
 KEY = kafkalog.TopicPartition("orders", 0)
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
@@ -452,3 +456,81 @@ def test_after_retention_no_command_names_a_checkpoint_entry_that_is_not_there(
         assert main(command) == 0
         assert START not in capsys.readouterr().err
     assert kafkalog.open_log_dir(root)["orders", 0].log_start_offset == start
+
+
+KEY_EVIDENCE = kafkalog.TopicPartition("t", 0)
+ENTRY = bytes([0, 0, 0, 3, 0, 0, 0, 90])
+
+
+def evidence_of(partition: Path) -> Evidence:
+    opened = kafkalog.Partition(partition)
+    segments = [
+        SegmentContents(str(one.path), one.base_offset, one.next_offset - 1, one.size_in_bytes)
+        for one in opened.segments
+    ]
+    return Evidence.of(opened, segments, LogDirState.of(opened), sorted(os.listdir(partition)))
+
+
+def test_what_files_say(tmp_path: Path) -> None:
+    batches = dense(20)
+    partition = written(tmp_path, log_of(*batches[:10]), log_of(*batches[10:]))
+    (partition / f"{60:020d}.index").write_bytes(ENTRY)
+    (partition / f"{70:020d}.index").write_bytes(bytes(80))  # preallocated, and never used
+    (partition / f"{15:020d}.timeindex").write_bytes(bytes(4) + ENTRY)  # the cleaner merged its segment
+    (partition / snapshot_name(50)).touch()
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n2 7\n")
+    for name, offset in (("log-start-offset", 5), ("recovery-point-offset", 61), ("replication-offset", 62)):
+        (tmp_path / f"{name}-checkpoint").write_bytes(encode_offset_checkpoint({KEY_EVIDENCE: offset}))
+    found = evidence_of(partition)
+    assert found.orphans == {60: [f"{60:020d}.index"]}
+    assert found.leftovers == [f"{15:020d}.timeindex", f"{70:020d}.index"]
+    assert (found.snapshots, found.log_start, found.epochs_start) == ([50], 5, 7)
+    assert found.ends == {
+        "recovery-point-offset-checkpoint": 61,
+        "replication-offset-checkpoint": 62,
+        snapshot_name(50): 50,
+        f"{60:020d}.index": 64,
+    }
+    assert (found.has(".index", ".x"), found.has(".x")) == (True, False)
+    with broker_on(tmp_path):
+        assert evidence_of(partition).ends == {}
+
+
+def test_the_state_of_a_log_dir(tmp_path: Path) -> None:
+    partition = kafkalog.Partition(written(tmp_path, log_of(*dense(2))))
+    assert LogDirState.of(partition) == LogDirState()
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    assert LogDirState.of(partition) == LogDirState(was_closed=True)
+    with broker_on(tmp_path):
+        assert LogDirState.of(partition) == LogDirState(is_live=True)
+
+
+@pytest.mark.parametrize("name", ["p-multi-0", "p-v1-lz4-0", "p-v0v1v2-mixed-0", "p-txn-0"])
+@pytest.mark.parametrize("row", [0, 1, -1])
+def test_all_from_the_cut_on_is_lost(log_dir: Path, name: str, row: int) -> None:
+    segment = kafkalog.Partition(log_dir / name).segments[0]
+    batches = segment.batches
+    start = int(batches.position[row])
+    contents, lost = remains(segment, start, LogDirState())
+    [loss] = losses_of(lost)
+    scan = kafkalog.scan(segment.path, columns=["offset"], include_control=True)
+    offsets = [one for one in scan.to_table()["offset"].to_pylist() if row == 0 or one > batches.last_offset[row - 1]]
+    assert (loss.first_offset, loss.end_offset) == (offsets[0], offsets[-1] + 1)
+    assert loss.n_records == len(offsets) or (loss.certainty == "at_most" and loss.n_records > len(offsets))
+    assert (contents.last_offset, contents.findings) == (batches.last_offset[-1], [])
+
+
+def test_damage_after_the_cut_is_lost_too(log_dir_copy: Path) -> None:
+    log = min((log_dir_copy / "p-multi-0").glob("*.log"))
+    segment = kafkalog.Segment(log)
+    batches = segment.batches
+    data = bytearray(log.read_bytes())
+    data[int(batches.position[2]) + 70] ^= 1
+    log.write_bytes(data)
+    segment = kafkalog.Segment(log)
+    _, lost = remains(segment, int(batches.position[1]), LogDirState())
+    [loss] = losses_of(lost)
+    assert (loss.first_offset, loss.end_offset) == (batches.base_offset[1], batches.last_offset[-1] + 1)
+    assert (loss.n_records, loss.certainty) == (batches.records_count[1:].sum(), "exact")
+    _, all_after = remains(segment, int(batches.position[3]), LogDirState())
+    assert sum(one.n_records or 0 for one in all_after) == batches.records_count[3:].sum()

@@ -1,15 +1,22 @@
-"""Which segments a broker recovers when it starts."""
+"""What a broker does with the files of a partition when it starts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import builder
+import golden_sets
 import numpy as np
+import pytest
 from startups import asked, logs
 
 import kafkalog
 from kafkalog import format as kf
+from kafkalog.errors import CorruptionError, Finding, ReadError, Reason
 from kafkalog.state.producers import encode_snapshot
+from kafkalog.survey.startup import PartitionPlan, SegmentAction, SegmentPlan
+from kafkalog.survey.startup_end import end_as_loaded, last_intact_end
+from kafkalog.survey.startup_files import epochs_problem, file_names, partition_directories, topic_id_problem
 from kafkalog.survey.startup_load import LoadPlan, RootOffsets
 
 
@@ -94,3 +101,204 @@ def test_a_negative_log_start_offset_counts_where_there_is_no_segment(partition:
     assert "correct the checkpoint" in (asked(partition).error or "")
     recovered = kafkalog.recover(partition.parent, dry_run=True).partitions[0]
     assert recovered.error is not None
+
+
+def plan(*actions: SegmentAction, before: int | None, end: int) -> PartitionPlan:
+    """Segments of ten offsets and 100 bytes each; a cut one keeps half of them."""
+    left = {"cut": 50, "deleted": 0, "emptied": 0}
+    segments = [
+        SegmentPlan(f"{10 * number:020d}.log", 10 * number, action, 100, left.get(action, 100))
+        for number, action in enumerate(actions)
+    ]
+    return PartitionPlan("t-0", None, segments, log_end_offset=end, log_end_offset_before=before)
+
+
+@pytest.mark.parametrize(
+    ("actions", "before", "end", "verdict", "n_bytes"),
+    [
+        (("kept", "kept"), 20, 20, "starts", 0),
+        (("kept", "recovered"), 20, 20, "recovers", 0),
+        (("kept", "cut", "deleted"), 30, 15, "loses", 150),
+        (("kept", "kept"), 20, 10, "loses", 0),
+        (("cut", "deleted"), None, 5, "loses", 150),
+    ],
+)
+def test_all_that_is_cut_or_deleted_is_lost(
+    actions: tuple[SegmentAction, ...], before: int | None, end: int, verdict: str, n_bytes: int
+) -> None:
+    row = plan(*actions, before=before, end=end)
+    assert (row.verdict, row.n_bytes_lost) == (verdict, n_bytes)
+    assert row.as_dict()["verdict"] == verdict
+
+
+def test_losses_that_touch_are_one() -> None:
+    row = plan("kept", "cut", before=20, end=15)
+    row.lost = [
+        Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=15, last_offset=16, n_records=2, certainty="exact"),
+        Finding(Reason.CRC_MISMATCH, "", "a.log", base_offset=17, last_offset=19, n_records=1, certainty="exact"),
+    ]
+    assert [(one.first_offset, one.end_offset, one.n_records) for one in row.losses] == [(15, 20, 3)]
+    assert (row.loss.n_records, row.loss.first_offset, row.loss.last_offset) == (3, 15, 19)
+
+
+@pytest.mark.parametrize("set_name", ["k44", "k28"])
+def test_it_is_that_of_the_reader_where_all_is_well(set_name: str) -> None:
+    for path in golden_sets.partitions(set_name).values():
+        segment = kafkalog.Partition(path).segments[-1]
+        assert end_as_loaded(segment) == segment.next_offset == last_intact_end(segment), path.name
+
+
+def test_an_index_that_leads_past_the_end_moves_the_log_end(partition: Path) -> None:
+    last = max(partition.glob("*.log"))
+    last.with_suffix(".index").write_bytes((5).to_bytes(4, "big") + (2**30).to_bytes(4, "big"))
+    segment = kafkalog.Segment(last)
+    assert (end_as_loaded(segment), last_intact_end(segment)) == (int(last.stem), 305)
+    [row] = kafkalog.preflight(partition, clean=True).partitions
+    assert (row.log_end_offset, row.verdict) == (int(last.stem), "loses")
+
+
+def test_a_size_below_the_smallest_is_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / f"{5:020d}.log"
+    path.write_bytes(bytes(40))
+    with pytest.raises(CorruptionError):
+        end_as_loaded(kafkalog.Segment(path))
+    assert last_intact_end(kafkalog.Segment(path)) == 5
+    path.write_bytes(bytes(17))  # too short for a header
+    assert end_as_loaded(kafkalog.Segment(path)) == 5
+
+
+def name(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+def make(directory: Path, *names: str) -> Path:
+    for one in names:
+        (directory / one).write_bytes(b"")
+    return directory
+
+
+def test_what_is_sound_stays(tmp_path: Path) -> None:
+    names = [name(0, suffix) for suffix in (".index", ".log", ".snapshot", ".timeindex")]
+    make(tmp_path, *names, "leader-epoch-checkpoint", "partition.metadata")
+    (tmp_path / "foo.log").mkdir()
+    found = file_names(tmp_path)
+    assert (found.removed, found.renamed, found.problem(tmp_path)) == ({}, {}, None)
+    assert found.after() == {*names, "leader-epoch-checkpoint", "partition.metadata"}
+
+
+def test_leftovers_and_lone_indexes_go(tmp_path: Path) -> None:
+    gone = {
+        name(0, ".log.deleted"): "marked for deletion",
+        name(5, ".log.cleaned"): "the cleaner did not finish it",
+        name(7, ".log.swap"): "of a split or a cleaning that did not finish",
+        name(9, ".index"): "an index without its .log",
+        name(9, ".timeindex"): "an index without its .log",
+        name(9, ".txnindex"): "an index without its .log",
+    }
+    make(tmp_path, *gone, name(10, ".log"), name(10, ".index"), "00-00.checkpoint.deleted")
+    found = file_names(tmp_path)
+    assert found.removed == gone
+    assert found.after() == {name(10, ".log"), name(10, ".index"), "00-00.checkpoint.deleted"}
+
+
+def test_a_swap_replaces_the_segments_that_it_covers(tmp_path: Path) -> None:
+    make(tmp_path, *(name(base, suffix) for base in (0, 10, 20, 30) for suffix in (".log", ".index")))
+    (tmp_path / name(10, ".log.swap")).write_bytes(builder.batch_v2(base_offset=10, last_offset_delta=14))
+    make(tmp_path, name(10, ".index.swap"))
+    found = file_names(tmp_path)
+    assert set(found.removed) == {name(base, suffix) for base in (10, 20) for suffix in (".log", ".index")}
+    assert found.renamed == {name(10, f"{suffix}.swap"): name(10, suffix) for suffix in (".log", ".index")}
+    assert found.after() == {name(base, suffix) for base in (0, 10, 30) for suffix in (".log", ".index")}
+
+
+def test_what_stops_a_broker_is_the_problem(tmp_path: Path) -> None:
+    make(tmp_path, "foo.log", name(0, ".log"))
+    assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{tmp_path}/foo.log: unknown_file: not named after")
+    (tmp_path / "foo.log").unlink()
+    (tmp_path / name(0, ".log.swap")).write_bytes(builder.batch_v2(base_offset=0, crc=1) + bytes(61))
+    swap = tmp_path / name(0, ".log.swap")
+    assert str(file_names(tmp_path).problem(tmp_path)).startswith(f"{swap}: swap_file")
+    with pytest.raises(ReadError, match="No such file"):
+        file_names(tmp_path / "gone")
+
+
+def test_directories_of_partitions_and_findings_of_others(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "data", tmp_path / "elsewhere-0"
+    root.mkdir()
+    elsewhere.mkdir()
+    for one in ("t-0", "t-1", "nonsense", "remote-log-index-cache", f"t-2.{'a' * 32}-delete"):
+        (root / one).mkdir()
+    make(root, "meta.properties")
+    (root / "u-0").symlink_to(elsewhere)
+    (root / "u-1").symlink_to(root / "t-0")
+    found = [(type(one), one.path if isinstance(one, Finding) else str(one)) for one in partition_directories(root)]
+    assert [(kind is Finding, Path(str(path)).name) for kind, path in found] == [
+        (True, "nonsense"), (False, "t-0"), (False, "t-1"), (False, f"t-2.{'a' * 32}-delete"), (True, "u-0"),
+        (False, "u-1"),
+    ]  # fmt: skip
+    with pytest.raises(ReadError):
+        list(partition_directories(tmp_path / "gone"))
+
+
+ID = "pVtd5q9fv17AmQxDD_e9Gw"
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("0\n1\n0 0\n", True),
+        ("", True),
+        ("0\n", True),
+        ("0\n2\n3 5\n1 9", True),  # it only drops what does not rise
+        ("1\n1\n0 0\n", False),
+        ("0\n2\n0 0\n", False),
+        ("0\n1\n0 0 0\n", False),
+        ("0 \n1\n0 0\n", False),
+        ("0\n1\n 0 0\n", False),
+        ("0\n1\n 5\n", False),
+        ("0\n7\nx 0\n", False),
+        ("0\n1\n3000000000 0\n", False),
+        ("0\n-2\n", False),
+        ("0\n1\n-1 0\n", False),
+        ("0\n1\n0 -5\n", False),
+    ],
+)
+def test_leader_epochs(tmp_path: Path, text: str, starts: bool) -> None:
+    (tmp_path / kf.LEADER_EPOCH_CHECKPOINT).write_text(text)
+    assert (epochs_problem(tmp_path) is None) == starts
+
+
+def test_a_link_to_nowhere_and_no_file(tmp_path: Path) -> None:
+    assert epochs_problem(tmp_path) is None
+    assert topic_id_problem(tmp_path) is None
+    (tmp_path / kf.LEADER_EPOCH_CHECKPOINT).symlink_to("nowhere")
+    assert epochs_problem(tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "starts"),
+    [
+        (f"version: 0\ntopic_id: {ID}".encode(), True),
+        (f"version: 0\r\ntopic_id: {ID}\nmore".encode(), True),
+        # a broker does not look at the last bits
+        (f"version: 0\ntopic_id: {ID[:-1]}x".encode(), True),
+        (f"version: 0\ntopic_id: {ID}==".encode(), True),
+        (f"version: 0\ntopic_id: {ID[:-1]}+".encode(), False),
+        (f"version:0\ntopic_id: {ID}".encode(), False),
+        (f"version: x\ntopic_id: {ID}".encode(), False),
+        (b"version: 0\ntopic_id: " + b"A" * 22, False),
+        (b"version: 0\ntopic_id: \xff" + b"A" * 21, False),
+        (b"version: 0", False),
+        (b"", False),
+        (b"version: 0\ntopic_id: short", False),
+        (f"version: 0\ntopic_id: {ID}{ID}".encode(), False),
+    ],
+)
+def test_topic_id(tmp_path: Path, data: bytes, starts: bool) -> None:
+    (tmp_path / kf.PARTITION_METADATA).write_bytes(data)
+    assert (topic_id_problem(tmp_path) is None) == starts
+
+
+def test_a_later_version_of_the_topic_ids_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / kf.PARTITION_METADATA).write_text(f"version: 1\ntopic_id: {ID}")
+    assert topic_id_problem(tmp_path) is None

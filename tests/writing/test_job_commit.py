@@ -1,9 +1,12 @@
-"""What tasks wrote elsewhere comes into a log dir all at once, whenever somebody dies."""
+"""Results of tasks come into a log dir all at once, whichever process dies."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +15,8 @@ from typing import Any
 
 import pytest
 from effort import thinned
-from staged_jobs import make_log_dir, stage, write
-from writing import draw
+from staged_jobs import SMALL, make_log_dir, stage, write
+from writing import columns_of, draw
 
 import kafkalog
 from kafkalog import TopicPartition
@@ -21,6 +24,7 @@ from kafkalog.errors import FileChangedError, OutputExistsError, TruncatedTailEr
 from kafkalog.state.checkpoints import parse_topic_id
 from kafkalog.storage import moves
 from kafkalog.storage.atomic import rename_new
+from kafkalog.storage.broker_lock import hold_locks
 from kafkalog.writing import job_commit
 from kafkalog.writing.job_commit import StagedWriter, commit, recover
 from kafkalog.writing.job_directories import StagingArea, create_job, remove_job, this_owner
@@ -231,3 +235,54 @@ def test_a_torn_end_is_not_continued(log_dir: Path) -> None:
     area = StagingArea.of(log_dir)
     with pytest.raises(TruncatedTailError):
         stage(area, area.job("job-1"), "t-0")
+
+
+def test_what_dead_jobs_left_is_removed_and_what_the_living_have_is_not(log_dir: Path) -> None:
+    area = StagingArea.of(log_dir)
+    owner = this_owner(os.getpid())
+    for name, whose in (("job-dead", {**owner, "started": "1"}), ("job-live", owner)):
+        job = area.job(name)
+        stage(area, job, "t-0")
+        (job / "owner.json").write_text(json.dumps(whose))
+    assert recover(area) == []
+    assert area.jobs() == [area.job("job-live")]
+
+
+@pytest.mark.parametrize("has_records", [False, True])
+def test_a_task_that_outlives_its_job_fails_and_leaves_nothing(log_dir: Path, has_records: bool) -> None:
+    # as a task of Spark that is killed late: the driver has removed the job's directory by then
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    create_job(job, this_owner(os.getpid()))
+    task = job / "task-0"
+    task.mkdir()
+    staged = StagedWriter(area, task, TopicPartition("t", 5), config=SMALL)
+    if has_records:
+        staged.writer.append(columns_of(draw(10, 1)))
+    remove_job(job)
+    with pytest.raises(WriteError):
+        staged.writer.append(columns_of(draw(200, 2)))
+    staged.abandon()
+    assert list(log_dir.parent.glob(".*")) == []
+    assert area.jobs() == []
+
+
+def test_a_broker_keeps_jobs_out(log_dir: Path) -> None:
+    area = StagingArea.of(log_dir)
+    job = area.job("job-1")
+    staged = stage(area, job, "t-0")
+    (log_dir / "meta.properties").write_text("version=1\n")
+    hold = (
+        "import sys; from kafkalog.storage.broker_lock import hold_locks\n"
+        "with hold_locks([sys.argv[1]]): print(1, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(log_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline()
+        with pytest.raises(UnsafePathError, match="a broker holds the lock"):
+            commit(area, job, staged)
+        broker.communicate(b"\n")
+    with hold_locks([log_dir]):
+        assert commit(area, job, staged)

@@ -1,9 +1,10 @@
-"""What `ls` and `verify` print about many partitions, torn tails, and records below the log start offset."""
+"""What `ls`, `verify` and `index-stats` print about many partitions, torn tails and damage."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builder import batch_v2, record_v2
@@ -52,3 +53,64 @@ def test_damaged_partitions_are_listed_before_the_total(
     *_, damaged, total = capsys.readouterr().out.splitlines()
     assert damaged == "damaged: t-1, t-3"
     assert total.startswith("total: ")
+
+
+def test_a_line_a_partition_or_a_segment(log_dir: Path, run_lines: Any) -> None:
+    code, out, err = run_lines("index-stats", log_dir)
+    assert (code, err) == (0, "")
+    assert len(out) == 1 + 10 + 1
+    assert out[0].split()[:4] == ["PARTITION", "BYTES", "ENTRIES", "TIME"]
+    assert out[7].split()[:4] == ["p-txn-0", "49,519", "36", "34"]
+    assert out[-1].startswith("total: 10 partitions, 27 segments, 426.4 KiB of log; a lookup passes over ")
+    code, out, _ = run_lines("index-stats", log_dir, "-s", "-t", "p-txn")
+    assert len(out) == 1 + 6 + 1
+    assert out[1].split()[:2] == ["p-txn-0", "00000000000000000000.log"]
+    code, out, _ = run_lines("index-stats", log_dir / "p-txn-0" / "00000000000000000014.log")
+    assert out[1].split()[:3] == ["p-txn-0", "15,973", "13"]
+
+
+def test_json_is_an_object_a_partition_or_segment(log_dir: Path, run_lines: Any) -> None:
+    code, out, _ = run_lines("index-stats", log_dir, "--json", "--what-if", "512,4K", "-t", "p-multi")
+    rows = [json.loads(line) for line in out]
+    assert code == 0
+    assert [row["partition"] for row in rows] == [0, 1, 2]
+    assert [one["index_interval_bytes"] for one in rows[0]["what_if"]] == [512, 4096]
+    code, out, _ = run_lines("index-stats", log_dir, "--json", "-s", "-t", "p-txn")
+    assert len(out) == 6
+    assert all("what_if" not in json.loads(line) for line in out)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--what-if", "x"], "not a number"),
+        (["--what-if", "2G"], "below 2G"),
+        (["-t", "nope"], "no topic"),
+        (["--plot", "x.bmp"], "ends in .svg"),
+    ],
+)
+def test_wrong_usage_is_said(options: list[str], message: str, log_dir: Path, run_lines: Any) -> None:
+    code, out, err = run_lines("index-stats", log_dir, *options)
+    assert (code, out) == (2, [])
+    assert message in err
+
+
+def test_damage_is_said_and_the_rest_is_measured(log_dir_copy: Path, run_lines: Any) -> None:
+    partition = log_dir_copy / "p-zstd-java-0"
+    with (partition / "00000000000000000000.log").open("r+b") as file:
+        file.seek(5000)
+        file.write(bytes(3000))
+    index = log_dir_copy / "p-multi-1" / "00000000000000000000.index"
+    index.write_bytes(index.read_bytes()[::-1])
+    code, out, err = run_lines("index-stats", log_dir_copy)
+    assert code == 1
+    assert len(out) == 12
+    assert err.count("kafkalog: damage: ") == 2
+    assert "index_misleads" in err
+    row = next(line for line in out if line.startswith("p-multi-1"))
+    assert row.split()[1:4] == ["12,964", "-", "-"]
+    assert "1 of the segments without an index that can be measured" in out[-1]
+    code, out, err = run_lines("index-stats", log_dir_copy, "--on-corruption", "raise", "-t", "p-zstd-java")
+    assert code == 1
+    assert "--on-corruption skip" in err
+    assert run_lines("index-stats", log_dir_copy / "nothing-here")[0] == 3

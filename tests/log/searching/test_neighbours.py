@@ -14,15 +14,22 @@ import builder
 import pytest
 import strategies
 from effort import examples
+from files import broker_on
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import batch, make, read
+from searches import damaged, dense, salvaged
 
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Reason
+from kafkalog.log.searching.choosing import agreeing
+from kafkalog.log.searching.missing import END_CHECKPOINTS, end_finding, missing_end
+from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.scanning import execution
 from kafkalog.scanning.planning import plan
+from kafkalog.state.checkpoints import encode_offset_checkpoint
+from kafkalog.storage.source import BufferSource
 
 
 @contextlib.contextmanager
@@ -165,3 +172,73 @@ def test_an_offset_that_a_header_hides_is_followed_by_offsets_that_go_back(tmp_p
     assert [(one.reason, one.position, one.base_offset) for one in expected] == [(Reason.OFFSET_ORDER, len(hidden), 2)]
     for window_bytes in (1, 2**7):
         assert findings(path, window_bytes) == expected
+
+
+def kept(*parts: bytes, base_offset: int = 0, end_offset: int = 2**63 - 1) -> list[int]:
+    """The first offsets of the runs that agree."""
+    source = BufferSource(b"".join(parts))
+    found = Found.concatenate([part.joined() for part in find_batches(source)])
+    runs = agreeing(source, found, base_offset=base_offset, end_offset=end_offset).kept
+    return [int(offset) for offset in runs.first_offset]
+
+
+def test_the_largest_rising_set_is_kept() -> None:
+    batches = dense(6)
+    assert kept(*batches) == [0]
+    assert kept(*batches[:3], batches[0], *batches[3:]) == [0, 3, 6, 9]
+    assert kept(*batches, base_offset=3, end_offset=15) == [3, 6, 9, 12]
+
+
+def test_readers_do_not_question_the_epoch_of_a_batch() -> None:
+    batches = dense(6)
+    batches[3] = batches[3][:12] + (8124).to_bytes(4, "big") + batches[3][16:]
+    assert kept(*batches) == [0, 9, 12]
+
+
+@pytest.mark.parametrize(("offset", "is_kept"), [(1, True), (20, True), (900, False), (2**40, False)])
+def test_behind_damage_a_lone_batch_far_away_is_not_believed(offset: int, is_kept: bool) -> None:
+    first, last = builder.message(0, b"k", b"v", magic=0), builder.message(offset, b"k", b"v", magic=0)
+    assert kept(first, b"\xff" * 100, last) == [0, offset][: 1 + is_kept]
+
+
+def test_relative_offsets_behind_a_lost_header_are_not_believed() -> None:
+    inner = b"".join(builder.message(n, None, b"v" * 20, magic=1) for n in range(1, 4))
+    whole = builder.wrapper([builder.message(0)], offset=0)
+    # the header of a compressed message is lost, and its content was stored as it was
+    assert kept(whole, b"\xff" * 90, inner, bytes(4), builder.wrapper([builder.message(0)], offset=9)) == [0, 9]
+    # messages that were not compressed lead to the next one
+    assert kept(whole, b"\xff" * 90, inner, builder.wrapper([builder.message(0)], offset=4)) == [0, 1, 4]
+
+
+@pytest.mark.parametrize("n_cut", [0, 60])
+def test_a_batch_that_only_a_second_copy_has_fills_the_hole_in_the_first(tmp_path: Path, n_cut: int) -> None:
+    batches = dense(20)
+    copy = [damaged(one) if number == 12 else one for number, one in enumerate(batches)]
+    copy[12] = copy[12][n_cut:]
+    other = batches[:18]
+    other[14] = damaged(other[14])
+    kept, report = salvaged(tmp_path, *copy[:18], *other[8:], *batches[18:])
+    assert kept == batches
+    [partition] = report.partitions
+    # the hole is there, but no offset is missing in it
+    assert {(one.n_records, one.first_offset, one.end_offset) for one in partition.lost if one.reason != "offset_order"}
+    assert partition.total("n_batches_kept") == 20
+    assert partition.total("n_batches_suspect") == 8  # ten, of which one is damaged and one is kept
+
+
+KEY = kafkalog.TopicPartition("t", 0)
+
+
+def test_the_end_that_checkpoints_know_of_is_told_unless_a_broker_runs(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    assert missing_end(partition, KEY, 5) is None
+    for name, offset in zip(END_CHECKPOINTS, (4, 9), strict=True):
+        (tmp_path / name).write_bytes(encode_offset_checkpoint({KEY: offset}))
+    finding = missing_end(partition, KEY, 5)
+    assert finding == end_finding(str(partition), 5, {END_CHECKPOINTS[1]: 9}, damage=False)
+    assert finding is not None
+    assert (finding.base_offset, finding.last_offset, finding.n_records) == (5, 8, 4)
+    assert missing_end(partition, KEY, 9) is missing_end(partition, None, 5) is None
+    with broker_on(tmp_path):
+        assert missing_end(partition, KEY, 5) is None

@@ -1,4 +1,4 @@
-"""Converted logs: what is v2 stays byte for byte, the rest reads the same, and filters take what a scan would."""
+"""Converted logs: v2 batches stay byte for byte, the rest reads the same, and filters are those of a scan."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ from typing import Any
 
 import builder
 import golden_sets
+import numpy as np
 import pytest
 import strategies
 from conversions import (
     batches_of,
+    idempotent,
     logs,
     partition_of,
+    raw_batches,
     rows,
     stands,
     write_partition,
 )
+from effort import examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import OutputExistsError, UnsafePathError
+from kafkalog.log.partition import Partition
+from kafkalog.operations.converting.assemble import empty_batches
 
 # --------------------------------------------------------------------------------------------------------- golden
 
@@ -175,3 +181,159 @@ def test_a_lone_file_and_a_partition_without_records_convert(tmp_path: Path) -> 
     empty = golden_sets.partitions("k44")["p-empty-0"]
     kafkalog.convert(empty, tmp_path / "copy")
     assert logs(tmp_path / "copy" / "p-empty-0") == {kf.segment_file_name(0): b""}
+
+
+def test_an_empty_batch_is_what_the_log_cleaner_writes() -> None:
+    found = 0
+    for name, partition in golden_sets.partitions("k44_extra").items():
+        for batches in (segment.batches for segment in Partition(partition).segments):
+            empty = batches[(batches.records_count == 0) & (batches.magic == 2)]
+            if len(empty):
+                made = empty_batches(empty)
+                for name in ("base_offset", "last_offset", "attributes", "base_timestamp", "crc", "base_sequence"):
+                    assert np.array_equal(getattr(made.batches, name), getattr(empty, name)), name
+                found += len(empty)
+    assert found > 3
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    root = golden_sets.unpacked("k28")
+    options: dict[str, Any] = {"topics": ["p-v1-none", "p-v2-txn"], "drop": [("value", "contains", b"alpha")]}
+    dry = kafkalog.convert(root, tmp_path / "out", dry_run=True, **options)
+    assert list(tmp_path.iterdir()) == []
+    wet = kafkalog.convert(root, tmp_path / "out", **options)
+    assert dry.partitions == wet.partitions
+    assert (dry.is_written, wet.is_written) == (False, True)
+    for partition in wet.partitions:
+        assert partition.n_bytes_after == sum(map(len, logs(Path(partition.path)).values()))
+        assert partition.n_records_after == len(rows(Path(partition.path))) < partition.n_records_before
+        assert partition.n_batches_after == len(raw_batches(Path(partition.path)))
+
+
+@pytest.mark.parametrize(
+    ("set_name", "name"),
+    thinned(
+        [
+            ("k44", "p-txn-0"),
+            ("k44", "p-idem-0"),
+            ("k28", "p-v1v2-mixed-0"),
+            ("k44", "p-compact-idem-0"),
+            ("k44_extra", "p-compact-txn-now-0"),
+            ("k28", "p-v2-txn-0"),
+        ],
+        2,
+    ),
+)
+def test_what_is_left_of_a_real_log_is_healthy_and_its_producers_are_known(
+    set_name: str, name: str, tmp_path: Path
+) -> None:
+    source = golden_sets.partitions(set_name)[name]
+    for number, share in enumerate((7, 2, 1)):
+        drop = [("offset", "in", [offset for offset in range(2000) if offset % share == 0])]
+        (tmp_path / str(number)).mkdir()
+        report = kafkalog.convert(source, tmp_path / str(number) / name, drop=drop)
+        target = Path(report.partitions[0].path)
+        assert report.partitions[0].n_records_dropped > 0
+        assert [row[0] for row in rows(target)] == [row[0] for row in rows(source) if row[0] % share]
+        assert stands(target) == stands(source)
+        verification = kafkalog.verify(target, deep=True)
+        assert [str(finding) for finding in verification.all_findings() if finding.damage] == []
+
+
+def test_the_last_batch_of_a_producer_and_of_the_log_stay_as_empty_ones(tmp_path: Path) -> None:
+    plain = builder.batch_v2([builder.record_v2(0, 0, b"k9", b"v")], base_offset=9)
+    parts = [idempotent(0, 0), idempotent(3, 3), idempotent(6, 0, producer_id=8), plain]
+    source = write_partition(tmp_path / "t-0", [(0, b"".join(parts))])
+    report = kafkalog.convert(source, tmp_path / "u-0", filters=[("key", "==", b"nobody")])
+    after = batches_of(tmp_path / "u-0")
+    assert [(batch.base_offset, batch.last_offset, batch.size_in_bytes) for batch in after] == [
+        (3, 5, 61),
+        (6, 8, 61),
+        (9, 9, 61),
+    ]
+    assert stands(tmp_path / "u-0") == stands(source)
+    assert report.partitions[0].n_records_dropped == 10
+    assert kafkalog.open(tmp_path / "u-0").log_end_offset == 10  # type: ignore[union-attr]
+
+
+def test_markers_stay_and_a_transaction_begins_where_it_began(tmp_path: Path) -> None:
+    def txn(offset: int, **options: Any) -> bytes:
+        return idempotent(offset, offset, n=1, transactional=True, **options)
+
+    abort = builder.control_batch(builder.ABORT, base_offset=3, producer_id=7)
+    parts = [txn(0), txn(1), txn(2), abort, txn(4, producer_id=9), txn(5, producer_id=9)]
+    source = write_partition(tmp_path / "t-0", [(0, b"".join(parts))])
+    kafkalog.convert(source, tmp_path / "u-0", filters=[("key", "==", b"k1")])
+    after = batches_of(tmp_path / "u-0")
+    assert [(batch.base_offset, len(batch.records)) for batch in after] == [
+        (0, 0),
+        (1, 1),
+        (2, 0),
+        (3, 1),
+        (4, 0),
+        (5, 0),
+    ]
+    assert stands(tmp_path / "u-0") == stands(source)
+    assert rows(tmp_path / "u-0", isolation_level="read_committed") == []
+
+
+FILTERS = st.sampled_from(
+    [
+        [("offset", ">=", 5)],
+        [("offset", "in", [1, 3, 4, 8, 9, 20])],
+        [("value", "contains", b"1")],
+        [("value", "starts_with", b"old")],
+        [("key", "==", b"k"), ("offset", "<", 9)],
+        [("key", "is null")],
+        [("producer_id", "==", 1)],
+        [("is_transactional", "==", True)],
+        [("timestamp", ">", 0)],
+        [[("sequence", ">=", 0)], [("compression", "==", "lz4")]],
+    ]
+)
+
+
+@settings(max_examples=examples(60))
+@given(log=strategies.transaction_logs(), filters=FILTERS, is_drop=st.booleans(), threads=st.sampled_from([1, 2]))
+def test_filters_take_what_a_scan_takes_and_leave_the_rest_alone(
+    log: strategies.TransactionLog, filters: Any, is_drop: bool, threads: int
+) -> None:
+    with partition_of(log.segments) as source:
+        target = source.parent / "out" / "t-0"
+        target.parent.mkdir()
+        kafkalog.convert(source, target, threads=threads, **{"drop" if is_drop else "filters": filters})
+        wanted = {row[0] for row in rows(source, filters=filters)}
+        for level in ("read_uncommitted", "read_committed"):
+            expected = [row for row in rows(source, isolation_level=level) if (row[0] in wanted) != is_drop]
+            assert rows(target, isolation_level=level) == expected
+        assert stands(target) == stands(source)
+
+        raw = set(raw_batches(source))
+        kept_offsets = {row[0] for row in rows(target)}
+        for data, batch in zip(raw_batches(source), batches_of(source), strict=True):
+            is_whole = batch.magic == 2 and {record.offset for record in batch.records} <= kept_offsets
+            if is_whole and (batch.is_control or batch.records):
+                assert data in raw_batches(target)
+        before = {batch.base_offset: batch for batch in batches_of(source)}
+        for data, batch in zip(raw_batches(target), batches_of(target), strict=True):
+            if data in raw or batch.base_offset not in before or before[batch.base_offset].magic < 2:
+                continue
+            same = before[batch.base_offset]
+            for name in ("last_offset", "producer_id", "producer_epoch", "base_sequence", "leader_epoch"):
+                assert getattr(batch, name) == getattr(same, name)
+            assert batch.records or len(data) == 61
+
+
+def test_records_below_the_log_start_offset_are_left_out(tmp_path: Path) -> None:
+    root = golden_sets.unpacked("k44")
+    start = golden_sets.log_start_offsets("k44")["p-delrec-0"]
+    report = kafkalog.convert(root, tmp_path / "out", topics="p-delrec")
+    target = kafkalog.open(tmp_path / "out" / "p-delrec-0")
+    assert isinstance(target, Partition)
+    assert target.log_start_offset == report.partitions[0].start_offset == start > 0
+    assert rows(target) == rows(root, topics="p-delrec")
+    first = batches_of(target.path)[0]
+    assert first.base_offset == start
+    whole = kafkalog.convert(root, tmp_path / "whole", topics="p-delrec", include_deleted=True)
+    assert logs(tmp_path / "whole" / "p-delrec-0") == logs(root / "p-delrec-0")
+    assert whole.partitions[0].n_records_after > report.partitions[0].n_records_after

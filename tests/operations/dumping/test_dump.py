@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 import builder
 import golden_sets
+import numpy as np
 import pytest
 from dumping_support import ONE, dumped
 from effort import THOROUGH, thinned
 
 import kafkalog
+from kafkalog.operations.dumping import files
+from kafkalog.operations.dumping.report import MAX_PAIRS, Report
 from kafkalog.protocol.framing import TOPIC_DECODERS
 
 
@@ -125,3 +128,52 @@ def test_a_log_that_is_not_named_after_an_offset_is_refused(tmp_path: Path) -> N
     path.write_bytes(builder.batch_v2([ONE]))
     with pytest.raises(kafkalog.NotKafkaError):
         list(kafkalog.dump(path))
+
+
+def test_lists_are_bounded_and_say_how_much_they_leave_out() -> None:
+    report = Report()
+    pairs = np.arange(2 * (MAX_PAIRS + 5)).reshape(2, -1)
+    report.add_pairs("gap", "x", pairs[:, :MAX_PAIRS])
+    report.add_pairs("gap", "x", pairs[:, MAX_PAIRS:])
+    lines = list(report.lines())
+    assert len(lines) == MAX_PAIRS + 2
+    assert lines[-1] == "  ... and 5 more"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dialect": "1.0"},
+        {"key_decoder": "avro"},
+        {"max_bytes": -1},
+        {"max_message_size": 2**31},
+        {"topic_decoder": "__consumer_offsets"},
+        {"topic_decoder": "offsets", "value_decoder": "long"},
+        {"topic_decoder": "share-group-state", "dialect": "2.8"},
+    ],
+)
+def test_options_that_make_no_sense_are_value_errors(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        kafkalog.dump("x.log", **options)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"), [("a//b/", "a/b"), ("/a/../b.log", "/a/../b.log"), ("//", "/"), ("/", "/"), ("a", "a")]
+)
+def test_a_path_is_shown_as_javas_file_shows_it(path: str, shown: str) -> None:
+    assert files.as_file(path) == shown
+
+
+def test_an_absolute_path_keeps_links_and_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert files.absolute("x/../y.log") == f"{tmp_path}/x/../y.log"
+    assert files.absolute("/x//y.log") == "/x/y.log"
+
+
+def test_a_segment_is_the_last_where_none_of_a_larger_offset_is_beside_it(tmp_path: Path) -> None:
+    first, second = (tmp_path / f"{offset:020d}.log" for offset in (0, 7))
+    first.write_bytes(b"")
+    assert files.is_last_segment(str(first))
+    second.write_bytes(b"")
+    assert [files.is_last_segment(str(path)) for path in (first, second)] == [False, True]
+    assert files.is_last_segment(str(tmp_path / "bootstrap.checkpoint"))

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import Limits, Reason
+from kafkalog.errors import CorruptionError, Limits, Reason
 from kafkalog.operations.dumping import log_walk
+from kafkalog.operations.dumping.decoders import describe
 
 
 def test_a_batch_with_a_wrong_checksum_is_shown_with_its_records_and_is_a_finding(tmp_path: Path) -> None:
@@ -122,3 +123,27 @@ def test_damage_gives_our_errors(
     for _ in kafkalog.dump(path, keep_going=True, limits=Limits(max_decompressed_bytes=2**22), **options).rows():
         pass
     assert dumped(path, limits=Limits(max_decompressed_bytes=2**22), **options)
+
+
+def key(kind: int) -> bytes:
+    return struct.pack(">hh", 0, kind)
+
+
+def test_a_type_that_is_not_known_is_named_by_its_number() -> None:
+    assert describe(key(9), b"x") == " controlType: UNKNOWN(9)"
+    assert describe(key(2), b"x", is_2_8=True) == " controlType: LEADER_CHANGE(2)"
+
+
+@pytest.mark.parametrize("kind", range(7))
+def test_a_value_that_ends_early_is_damage(kind: int) -> None:
+    for value in (None, b"", b"\0"):
+        with pytest.raises(CorruptionError) as caught:
+            describe(key(kind), value)
+        assert caught.value.reason is Reason.CONTROL_RECORD
+
+
+@pytest.mark.parametrize("damaged", [None, b"", b"\0\0\0", b"\xff\0\0\1"])
+def test_a_key_that_names_no_type_is_damage(damaged: bytes | None) -> None:
+    with pytest.raises(CorruptionError) as caught:
+        describe(damaged, b"")
+    assert caught.value.reason is Reason.CONTROL_RECORD

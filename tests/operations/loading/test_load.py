@@ -1,4 +1,4 @@
-"""What is loaded is what a scan reads: any table, any file, any codec; and all of it is there, or nothing."""
+"""Loaded records are those that a scan reads, from any table or file; all of them are there, or none."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +21,16 @@ import pytest
 from effort import examples
 from exported import records
 from faults import Faulty
+from files import broker_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaded import PAIR, kafkalog_timestamp, table_of
 
 import kafkalog
-from kafkalog import LogConfig, UnsafePathError, WriteError, load, write_table
+from kafkalog import LogConfig, OutputExistsError, TopicPartition, UnsafePathError, WriteError, load, write_table
 from kafkalog.errors import LimitExceededError, Reason, UnwritableError
+from kafkalog.operations.loading.retention import retention_note
+from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.writing.partitioner import murmur2
 
 
@@ -448,3 +452,121 @@ def test_append_times_come_back(tmp_path: Path, name: str) -> None:
     load(tmp_path / name, tmp_path / "topic", config=config, log_append_time=9_000)
     stamps = kafkalog.read_table(tmp_path / "topic", columns=columns).column("timestamp").cast("int64").to_pylist()
     assert stamps == [1_000] * 3 + [1_500] + [9_000] * 2
+
+
+def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path: Path) -> None:
+    table = table_of(100, partition=[i % 4 for i in range(100)])
+    dry = write_table(table, tmp_path / "log", topic="t", dry_run=True)
+    assert os.listdir(tmp_path) == []
+    wet = write_table(table, tmp_path / "log", topic="t")
+    assert [(e.partition, e.n_records, e.next_offset) for e in dry.partitions] == [
+        (e.partition, e.n_records, e.next_offset) for e in wet.partitions
+    ]
+    with pytest.raises(OutputExistsError):
+        write_table(table, tmp_path / "log", topic="t", dry_run=True)
+    with pytest.raises(UnwritableError):
+        write_table({"value": [b""], "timestamp": [-5]}, tmp_path / "log", topic="u", dry_run=True)
+
+
+def test_partitions_come_to_a_log_dir_that_is_there_and_never_over_others(tmp_path: Path) -> None:
+    write_table(table_of(10), tmp_path / "log", topic="t")
+    (tmp_path / "log" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
+    write_table(table_of(20), tmp_path / "log", topic="u", partitions=3)
+    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "meta.properties", "t-0", "u-0", "u-1", "u-2"]
+    before = kafkalog.read_table(tmp_path / "log")
+    with pytest.raises(OutputExistsError, match="t-0"):
+        write_table(pa.table({"topic": ["v", "t"], "value": [b"", b""]}), tmp_path / "log")
+    assert kafkalog.read_table(tmp_path / "log").equals(before)
+    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "meta.properties", "t-0", "u-0", "u-1", "u-2"]
+    assert os.listdir(tmp_path) == ["log"]
+
+
+def test_a_place_where_a_broker_would_trip_is_refused(tmp_path: Path) -> None:
+    write_table(table_of(5), tmp_path / "log", topic="t")
+    (tmp_path / "log" / "meta.properties").write_text("version=1\n")
+    for path in (tmp_path / "log" / "t-0", tmp_path / "log" / "t-0" / "x", tmp_path / "log" / "below"):
+        with pytest.raises(UnsafePathError):
+            write_table(table_of(5), path, topic="u")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputExistsError):
+        write_table(table_of(5), tmp_path / "file", topic="u")
+    with pytest.raises(WriteError):
+        write_table(table_of(5), tmp_path / "no" / "such" / "log", topic="u")
+
+
+def test_a_log_dir_is_no_place_to_stage_in(tmp_path: Path) -> None:
+    write_table(table_of(5), tmp_path / "log", topic="t")
+    for target in ("log", "new"):
+        for place in (tmp_path / "log", tmp_path / "log" / "t-0"):
+            with pytest.raises(UnsafePathError):
+                write_table(table_of(5), tmp_path / target, topic="u", stage_in=place)
+    (tmp_path / "stage").mkdir()
+    write_table(table_of(5), tmp_path / "log", topic="u", stage_in=tmp_path / "stage")
+    assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "u-0"]
+    assert os.listdir(tmp_path / "stage") == []
+
+
+def test_under_a_brokers_lock_nothing_is_written(tmp_path: Path) -> None:
+    write_table(table_of(5), tmp_path / "log", topic="t")
+    with broker_on(tmp_path / "log"), pytest.raises(UnsafePathError, match="lock"):
+        write_table(table_of(5), tmp_path / "log", topic="u")
+    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "t-0"]
+
+
+DAY = 86_400_000
+KEY = TopicPartition("t", 0)
+
+
+def test_the_limit_is_that_of_a_broker() -> None:
+    def note(timestamp: int, **settings: Any) -> str | None:
+        return retention_note({KEY: timestamp}, config=LogConfig(**settings), cluster=None, now_ms=100 * DAY)
+
+    assert note(93 * DAY) is None
+    said = note(93 * DAY - 1)
+    assert said is not None
+    assert said.startswith(
+        "a broker will soon delete the records of t-0: the newest, 1970-04-03T23:59:59.999Z, is older than retention"
+    )
+    assert note(93 * DAY, retention_ms=7 * DAY - 1) is not None
+    assert note(0) is not None
+    assert note(-1) is None  # a broker goes by when the file was written
+    assert note(0, retention_ms=-1) is None
+    assert note(0, cleanup_policy="compact") is None
+    assert note(0, cleanup_policy="compact,delete") is not None
+
+
+def test_what_the_cluster_says_of_a_topic_counts_first() -> None:
+    cluster = ClusterMetadata()
+
+    def note(**settings: Any) -> str | None:
+        return retention_note({KEY: 0}, config=LogConfig(**settings), cluster=cluster, now_ms=100 * DAY)
+
+    assert note() is not None
+    for overrides in ({"retention.ms": "-1"}, {"cleanup.policy": "compact"}):
+        cluster.settings[TOPIC, "t"] = overrides
+        assert note() is None
+        cluster.settings = {(TOPIC, "other"): overrides}
+        assert note() is not None
+    cluster.settings[TOPIC, "t"] = {"retention.ms": "1000", "cleanup.policy": "compact, delete"}
+    assert "retention.ms=1000." in (note(retention_ms=-1) or "")
+    cluster.settings[TOPIC, "t"] = {"retention.ms": "damaged"}
+    assert "retention.ms=5." in (note(retention_ms=5) or "")
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_load_notes_it(tmp_path: Path, dry_run: bool) -> None:
+    now = time.time_ns() // 10**6
+    table = {"value": [b"1", b"2", b"3", b"4"], "timestamp": [now, 1000, 2000, None], "partition": [0, 0, 1, 2]}
+
+    def notes(name: str, **options: Any) -> list[str]:
+        return write_table(table, tmp_path / name, topic="t", dry_run=dry_run, **options).notes
+
+    (note,) = notes("default")
+    assert note.startswith("a broker will soon delete the records of t-1: the newest, 1970-01-01T00:00:02.000Z")
+    assert " more: " not in note
+    assert notes("for-ever", config=LogConfig(retention_ms=-1)) == []
+    assert notes("stamped", timestamp_type="LogAppendTime") == []
+    assert notes("config", config=LogConfig(message_timestamp_type="LogAppendTime")) == []
+    (note,) = notes("stamped-early", timestamp_type="LogAppendTime", log_append_time=5)
+    assert "t-0 and 2 more: the newest, 1970-01-01T00:00:00.005Z" in note
+    assert "2 more: " in note

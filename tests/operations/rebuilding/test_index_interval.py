@@ -7,10 +7,13 @@ from pathlib import Path
 
 import golden_sets
 import pytest
+from rebuilds import batches_of, clock_of, files_in
 
 import kafkalog
+from kafkalog.errors import NotKafkaError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.indexes.index_files import OffsetIndex
 from kafkalog.operations.rebuilding.index_interval import _roundest, interval_bounds
+from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 
@@ -57,3 +60,78 @@ def test_the_bounds_of_an_interval_are_those_that_give_the_same_index() -> None:
 @pytest.mark.parametrize(("least", "most", "found"), [(9592, 10_800, 10_000), (19_300, 20_400, 20_000), (7, 7, 7)])
 def test_of_many_intervals_the_roundest_is_taken(least: int, most: int, found: int) -> None:
     assert _roundest(least, most) == found
+
+
+def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Path) -> None:
+    path, _ = batches_of(partition, 2)
+    shutil.copy(path, tmp_path)
+    report = kafkalog.reindex(tmp_path / path.name, kinds=KINDS, dry_run=True)
+    assert {file.kind for file in report.files} == {"offset", "time"}
+    assert {skipped.kind for skipped in report.skipped} == {"txn", "snapshot", "epochs"}
+    inside = kafkalog.reindex(path, kinds=KINDS[:4], dry_run=True, now=clock_of("k44_extra"))
+    assert inside.skipped == []
+    assert {file.change for file in inside.files} == {"same"}
+    assert {file.kind for file in inside.files} == {"offset", "time", "snapshot"}
+
+
+def test_output_into_the_log_dir_is_refused(partition: Path, tmp_path: Path) -> None:
+    (partition.parent / "meta.properties").touch()  # what makes it a broker's
+    for out in (partition / "new", partition.parent / "new"):
+        with pytest.raises(UnsafePathError):
+            kafkalog.reindex(partition, output=out)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(OutputExistsError):
+        kafkalog.reindex(partition, output=tmp_path / "there")
+
+
+def test_segments_that_are_named_are_no_partition_of_their_own(log_dir: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(log_dir / "p-txn-0", tmp_path / "p-txn-0")
+    kafkalog.reindex(directory, in_place=True, backup=False, kinds=KINDS, now=1_700_000_100_000)
+    whole = files_in(directory)
+    named = [directory / f"{offset:020d}.log" for offset in (164, 300)]
+    mine = {f"{offset:020d}.{suffix}" for offset in (164, 300) for suffix in ("index", "timeindex", "txnindex")}
+    mine |= {f"{offset:020d}.snapshot" for offset in (300, 304)}  # that of 164 is what the replay begins with
+    for path in directory.iterdir():
+        if path.name in mine and path.suffix != ".snapshot":
+            path.write_bytes(b"")
+    for kinds in (("offset", "time"), KINDS):
+        report = kafkalog.reindex(named, in_place=True, backup=False, kinds=kinds, now=1_700_000_100_000)
+        assert {Path(file.path).name for file in report.files} <= mine
+    assert {Path(file.path).name for file in report.files} == mine & whole.keys()
+    assert [skipped.kind for skipped in report.skipped] == ["epochs"]
+    assert files_in(directory) == whole
+
+
+def test_what_is_odd_about_a_log_dir_is_said(log_dir: Path, tmp_path: Path) -> None:
+    twice = [shutil.copytree(log_dir / "p-multi-0", tmp_path / name / "p-multi-0") for name in ("a", "b")]
+    report = kafkalog.reindex(twice, dry_run=True)
+    assert [finding.reason for finding in report.findings.rows] == [Reason.PARTITION_TWICE]
+
+
+def test_topics_and_partitions_may_be_one(log_dir: Path) -> None:
+    report = kafkalog.reindex(log_dir, dry_run=True, topics="p-multi", partitions=1)
+    assert {Path(file.path).parent.name for file in report.files} == {"p-multi-1"}
+
+
+def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tmp_path: Path) -> None:
+    alone = shutil.copy(log_dir / "p-multi-0" / f"{0:020d}.log", tmp_path)
+    report = kafkalog.reindex(alone, output=tmp_path / "out", kinds=("offset", "time"))
+    assert len(report.files) == len([path for path in (tmp_path / "out").rglob("*index") if path.is_file()]) == 2
+    beside = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
+    kafkalog.reindex(beside, output=tmp_path / "more")
+    with pytest.raises(UnsafePathError):
+        kafkalog.reindex(beside, output=beside / "inside")
+    with pytest.raises(UnsafePathError):
+        kafkalog.reindex(kafkalog.LogDir([tmp_path]), output=tmp_path / "inside")
+    report = kafkalog.reindex(kafkalog.LogDir([tmp_path]), topics="!*", output=tmp_path / "none")
+    assert not report.files
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_second_file_of_an_offset_is_named_and_cannot_be_chosen(log_dir: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(log_dir / "p-multi-0", tmp_path / "p-multi-0")
+    second = shutil.copy(directory / f"{0:020d}.log", directory / "0.log")
+    for report in (kafkalog.reindex(directory, dry_run=True), kafkalog.salvage(tmp_path, dry_run=True)):
+        assert [(one.path, one.reason) for one in report.findings.rows if one.damage] == [(str(second), "unknown_file")]
+    with pytest.raises(NotKafkaError, match="has the same offset"):
+        kafkalog.salvage(second, dry_run=True)

@@ -1,15 +1,17 @@
-"""Damage: where a rebuild stops, what it leaves alone, and what it says about it."""
+"""Rebuilding next to damage: where it stops, which files stay, and what the report has."""
 
 from __future__ import annotations
 
+import json
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import builder
 import numpy as np
 import pytest
-from rebuilds import EPOCHS, batches_of, files_in, flip
+from rebuilds import EPOCHS, batches_of, clock_of, files_in, flip
 
 import kafkalog
 from kafkalog.cli.app import main
@@ -19,6 +21,7 @@ from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.operations.rebuilding.target import BACKUP_SUFFIX
 from kafkalog.state import leader_epochs as epochs
 from kafkalog.state.checkpoints import read_leader_epochs
+from kafkalog.state.producers import read_snapshot
 
 
 def test_a_flipped_bit_stops_the_rebuild_at_its_batch_and_before_later_segments(partition: Path) -> None:
@@ -255,3 +258,38 @@ def test_a_stale_transaction_index_is_emptied_and_a_dry_run_says_so(partition: P
         (file,) = report.files
         assert (file.path, file.n_entries, file.change) == (str(stale), 0, "changed")
     assert stale.read_bytes() == (tmp_path / "out" / partition.name / stale.name).read_bytes() == b""
+
+
+def test_the_command_says_what_changes(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (partition / "00000000000000000000.index").unlink()
+    assert main(["reindex", str(partition), "--dry-run"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.split()[:4] == ["new", "offset", "6", "entries"]
+    assert printed.out.count("\n") == 1
+    assert "1 new, 7 same" in printed.err
+    assert main(["reindex", str(partition), "--dry-run", "--json", "-q"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 8
+    assert rows[0]["change"] == "new"
+    assert main(["reindex", str(partition)]) == 2
+    assert main(["reindex", str(partition), "--dry-run", "--kinds", "all"]) == 2
+    assert main(["reindex", str(partition), "--dry-run", "--backup"]) == 2
+    assert not (partition / "00000000000000000000.index").exists()
+
+
+def test_producers_expire_only_by_a_time_that_is_given(partition: Path, tmp_path: Path) -> None:
+    def n_producers(name: str, *options: str) -> int:
+        assert main(["reindex", "-q", str(partition), "--kinds", "snapshot", "-o", str(tmp_path / name), *options]) == 0
+        # the last one follows from one that was loaded
+        return len(read_snapshot(max((tmp_path / name / partition.name).glob("*.snapshot"))).entries)
+
+    newest = clock_of("k44_extra")
+    a_day_on = datetime.fromtimestamp(newest / 1000, UTC) + timedelta(days=1, seconds=1)
+    there = n_producers("default")
+    assert there == len(read_snapshot(max(partition.glob("*.snapshot"))).entries) > 0
+    assert n_producers("then", "--now", str(newest)) == there
+    assert n_producers("later", "--now", a_day_on.isoformat()) < there
+    stale = kafkalog.reindex(partition, kinds="snapshot", dry_run=True, now=a_day_on)
+    assert stale.count("changed") > 0
+    with pytest.raises(ValueError, match="now is a naive datetime"):
+        kafkalog.reindex(partition, dry_run=True, now=a_day_on.replace(tzinfo=None))

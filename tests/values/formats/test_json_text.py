@@ -7,7 +7,7 @@ import math
 import random
 import struct
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from kafkalog._kernels import json_text as kernel
 from kafkalog.interchange.table_types import Digits
 from kafkalog.values.formats.json_text import JsonValues, NotJson, _Program, parse
+from kafkalog.values.formats.plain import TYPES, decode_plain
+from kafkalog.values.formats.program import Columns, ProgramValues
 from kafkalog.values.payloads import Decoded, Payloads
 from kafkalog.values.types import MOST_DEPTH, MOST_FIELDS, TooWideError
 
@@ -346,3 +348,64 @@ def test_a_program_of_another_shape_is_refused() -> None:
     arguments[-3:] = np.full(1, 9), 2**20, outside
     kernel.decode(*arguments)
     assert outside.tolist() == [200]
+
+
+NUMBERS = {"short": (">h", [0, -1, 32767, -32768]), "int": (">i", [0, -1, 2**31 - 1]), "long": (">q", [0, -(2**63)])}
+NUMBERS |= {"float": (">f", [0.0, -1.5, float("inf")]), "double": (">d", [0.1, -1e300])}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_are_big_endian_and_of_exactly_their_size(name: str) -> None:
+    layout, numbers = NUMBERS[name]
+    whole: list[Any] = [struct.pack(layout, number) for number in numbers]
+    size = struct.calcsize(layout)
+    array = pa.array([b"junk", *whole, None, b"", b"\0" * (size - 1), b"\0" * (size + 1)], pa.binary())
+    for values in (array[1:], array[1:].cast(pa.large_binary()), array.cast(pa.binary_view())[1:]):
+        decoded = decode_plain(name, Payloads.of(values))
+        decoded.array.validate(full=True)
+        assert decoded.array.type == TYPES[name]
+        assert decoded.array.to_pylist() == [*numbers, None, None, None, None]
+        n = len(numbers)
+        assert decoded.failures == dict.fromkeys(range(n + 1, n + 4), f"a {name} has {size} bytes")
+
+
+def test_bytes_that_are_not_utf8_are_null() -> None:
+    array = pa.array(["é".encode(), b"\xff", None, b"", b"x"], pa.binary())
+    decoded = decode_plain("utf8", Payloads.of(array))
+    assert decoded.array.to_pylist() == ["é", None, None, "", "x"]
+    assert decoded.failures == {1: "not UTF-8"}
+    assert decode_plain("utf8", Payloads.of(array[3:])).array.to_pylist() == ["", "x"]
+
+
+def test_uuids_are_text() -> None:
+    one = b"0b7d6f0e-8a3d-4f3e-9a5e-0123456789AB"
+    decoded = decode_plain("uuid", Payloads.of(pa.array([one, b"no", one + b"0", None], pa.binary())))
+    assert decoded.array.to_pylist() == [one.decode(), None, None, None]
+    assert decoded.failures == {1: "no UUID", 2: "no UUID"}
+
+
+class _Kernel:
+    """Has memory for two values at a time, and for none of the bytes `large`."""
+
+    FAILURES: ClassVar[dict[int, str]] = {7: "odd"}
+
+    @staticmethod
+    def decode(data: Any, start: Any, stop: Any, room: int, failures: Any) -> list[Any]:
+        values = [data[a:b].tobytes() for a, b in zip(start, stop, strict=True)]
+        if len(values) > 2 or b"large" in values:
+            raise MemoryError
+        failures[:] = [7 if value == b"odd" else 0 for value in values]
+        numbers = np.array([len(value) for value in values], np.int32)
+        return [(len(values), (failures == 0).tobytes(), None, numbers.tobytes())]
+
+
+class _Values(ProgramValues):
+    kernel: ClassVar[Any] = _Kernel
+
+
+def test_values_that_take_too_much_memory_together_are_decoded_in_parts() -> None:
+    columns = Columns()
+    columns.add("flat", pa.int32(), True, 4)
+    found = _Values(columns, []).decode(Payloads.of(pa.array([b"a", b"bb", b"large", b"odd", b""], pa.binary())))
+    assert found.array.to_pylist() == [1, 2, None, None, 0]
+    assert found.failures == {2: "the value takes too much memory", 3: "odd"}
