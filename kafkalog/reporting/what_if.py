@@ -7,7 +7,6 @@ writing, so the estimate has the same rules.
 from __future__ import annotations
 
 import math
-import random
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog.errors import Limits
 from kafkalog.log.log_dir import LogDir
@@ -28,6 +28,8 @@ SAMPLE_BYTES: Final = 64 * 2**20
 _RUN_BYTES: Final = 256 * 2**10
 _LEAST_RUN_BYTES: Final = 16 * 2**10
 _RUNS: Final = 64
+_LEAST_RUNS: Final = 16
+"""Fewer do not show the spread; so many are converted even if they are more than the sample's bytes."""
 _BATCHES_A_RUN: Final = 8
 _Z: Final = 3.2905
 """The normal quantile of 99.9 %, both sides."""
@@ -126,25 +128,26 @@ class Runs:
         runs = self._runs
         sizes = np.array([end - begin for _, begin, end, _ in runs], np.int64)
         before = int(sizes.sum())
-        n = len(runs) if before <= sample_bytes else max(min(len(runs), int(sample_bytes // sizes.mean())), 2)
-        rng = random.Random(seed)
-        # one run of each of n equal parts, so that no topic is left out
-        chosen = [rng.randrange(number * len(runs) // n, (number + 1) * len(runs) // n) for number in range(n)]
         if not before:
             return WhatIf(**asdict(change), n_bytes_before=0, n_bytes=0, low=0, high=0, n_sampled=0)
-        x, y = _converted([runs[number] for number in chosen], change, **options)
-        ratio = y.sum() / x.sum()
-        estimate = before * ratio
+        n = max(int(sample_bytes * before // (sizes**2).sum()), _LEAST_RUNS)
+        is_sample = before > sample_bytes and n < len(runs)
+        chosen = _sampled(sizes, n, seed) if is_sample else np.arange(len(runs))
+        different, again = np.unique(chosen, return_inverse=True)
+        converted = _converted([runs[number] for number in different], change, **options)
         # neighbours are of the same topic: their differences show the spread inside of the parts
-        residuals = y - ratio * x
-        variance = float((np.diff(residuals) ** 2).sum()) / (2 * max(n - 1, 1))
-        spread = math.sqrt(variance * max(1 - n / len(runs), 0) / n) * len(runs)
+        ratios = (converted / sizes[different])[again]
+        estimate, n_sampled = before * float(ratios.mean()), int(sizes[different].sum())
+        variance = float((np.diff(ratios) ** 2).sum()) / (2 * max(n - 1, 1))
+        spread = before * math.sqrt(variance * (1 - n_sampled / before) / n)
+        if not is_sample:
+            estimate, spread = float(converted.sum()), 0.0
         # each run begins and ends a batch that the whole log may not cut there
         edges = len(runs) * 61 + _SLACK * estimate
         margin = spread * _quantile(n - 1) + edges
         low, high = max(math.floor(estimate - margin), 0), math.ceil(estimate + margin)
         return WhatIf(
-            **asdict(change), n_bytes_before=before, n_bytes=round(estimate), low=low, high=high, n_sampled=int(x.sum())
+            **asdict(change), n_bytes_before=before, n_bytes=round(estimate), low=low, high=high, n_sampled=n_sampled
         )
 
 
@@ -154,10 +157,15 @@ def run_bytes(change: Change, sample_bytes: int) -> int:
     return max(usual, _BATCHES_A_RUN * (change.batch_size or 0))
 
 
-def _converted(
-    runs: Sequence[tuple[Path, int, int, int]], change: Change, **options: Any
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Bytes of each run before and after."""
+def _sampled(sizes: npt.NDArray[np.int64], n: int, seed: int) -> npt.NDArray[np.intp]:
+    """A run of each of n equal parts of the bytes, so that no topic is left out, and large runs count as such."""
+    points = (np.arange(n) + np.random.default_rng(seed).random(n)) * sizes.sum() / n
+    found: npt.NDArray[np.intp] = np.minimum(np.searchsorted(np.cumsum(sizes), points, side="right"), sizes.size - 1)
+    return found
+
+
+def _converted(runs: Sequence[tuple[Path, int, int, int]], change: Change, **options: Any) -> npt.NDArray[np.int64]:
+    """Bytes of each run after the change."""
     with tempfile.TemporaryDirectory(prefix="kafkalog-") as folder:
         for number, (path, begin, end, base_offset) in enumerate(runs):
             directory = Path(folder, "sample", f"run-{number}")
@@ -176,9 +184,7 @@ def _converted(
             **options,
         )
     rows = {one.topic_partition.partition: one for one in report.partitions}
-    before = np.array([rows[number].n_bytes_before if number in rows else 0 for number in range(len(runs))], np.float64)
-    after = np.array([rows[number].n_bytes_after if number in rows else 0 for number in range(len(runs))], np.float64)
-    return before, after
+    return np.array([rows[number].n_bytes_after if number in rows else 0 for number in range(len(runs))], np.int64)
 
 
 def _quantile(freedom: int) -> float:

@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Final, Literal
 
 from kafkalog.errors import OutputExistsError, Reason, WriteError
@@ -102,7 +103,7 @@ class Backup:
     """A directory that keeps files as they are before they are replaced or removed.
 
     A file is kept as a hard link where the file system can link it there, else as a copy. A link is enough because
-    files are replaced by others, and never written to.
+    files are replaced by others, and never written to. Threads may share it.
 
     Parameters
     ----------
@@ -118,6 +119,7 @@ class Backup:
     def __init__(self, path: StrPath) -> None:
         self.path = resolve(path)
         self._changed: set[Path] = set()
+        self._lock = Lock()
         self.n_files = 0
         if os.path.lexists(self.path) and not (self.path.is_dir() and not os.listdir(self.path)):
             raise OutputExistsError(
@@ -138,16 +140,18 @@ class Backup:
                     raise
                 with staged_file(target, is_lone=False) as file:
                     _copy(path, file, None, _ignore)
-        self.n_files += 1
-        self._changed |= {target.parent, self.path, self.path.parent}
+        with self._lock:
+            self.n_files += 1
+            self._changed |= {target.parent, self.path, self.path.parent}
 
     def sync(self) -> None:
         """Make the files kept so far durable."""
-        # deepest first: an entry is durable before the directory that it is in
-        for directory in sorted(self._changed, reverse=True):
-            with writing(directory):
-                fsync_directory(directory)
-        self._changed.clear()
+        with self._lock:  # also while they are synced: what another thread has kept is durable when its own call ends
+            # deepest first: an entry is durable before the directory that it is in
+            for directory in sorted(self._changed, reverse=True):
+                with writing(directory):
+                    fsync_directory(directory)
+            self._changed.clear()
 
 
 class NoBackup:

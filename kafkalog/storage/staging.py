@@ -188,7 +188,7 @@ class StagedFile(io.RawIOBase):
 
 
 class StagedDirectory:
-    """A directory that is being staged.
+    """A directory that is being staged. Threads may share it.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ class StagedDirectory:
     def remove(self, name: str) -> None:
         """Remove a file that was created here, or a directory with all its files; nothing if there is none."""
         relative = Path(name)
-        for path in [path for path in self._files if path == relative or relative in path.parents]:
+        for path in [path for path in [*self._files] if path == relative or relative in path.parents]:
             self._files.pop(path).discard()
         remove_tree(self.path / relative)
 

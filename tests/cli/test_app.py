@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from effort import thinned
 from files import flip
+from golden_sets import shared_log_dir
 
 import kafkalog
 from kafkalog.cli import main
@@ -545,6 +546,23 @@ def test_findings_have_exit_codes() -> None:
 
     assert [code("crc_mismatch"), code("batch_too_large"), code("file_changed"), code("unknown_codec")] == [1, 5, 3, 4]
     assert code("partial_tail", damage=False) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("recover SMALL --dry-run --all", "preflight SMALL --unclean", "boot SMALL -o OUT", "verify SMALL"),
+        *("compact SMALL -t p-compact -o OUT", "salvage SMALL -o OUT", "report SMALL", "convert SMALL -o OUT"),
+    ],
+)
+def test_long_commands_show_how_far_they_are(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Console, "shows_progress", True)
+    monkeypatch.setattr("kafkalog.cli.console._PROGRESS_AFTER", -1)
+    places = {"SMALL": str(shared_log_dir()), "OUT": str(tmp_path / "out")}
+    assert main([places.get(word, word) for word in words.split()]) in (0, 1)
+    assert re.search(r"\d+%\|", capsys.readouterr().err)
 
 
 def test_progress_is_shown_after_a_second_only(monkeypatch: pytest.MonkeyPatch) -> None:

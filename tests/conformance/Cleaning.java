@@ -26,7 +26,7 @@ public class Cleaning {
     public static void main(String[] arguments) throws Exception {
         KafkaScheduler scheduler = new KafkaScheduler(1);
         scheduler.startup();
-        SkimpyOffsetMap map = new SkimpyOffsetMap(1 << 20);
+        SkimpyOffsetMap map = new SkimpyOffsetMap(1 << 24);
         var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             try {

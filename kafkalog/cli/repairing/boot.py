@@ -157,7 +157,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             best=args.best,
             dry_run=args.dry_run,
             on_start=lambda n_bytes: console.start_progress(n_bytes, "bytes"),
-            progress=console.progress.advance,
+            progress=lambda n_bytes: console.progress.advance(n_bytes),
             **options,
         )
     console.progress.close()

@@ -6,7 +6,7 @@ import argparse
 from typing import Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.options import HelpText, add_command, add_topics, chosen, log_time
+from kafkalog.cli.options import HelpText, add_command, add_threads, add_topics, chosen, log_time
 from kafkalog.cli.repairing.cutting import add_shared, show_notes
 from kafkalog.cli.repairing.output_options import PATH, output_options
 from kafkalog.cli.scan_options import usage_errors
@@ -40,6 +40,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--now", metavar="TIME", type=log_time, help="the cleaner's clock (default: now)")
     parser.add_argument("--config", metavar="FILE", help="the broker's server.properties, for its defaults")
+    add_threads(parser, "partitions to compact at a time (default: one per CPU, up to 4)")
     add_shared(parser, backup="--backup is optional")
 
 
@@ -48,9 +49,16 @@ def run(args: argparse.Namespace, console: Console) -> None:
     from kafkalog.repair.compacting.compact import compact
     from kafkalog.repair.compacting.report import CompactedPartition
 
-    options = output_options(args, needs_backup=False) | chosen(args, "topics", "passes", "now", "config", "limits")
+    options = output_options(args, needs_backup=False)
+    options |= chosen(args, "topics", "passes", "now", "config", "threads", "limits")
     with usage_errors():
-        report = compact(args.paths[0], **options)
+        report = compact(
+            args.paths[0],
+            **options,
+            on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
+            progress=lambda n_bytes: console.progress.advance(n_bytes),
+        )
+    console.progress.close()
     for row in report.partitions:
         assert isinstance(row, CompactedPartition)
         if args.json:

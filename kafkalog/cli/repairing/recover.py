@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
         **chosen(args, "index_interval_bytes", "threads", "now", "limits"),
         all_segments=args.all,
         on_start=lambda n_bytes: console.start_progress(n_bytes, "segments"),
-        progress=console.progress.advance,
+        progress=lambda n_bytes: console.progress.advance(n_bytes),
         on_partition=on_partition,
     )
     console.progress.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from kafkalog import format as kf
@@ -34,6 +35,9 @@ def compact(
     backup: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
     stage_in: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    on_start: Callable[[int], object] = lambda n_bytes: None,
+    progress: Callable[[int], object] = lambda n_bytes: None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> CompactionReport:
     """Compact a partition, or each partition of a log dir whose topic is compacted, as a broker's log cleaner does.
@@ -55,6 +59,12 @@ def compact(
         The broker's `server.properties`, for its defaults.
     output, in_place, backup, dry_run, stage_in
         See `recover`. `in_place` needs no `backup`: a backup on the same disk makes no room.
+    threads : int, optional
+        Number of partitions to compact at a time; default: the number of processors, up to four.
+    on_start : callable
+        Called once with the number of bytes to read: the keys of all segments come before the first segment is written.
+    progress : callable
+        Called with the number of bytes read since the last call.
     limits : Limits
 
     Returns
@@ -64,7 +74,7 @@ def compact(
     Raises
     ------
     ValueError
-        `passes` is not 1, 2 or 3.
+        `passes` is not 1, 2 or 3, or `threads` is less than 1.
     UnsafePathError, OutputExistsError, WriteError
         See `recover`. Also if `path` is the cluster's metadata log.
     CorruptionError
@@ -94,6 +104,7 @@ def compact(
     """
     refuse_url(path)
     n_passes = optional_integer("passes", passes, 1, MAX_PASSES) or 1
+    n_threads = optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4)
     placement = Placement(output, in_place, backup, dry_run, stage_in, keeps_old=False)
     report = CompactionReport()
     cut = CutPartitions(path, placement, in_place=Swapped, report=report, limits=limits)
@@ -103,10 +114,11 @@ def compact(
     cluster = Cluster(read_cluster_metadata(cut.log_dir), None, properties)
     chosen = _choose(cut, cluster, topics)
     cut.plans = list(chosen)
-    with cut.open() as make:
-        for plan, settings in chosen.items():
-            output_of = make(plan)
-            row = PartitionCompaction(plan, settings, now_ms=now_ms, n_passes=n_passes).run(output_of)
+    works = [PartitionCompaction(plan, chosen[plan], now_ms, n_passes, progress) for plan in chosen]
+    on_start(sum(work.n_bytes_to_read for work in works))
+    with cut.open() as make, ThreadPoolExecutor(n_threads, "kafkalog-compact") as pool:
+        rows = pool.map(lambda work: work.run(make(work.plan)), works)
+        for plan, row in zip(chosen, rows, strict=True):
             cut.add(plan, row)
         cut.check()
 

@@ -5,7 +5,7 @@ Batches are checked here: their checksums, and that their records can be decoded
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,8 +53,16 @@ class CleanerFacts:
         upper: int,
         outcomes: TransactionOutcomes,
         now_ms: int,
+        progress: Callable[[int], object],
     ) -> CleanerFacts:
         """Read the segments that are to be cleaned.
+
+        Parameters
+        ----------
+        outcomes : TransactionOutcomes
+            Of the whole partition.
+        progress : callable
+            Called with the number of bytes read since the last call.
 
         Raises
         ------
@@ -79,6 +87,7 @@ class CleanerFacts:
                             columns = columns.take(np.flatnonzero(has_key))
                         latest.add(binary_array(columns.key, pa.binary()), pa.array(columns.offset))
                     source.release(window.data, window.start)
+            progress(segment.size_in_bytes)
         latest.finish()
         return cls(upper, aborted, _producers(partition, now_ms), latest)
 

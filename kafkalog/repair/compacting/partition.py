@@ -5,7 +5,7 @@ Mirrors `LogCleanerManager.cleanableOffsets`, `Cleaner.doClean` and `Cleaner.gro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -41,17 +41,27 @@ class PartitionCompaction:
         The cleaner's clock.
     n_passes : int
         Each pass after the first comes `delete.retention.ms` later.
+    progress : callable
+        Called with the number of bytes read since the last call.
     """
 
-    def __init__(self, plan: LoadPlan, config: LogConfig, *, now_ms: int, n_passes: int) -> None:
-        self._plan, self._config, self._now, self._n_passes = plan, config, now_ms, n_passes
+    def __init__(
+        self, plan: LoadPlan, config: LogConfig, now_ms: int, n_passes: int, progress: Callable[[int], object]
+    ) -> None:
+        self.plan, self._config, self._now, self._n_passes = plan, config, now_ms, n_passes
+        self._progress = progress
         self._partition, self._segments = plan.partition, plan.partition.segments
         self._row = CompactedPartition(str(plan.path), self._partition.topic_partition)
+
+    @property
+    def n_bytes_to_read(self) -> int:
+        """Bytes to be read: once for the keys, and once to write what stays."""
+        return 2 * sum(segment.size_in_bytes for segment in self._segments)
 
     def run(self, output: PartitionOutput) -> CompactedPartition:
         """Compact the partition, and return what became of it; a problem leaves it as it is."""
         row = self._row
-        row.problem = self._plan.files.problem(self._plan.path) or self._unfinished()
+        row.problem = self.plan.files.problem(self.plan.path) or self._unfinished()
         try:
             row.log_start_offset, row.log_end_offset = self._partition.log_start_offset, self._partition.log_end_offset
             if row.problem is None:
@@ -67,17 +77,17 @@ class PartitionCompaction:
         return row
 
     def _unfinished(self) -> Finding | None:
-        if not self._plan.files.renamed:
+        if not self.plan.files.renamed:
             return None
         detail = "a .swap file waits to replace others: start the broker, or run kafkalog recover first"
-        return Finding(Reason.SWAP_FILE, detail, path=str(self._plan.path / next(iter(self._plan.files.renamed))))
+        return Finding(Reason.SWAP_FILE, detail, path=str(self.plan.path / next(iter(self.plan.files.renamed))))
 
     def _compact(self, output: PartitionOutput) -> None:
         outcomes = self._partition.learn_outcomes().or_raise()
         n = self._n_cleanable(outcomes)
         if n:
             upper = self._segments[n].base_offset
-            facts = CleanerFacts.of(self._partition, self._segments[:n], upper, outcomes, self._now)
+            facts = CleanerFacts.of(self._partition, self._segments[:n], upper, outcomes, self._now, self._progress)
             retention = self._config.delete_retention_ms
             passes = [
                 CleanerPass(
@@ -95,6 +105,7 @@ class PartitionCompaction:
             self._row.n_records_before, self._row.n_records = passes[0].n_records_before, passes[-1].n_records
         for segment in self._segments[n:]:
             self._note(segment, "kept", segment.size_in_bytes)
+            self._progress(2 * segment.size_in_bytes)
         output.commit()
 
     def _n_cleanable(self, outcomes: TransactionOutcomes) -> int:
@@ -161,6 +172,7 @@ class PartitionCompaction:
                             detail = "what is left of these segments does not fit into one of 2 GiB and 2^31 offsets"
                             raise UnwritableError(Reason.SEGMENT_TOO_LARGE, detail, path=str(group[0].path))
                     source.release(window.data, window.start)
+            self._progress(segment.size_in_bytes)
         writer.set_modified(_modified(group[-1]))
         aborted = [one.take_aborted() for one in passes]
         writer.add_aborted(aborted[-1])
@@ -177,7 +189,7 @@ class PartitionCompaction:
             self._note(segment, "deleted" if number else "cleaned", 0 if number else n_bytes)
 
     def _remove_old(self, group: list[Segment], output: PartitionOutput) -> None:
-        there = set(self._plan.files.names)
+        there = set(self.plan.files.names)
         for number, segment in enumerate(group):
             # the snapshot at a base offset goes with the segment
             suffixes = (kf.LOG_SUFFIX, *INDEX_SUFFIXES, *([kf.PRODUCER_SNAPSHOT_SUFFIX] if number else []))

@@ -81,6 +81,36 @@ def test_the_last_record_of_each_key_stays(tmp_path: Path, seed: int, passes: in
     assert content(source) == content(tmp_path / "out" / "t-0")
 
 
+def test_threads_change_nothing_but_the_time(tmp_path: Path) -> None:
+    for number in range(24):
+        partition(tmp_path / "data", number, n_segments=2, name=f"t-{number}", codecs=("none", "gzip"))
+    (tmp_path / "data" / "t-7" / "00000000000000000000.log").write_bytes(b"\0" * 99)
+    n_bytes = [0, 0]
+    found = []
+    for threads in (1, 5):
+        shutil.copytree(tmp_path / "data", tmp_path / str(threads) / "data")
+        report = kafkalog.compact(
+            tmp_path / str(threads) / "data",
+            topics="t",
+            now=NOW,
+            in_place=True,
+            backup=tmp_path / str(threads) / "backup",
+            threads=threads,
+            on_start=lambda n: n_bytes.__setitem__(0, n),
+            progress=lambda n: n_bytes.__setitem__(1, n_bytes[1] + n),
+        )
+        rows = [(one.path.split("/")[-1], one.cleaned_to, one.n_bytes) for one in report.partitions]  # type: ignore[attr-defined]
+        found.append(
+            (rows, report.n_backup_files, *(content(tmp_path / str(threads) / one) for one in ("data", "backup")))
+        )
+        assert n_bytes[0] * 0.8 < n_bytes[1] <= n_bytes[0]
+        n_bytes[1] = 0
+    assert found[0] == found[1]
+    assert [one.error is not None for one in report.partitions] == [
+        one.path.endswith("t-7") for one in report.partitions
+    ]
+
+
 def test_only_topics_that_count_as_compacted_are_compacted(tmp_path: Path) -> None:
     for name in ("cleaned-0", "cleaned-1", "other-0", "__consumer_offsets-0"):
         partition(tmp_path / "data", 3, name=name)
