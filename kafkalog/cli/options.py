@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog.cli.commands import LOCAL, SUMMARIES
 from kafkalog.cli.exits import EXIT_CODES_HELP, UsageError
@@ -64,7 +64,7 @@ def add_command(
     run: Callable[[argparse.Namespace, Console], None],
     *,
     paths: tuple[str, str, str] | None = None,
-    needs_paths: bool = True,
+    n_paths: int | Literal["+", "*"] = "+",
     writes: bool = False,
 ) -> Parser:
     """Add a command's parser, with the arguments that all commands have.
@@ -76,8 +76,8 @@ def add_command(
     paths : tuple of str, optional
         Name of the positional paths, their help, and a paragraph about them. Default: paths of log dirs, partition
         directories and segments.
-    needs_paths : bool
-        Whether at least one path is required.
+    n_paths : int or "+" or "*"
+        How many paths are required: that many, at least one, or any number.
     writes : bool
         Whether the command may change files at PATH.
     """
@@ -94,7 +94,7 @@ def add_command(
     # the first paragraph says what the command does
     parser.short_help = (f"{words.description.partition(chr(10) * 2)[0]}", words.examples)
     parser.set_defaults(run=run)
-    parser.add_argument("paths", metavar=metavar, nargs="+" if needs_paths else "*", help=path_help)
+    parser.add_argument("paths", metavar=metavar, nargs=n_paths, help=path_help)
     speech = parser.add_mutually_exclusive_group()
     speech.add_argument(
         "-q", "--quiet", action="store_true", help="print no progress bar and no notes, only damage and errors"

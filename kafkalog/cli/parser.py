@@ -169,6 +169,8 @@ class _ShortHelp(argparse.Action):
 
 def _metavar(action: argparse.Action) -> str:
     name = str(action.metavar or action.dest)
+    if isinstance(action.nargs, int):
+        return " ".join([name] * action.nargs)
     return f"{name}..." if action.nargs == "+" else name
 
 

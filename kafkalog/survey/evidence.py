@@ -45,20 +45,20 @@ class LogDirState:
     """An offset that the log once reached, by checkpoints, and snapshots after the last segment's base offset."""
 
     @classmethod
-    def of(cls, partition: Partition) -> LogDirState:
-        """Inspect the directory above a partition, and what tells where its log ends."""
+    def of(cls, partition: Partition, names: Sequence[str] | None = None) -> LogDirState:
+        """Inspect the directory above a partition, and what tells where its log ends; `names` is a listing of it."""
         root = partition.path.absolute().parent
         is_live = is_locked(root)
         topic = partition.topic_partition.topic if partition.topic_partition else None
         # a broker that stops does not trim Raft's log, nor directories marked for deletion, as future or as stray
         is_trimmed = topic != kf.METADATA_TOPIC and partition.kind is None
         was_closed = not is_live and is_trimmed and (root / kf.CLEAN_SHUTDOWN_FILE).exists()
-        return cls(is_live, was_closed, None if is_live else _known_end(partition))
+        return cls(is_live, was_closed, None if is_live else _known_end(partition, names))
 
 
-def _known_end(partition: Partition) -> int | None:
+def _known_end(partition: Partition, names: Sequence[str] | None) -> int | None:
     try:
-        names = list_names(partition.path)
+        names = list_names(partition.path) if names is None else names
     except OSError:
         return None  # a removed directory cannot be read
     last = partition.segments[-1].base_offset if partition.segments else 0

@@ -9,10 +9,9 @@ Mirrors `MetaPropertiesEnsemble`, `CheckpointFile`, `QuorumStateDataJsonConverte
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -68,7 +67,11 @@ class StartProblem(JsonFields):
 
 
 def root_problems(
-    roots: Sequence[Path], *, node_id: str | None = None, limits: Limits = DEFAULT_LIMITS
+    roots: Sequence[Path],
+    *,
+    node_id: str | None = None,
+    directories: Callable[[Path], Iterable[Path | Finding]] = partition_directories,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> list[StartProblem]:
     """Return why a broker does not start on log dirs, except for the contents of partitions.
 
@@ -78,6 +81,8 @@ def root_problems(
         The log dirs of one broker.
     node_id : str, optional
         `node.id` of the broker's configuration.
+    directories : callable
+        Lists a log dir: `partition_directories`, or what it returned before.
     limits : Limits
 
     Returns
@@ -91,8 +96,11 @@ def root_problems(
         for name in OFFSET_CHECKPOINTS:
             found += _attempt(root / name, lambda path: offset_checkpoint_problem(path), "log dir offline")
         found += _metadata_log_problems(root / kf.METADATA_DIRECTORY, limits)
-        found += _misnamed(root)
-    found += _duplicates(roots)
+    listed = [one for root in roots for one in _listed(root, directories)]
+    for one in listed:
+        if isinstance(one, Finding) and one.reason is Reason.UNKNOWN_FILE:
+            found.append(StartProblem(one.reason, one.path or "", one.detail))
+    found += _duplicates(Path(one.path or "") if isinstance(one, Finding) else one for one in listed)
     # one log dir less is the end of a broker that has no other, or whose metadata log is there
     with_metadata = [str(root) for root in roots if (root / kf.METADATA_DIRECTORY).is_dir()]
     return [
@@ -117,12 +125,11 @@ def _attempt(path: Path, problem: Callable[[Path], str], effect: Effect = "does 
         yield StartProblem(Reason.CHECKPOINT_SYNTAX, str(path), detail, effect=effect)
 
 
-def _misnamed(root: Path) -> Iterator[StartProblem]:
-    """Directories whose names a broker cannot parse."""
-    with contextlib.suppress(KafkalogError):  # one that cannot be listed is an error of the partitions
-        for one in partition_directories(root):
-            if isinstance(one, Finding) and one.reason is Reason.UNKNOWN_FILE:
-                yield StartProblem(one.reason, one.path or "", one.detail)
+def _listed(root: Path, directories: Callable[[Path], Iterable[Path | Finding]]) -> list[Path | Finding]:
+    try:
+        return [*directories(root)]
+    except KafkalogError:
+        return []  # one that cannot be listed is an error of the partitions
 
 
 def _identity_problems(roots: Sequence[Path], node_id: str | None) -> Iterator[StartProblem]:
@@ -338,30 +345,24 @@ _QUORUM_FIELDS: Final[dict[int, dict[str, Callable[[object], bool]]]] = {
 """The fields of each version, all mandatory."""
 
 
-def _duplicates(roots: Sequence[Path]) -> Iterator[StartProblem]:
+def _duplicates(directories: Iterable[Path]) -> Iterator[StartProblem]:
     """Directories that cannot both be there: two of one partition, or one and its future one on the same disk.
 
     A future directory in another log dir is a replica that is being moved there.
     Source: LogManager.loadLog, LogManager.recoverAbandonedFutureLogs, Kafka 4.3.
     """
     seen: dict[tuple[kf.TopicPartition, str | None], Path] = {}
-    for root in roots:
-        try:
-            names = sorted(list_names(root))
-        except OSError:
+    for path in directories:
+        parsed = kf.parse_partition_directory(path.name)
+        if parsed is None or parsed.kind not in (None, "future"):
             continue
-        for name in names:
-            parsed = kf.parse_partition_directory(name)
-            path = root / name
-            if parsed is None or parsed.kind not in (None, "future") or not path.is_dir():
-                continue
-            key = parsed.topic_partition
-            current = seen.get((key, None))
-            other = seen.setdefault((key, parsed.kind), path)
-            if parsed.kind == "future" and current is not None and current.parent == root:
-                other = current
-            if other != path:
-                yield StartProblem(Reason.PARTITION_TWICE, str(path), f"{other} holds the same partition")
+        key = parsed.topic_partition
+        current = seen.get((key, None))
+        other = seen.setdefault((key, parsed.kind), path)
+        if parsed.kind == "future" and current is not None and current.parent == path.parent:
+            other = current
+        if other != path:
+            yield StartProblem(Reason.PARTITION_TWICE, str(path), f"{other} holds the same partition")
 
 
 _CUT_OFF: Final = (Reason.PARTIAL_TAIL, Reason.SIZE_EXCEEDS_FILE)

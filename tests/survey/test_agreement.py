@@ -60,6 +60,15 @@ def of_salvage(root: Path) -> Report:
     return Report(losses, kafkalog.read_table(output, columns=["offset"])["offset"].to_pylist())
 
 
+def of_merge(root: Path) -> Report:
+    """A merge of a log dir with itself: what one lost, the other one lost, too."""
+    output = root.parent / "merged"
+    report = kafkalog.merge([root, root], output=output)
+    return Report(
+        losses_of(report.findings.rows), kafkalog.read_table(output, columns=["offset"])["offset"].to_pylist()
+    )
+
+
 def of_scan(root: Path) -> Report:
     scan = kafkalog.scan(root, columns=["offset"], on_corruption="skip")
     offsets = scan.to_table()["offset"].to_pylist()
@@ -94,6 +103,7 @@ def of_recover(root: Path) -> Report:
 
 COMMANDS: dict[str, tuple[Callable[[Path], Report], bool]] = {
     "salvage": (of_salvage, True),
+    "merge": (of_merge, True),
     "scan": (of_scan, False),
     "convert": (of_convert, False),
 }
@@ -262,7 +272,7 @@ def check(folder: Path, kind: str, seed: int) -> None:
     kept = reports["scan"].kept
     assert isinstance(kept, list)
     assert {*kept} <= {*existed}, what
-    assert reports["salvage"].kept == kept, what
+    assert reports["salvage"].kept == reports["merge"].kept == kept, what
     assert reports["convert"].kept == len(kept), what
     check_recovery(recovered, kept, verified.losses)
     gone = [offset for offset in existed if offset not in {*kept}]
@@ -348,11 +358,11 @@ def test_commands_agree_about_odd_files(tmp_path: Path, case: str) -> None:
         (root / RECOVERY_POINT_CHECKPOINT).write_bytes(encode_offset_checkpoint({kafkalog.TopicPartition("t", 0): end}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorruptionWarning)
-        verified, scanned, salvaged = of_verify(root), of_scan(root), of_salvage(root)
-    assert ranges(verified.losses) == ranges(salvaged.losses) == lost
+        verified, scanned, salvaged, merged = (one(root) for one in (of_verify, of_scan, of_salvage, of_merge))
+    assert ranges(verified.losses) == ranges(salvaged.losses) == ranges(merged.losses) == lost
     # readers do not look for what other files know of the end
     assert ranges(scanned.losses) == [one for one in lost if end is None]
-    assert scanned.kept == salvaged.kept
+    assert scanned.kept == salvaged.kept == merged.kept
     assert len(scanned.kept or ()) == n_readable  # type: ignore[arg-type]
     assert kafkalog.verify(root).ok == ("too far" in case)
 

@@ -65,7 +65,7 @@ index with the .log file next to it. The command never changes these files."""
 
 def add_parser(commands: Any) -> None:
     about = ("FILE", "files of segments", _FILES_HELP)
-    parser = add_command(commands, "dump", _HELP, run, paths=about, needs_paths=False)
+    parser = add_command(commands, "dump", _HELP, run, paths=about, n_paths="*")
     parser.add_argument(
         "--files", metavar="FILE,...", action=Distinct, type=names, help="more files (the option of Kafka's tool)"
     )

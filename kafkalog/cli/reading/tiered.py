@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from kafkalog.cli.commands import SUMMARIES
 from kafkalog.cli.console import Console
-from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits, add_names, assignment, chosen
 
 _PATHS: Final = (
@@ -43,10 +42,10 @@ def add_parser(commands: Any) -> None:
         "tiered", help=SUMMARIES["tiered"], description=SUMMARIES["tiered"], allow_abbrev=False
     )
     jobs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="job", required=True)
-    check = add_command(jobs, "verify", _VERIFY, _run_verify, paths=_PATHS, writes=True)
+    check = add_command(jobs, "verify", _VERIFY, _run_verify, paths=_PATHS, n_paths=1, writes=True)
     check.add_argument("--deep", action="store_true", help="also decode every record")
     check.add_argument("--json", action="store_true", help="the report as one JSON object")
-    restore = add_command(jobs, "restore", _RESTORE, _run_restore, paths=_PATHS, writes=True)
+    restore = add_command(jobs, "restore", _RESTORE, _run_restore, paths=_PATHS, n_paths=1, writes=True)
     restore.add_argument("-o", "--output", metavar="DIR", required=True, help="new directory")
     for job in (check, restore):
         job.add_argument("--log-dir", metavar="PATH", help="the broker's log dir, or a copy of it")
@@ -58,8 +57,6 @@ def add_parser(commands: Any) -> None:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    if len(args.paths) != 1:
-        raise UsageError("one URL is expected")
     return {"keys": dict(args.keys), **chosen(args, "log_dir", "topics", "limits")}
 
 

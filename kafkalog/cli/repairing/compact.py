@@ -29,7 +29,7 @@ name it with -t, or name its partition directory.""",
 
 
 def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "compact", _HELP, run, paths=PATH)
+    parser = add_command(commands, "compact", _HELP, run, paths=PATH, n_paths=1)
     add_topics(parser)
     parser.add_argument(
         "--passes",

@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
-from kafkalog.cli.exits import UsageError
 from kafkalog.cli.options import HelpText, add_command, add_limits
 from kafkalog.text import counted
 
@@ -32,7 +31,7 @@ A damaged replica is an error; run 'kafkalog salvage' on it first. The exit code
 
 
 def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "diff", _HELP, run, paths=_PATHS)
+    parser = add_command(commands, "diff", _HELP, run, paths=_PATHS, n_paths=2)
     parser.add_argument("--json", action="store_true", help="the result as a JSON object")
     add_limits(parser)
 
@@ -50,8 +49,6 @@ def _same(found: ReplicaDiff) -> str:
 
 def run(args: argparse.Namespace, console: Console) -> None:
     """Compare, and print the result."""
-    if len(args.paths) != 2:
-        raise UsageError("expected two DIRs")
     from kafkalog.errors import Finding, Reason
     from kafkalog.repair.diff import diff
 

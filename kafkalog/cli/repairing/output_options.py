@@ -51,10 +51,8 @@ def output_options(args: argparse.Namespace, *, needs_backup: bool = True) -> di
     Raises
     ------
     UsageError
-        They contradict one another, or there are several paths.
+        They contradict one another.
     """
-    if len(args.paths) != 1:
-        raise UsageError("expected one DIR")
     if needs_backup and args.in_place and args.backup is None:
         raise UsageError("--in-place needs --backup DIR, a new directory for the replaced files")
     for name in ("backup", "stage_in"):

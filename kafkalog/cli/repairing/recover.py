@@ -45,7 +45,7 @@ recovered, it stays unchanged or is left out of the copy, and recover writes no 
 
 
 def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "recover", _HELP, run, paths=PATH)
+    parser = add_command(commands, "recover", _HELP, run, paths=PATH, n_paths=1)
     add_output_options(parser)
     how = parser.add_argument_group("how")
     how.add_argument("--all", action="store_true", help="recover all segments, not only those after the recovery point")

@@ -30,7 +30,7 @@ segment.""",
 
 
 def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "trim", _HELP, run, paths=PATH)
+    parser = add_command(commands, "trim", _HELP, run, paths=PATH, n_paths=1)
     place = parser.add_argument_group("where (one is required)").add_mutually_exclusive_group()
     place.add_argument("--before-offset", metavar="N", type=offset, help="remove records before this offset")
     place.add_argument(

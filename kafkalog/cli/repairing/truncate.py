@@ -27,7 +27,7 @@ epochs and checkpoints. A partition that ends earlier stays unchanged. Damage be
 
 
 def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "truncate", _HELP, run, paths=PATH)
+    parser = add_command(commands, "truncate", _HELP, run, paths=PATH, n_paths=1)
     place = parser.add_argument_group("where (one is required)").add_mutually_exclusive_group(required=True)
     place.add_argument("--to-offset", metavar="N", type=offset, help="remove records at and after this offset")
     place.add_argument("--to-epoch", metavar="N", type=epoch, help="remove records of later leader epochs")

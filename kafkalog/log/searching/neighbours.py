@@ -41,19 +41,21 @@ def lost_in(segment: Segment, window: Window, error: KafkalogError) -> Finding:
                 limit, last = segment.limits.max_batch_bytes, int(batches.last_offset[row])
                 behind, _ = batch_at(source, batches.end_position, limit, last)
                 after = (
-                    _offset_after(whole, source, batches.end_position)
+                    _offset_after(whole, source, int(batches.position[row]), batches.end_position)
                     if behind is None
                     else int(behind.batches.base_offset[0])
                 )
     return lost_batch(error, batches, before=before, after=after)
 
 
-def _offset_after(segment: Segment, source: ByteSource, position: int) -> int | None:
-    """Base offset of the next intact batch after damage, or of the next segment; None if there is neither."""
-    for window in SegmentStream(segment, source, on_corruption="skip").windows(position):
+def _offset_after(segment: Segment, source: ByteSource, damaged: int, end: int) -> int | None:
+    """Base offset of the next intact batch after a damaged one, or of the next segment; None if there is neither."""
+    for window in SegmentStream(segment, source, on_corruption="skip").windows(damaged):
         source.release(window.data, window.start)
-        inside = first_offset_at(source, int(window.batches.position[0]), segment.limits)
-        return window.batches.first_offset if inside is None else inside
+        rows = np.flatnonzero(window.batches.position >= end)
+        if rows.size:
+            inside = first_offset_at(source, int(window.batches.position[rows[0]]), segment.limits)
+            return window.batches[int(rows[0]) :].first_offset if inside is None else inside
     return segment.next_base_offset
 
 

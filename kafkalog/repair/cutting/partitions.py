@@ -96,7 +96,9 @@ class CutPartitions:
             def make(plan: LoadPlan) -> PartitionOutput:
                 # before the files are changed: their proofs may go then
                 contents = [contents_before(segment) for segment in plan.partition.segments]
-                self._missing[plan] = missing(plan, contents, LogDirState.of(plan.partition)) if contents else []
+                self._missing[plan] = (
+                    missing(plan, contents, LogDirState.of(plan.partition, plan.files.names)) if contents else []
+                )
                 return placed.partition(plan.path, plan.files.names)
 
             yield make

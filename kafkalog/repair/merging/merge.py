@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import (
@@ -337,53 +339,56 @@ class _PartitionMerge:
 
     def _find_ranges(self, rows: Rows) -> None:
         """Say where each range of offsets comes from, and what is missing."""
-        report, leader = self.report, self._replicas[self._leader]
-        ends = np.append(np.int64(report.start_offset), rows["last_offset"] + 1)[:-1]
-        is_gap = rows["first_offset"] > ends
-        # compaction leaves gaps: only those after a loss are missed
-        if leader.is_compacted:
-            is_gap &= rows["is_after_loss"]
+        report = self.report
+        ends = np.append(np.int64(report.start_offset), rows["last_offset"] + 1)
+        self._find_missing(rows, ends)
+        is_gap = np.zeros(rows.size, np.bool_)
+        for one in report.missing:
+            is_gap |= (rows["first_offset"] > one.start_offset) & (ends[:-1] < (one.end_offset or 2**63 - 1))
         is_new = is_gap | (np.diff(rows["replica"], prepend=-1) != 0)
         first = np.flatnonzero(is_new)
         for begin, stop in zip(first.tolist(), np.append(first, rows.size)[1:].tolist(), strict=True):
-            start = int(ends[begin])
-            if is_gap[begin]:
-                self._miss(start, int(rows["first_offset"][begin]))
-                start = int(rows["first_offset"][begin])
             run = rows[begin:stop]
+            start = int(run["first_offset"][0] if is_gap[begin] else ends[begin])
             source = str(self._replicas[int(run["replica"][0])].partition.path)
             epochs = int(run["leader_epoch"][0]), int(run["leader_epoch"][-1])
             end, size = int(run["last_offset"][-1]) + 1, int(run["size_in_bytes"].sum())
             report.ranges.append(MergedRange(start, end, source, run.size, size, epochs))
-        end = int(rows["last_offset"][-1]) + 1 if rows.size else report.start_offset
-        if leader.is_tail_lost:
-            self._miss(end, None)
-        elif end < leader.end_offset and (leader.is_end_lost or not leader.is_compacted):
-            self._miss(end, leader.end_offset)
-        for lost in leader.missing:
-            self._miss_proved(lost, rows)
         report.ranges.sort(key=lambda one: one.start_offset)
 
-    def _miss_proved(self, lost: Lost, rows: Rows) -> None:
-        """Report missing offsets that other files of the leader prove, unless a finding has them."""
-        if lost.first_offset is None or lost.end_offset is None:
-            return
-        start = lost.first_offset
-        near = rows[(rows["last_offset"] >= start) & (rows["first_offset"] < lost.end_offset)]
-        covered = list(zip(near["first_offset"].tolist(), (near["last_offset"] + 1).tolist(), strict=True))
-        covered += [(one.start_offset, one.end_offset or 2**63) for one in self.report.missing]
-        for first, end in sorted(one for one in covered if one[1] > start and one[0] < lost.end_offset):
-            if first > start:
-                self._miss(start, first)
-            start = max(start, end)
-        if start < lost.end_offset:
-            self._miss(start, lost.end_offset)
+    def _find_missing(self, rows: Rows, ends: npt.NDArray[np.int64]) -> None:
+        """Report what the leader lost, and no other copy has."""
+        leader = self._replicas[self._leader]
+        is_after_loss = np.append(rows["is_after_loss"], True)
+        for lost in leader.losses:
+            if lost.first_offset is None:
+                self._miss(lost, None, None)
+                continue
+            start, stop = lost.first_offset, 2**63 - 1 if lost.end_offset is None else lost.end_offset
+            row = int(np.searchsorted(rows["last_offset"], start))
+            while start < stop:
+                first = min(int(rows["first_offset"][row]), stop) if row < rows.size else stop
+                # where a copy lost nothing, compaction left the gap
+                if first > start and (is_after_loss[row] or not leader.is_compacted or not lost.n_bytes):
+                    self._miss(lost, start, first if first < 2**63 - 1 else None)
+                row += 1
+                start = int(ends[row]) if row <= rows.size else stop
+        is_open = any(one.end_offset is None for one in self.report.missing)
+        if leader.is_end_lost and int(ends[-1]) < leader.end_offset and not is_open:
+            self._miss(None, int(ends[-1]), leader.end_offset)
 
-    def _miss(self, start: int, end: int | None) -> None:
-        self.report.ranges.append(MergedRange(start, end, None))
-        detail = f"no copy has offsets {start}..{'?' if end is None else end}"
-        found = Finding(Reason.OFFSET_GAP, detail, path=self.report.leader, base_offset=start)
-        self._note(found if end is None else offsets_finding(found.reason, detail, self.report.leader, start, end))
+    def _miss(self, lost: Lost | None, start: int | None, end: int | None) -> None:
+        """Report offsets that no copy has, or a part of what the leader lost."""
+        self.report.ranges.append(MergedRange(start or 0, end, None))
+        shown = ["?" if one is None else one for one in (start, end)]
+        detail = f"no copy has offsets {shown[0]}..{shown[1]}"
+        path = self.report.leader if lost is None else lost.path
+        found = Finding(Reason.OFFSET_GAP, detail, path=path, base_offset=start)
+        if start is not None and end is not None:
+            found = offsets_finding(found.reason, detail, path, start, end)
+        if lost is not None and (lost.first_offset, lost.end_offset) == (start, end):
+            found = replace(found, n_records=lost.n_records, certainty=lost.certainty)
+        self._note(found)
 
 
 def _described(replica: Replica) -> MergedReplica:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Limits, Reason
-from kafkalog.log.compaction import GapMeter
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.resync import Found
-from kafkalog.records.batch_table import whole_batches
-from kafkalog.repair.salvaging.plan import SegmentPlan, file_positions, gather, plan_segment, wrong_epochs
+from kafkalog.log.segment import Segment
+from kafkalog.records.batch_table import Window
+from kafkalog.repair.salvaging.partition import PartitionSalvage, SalvageOutput
+from kafkalog.repair.salvaging.plan import SegmentPlan
+from kafkalog.repair.salvaging.report import SalvagedPartition
+from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs, epochs_of, merge
 from kafkalog.storage.bad_sectors import BadSectorSource
-from kafkalog.storage.source import Bytes, FileIdentity
-from kafkalog.survey.evidence import LogDirState, SegmentContents
-from kafkalog.survey.losses import Lost, losses_of, survey
+from kafkalog.storage.source import FileIdentity
+from kafkalog.survey.evidence import SegmentContents
+from kafkalog.survey.losses import Lost
 
 Rows = npt.NDArray[np.void]
 
@@ -66,8 +67,8 @@ class Replica:
     """Whether bytes were lost after the last intact batch."""
     is_compacted: bool
     """Whether gaps between batches, where no byte is lost, may be compaction; see `kafkalog.log.compaction`."""
-    missing: list[Lost]
-    """The offsets that other files prove to be missing."""
+    losses: list[Lost]
+    """What the copy lost; `salvage` reports the same."""
 
     @property
     def last_epoch(self) -> int:
@@ -88,33 +89,20 @@ def read_replica(
     limits: Limits,
 ) -> Replica:
     """Search a copy of a partition; `number` is what its rows name it."""
+    search = _Search(partition, number, note, limits)
+    with OrderedPool(0, "kafkalog-merge") as pool:
+        search.run(pool, 1, progress)
     try:
         checkpoint = LeaderEpochs(read_leader_epochs(partition.path / kf.LEADER_EPOCH_CHECKPOINT)).entries
-    except KafkalogError as error:
-        note(error.to_finding(damage=False))
-        checkpoint = LeaderEpochs().entries
-    found = _Segments(number)
+    except KafkalogError:
+        checkpoint = LeaderEpochs().entries  # the search has noted it
     bases = [segment.base_offset for segment in partition.segments]
-    segments = partition.segments
-    for segment, following in zip(segments, [*segments[1:], None][: len(segments)], strict=True):
-        try:
-            source = BadSectorSource(segment.path)
-        except KafkalogError as error:
-            note(error.to_finding(damage=False))
-            found.skip(segment.path, segment.base_offset)
-            continue
-        with source:
-            plan = plan_segment(segment, source, following, checkpoint.tolist(), limits, progress)
-            for finding in wrong_epochs(plan):
-                note(finding)
-            found.add(plan, source)
-            source.check_unchanged()
-    rows = np.concatenate(found.parts) if found.parts else np.empty(0, ROW_DTYPE)
+    rows = np.concatenate([np.empty(0, ROW_DTYPE), *search.parts])
     # the cleaner never touches the last segment, and gaps that it explains end before it
-    rows_of = [row for one in found.contents if (row := one.density) is not None]
+    rows_of = [row for one in search.contents if (row := one.density) is not None]
     is_compacted = bool(partition.is_compacted(bases[-1], rows_of)) if bases else False
     end = max([*bases[-1:], *(rows["last_offset"][-1:] + 1).tolist()], default=0)
-    if found.is_end_lost and len(checkpoint):
+    if search.is_end_lost and len(checkpoint):
         # an epoch starts at what the log end was then: the log reached as far at least
         end = max(end, int(checkpoint["start_offset"][-1]))
     is_new = np.ones(rows.size, np.bool_)
@@ -127,88 +115,88 @@ def read_replica(
     return Replica(
         partition,
         rows,
-        found.identities,
+        [search.identities.get(base) for base in bases],
         epochs,
         frozenset(checkpoint["epoch"].tolist()),
         end,
-        found.n_bytes_lost,
-        found.is_tail_lost,
-        found.is_end_lost,
+        search.n_bytes_lost,
+        search.is_tail_lost,
+        search.is_end_lost,
         is_compacted,
-        _missing(partition, found.contents),
+        search.losses,
     )
 
 
-def _missing(partition: Partition, contents: list[SegmentContents]) -> list[Lost]:
-    """The offsets that other files prove to be missing."""
-    names: list[str] = []
-    with contextlib.suppress(OSError):
-        names = sorted(os.listdir(partition.path))
-    found = survey(partition, contents, LogDirState.of(partition), names)
-    proofs = (Reason.SEGMENT_MISSING, Reason.LOG_END_MISSING)
-    return losses_of(one for one in found.findings if one.reason in proofs)
+class _Search(PartitionSalvage):
+    """Collects the batches that a salvage would keep, and what it would report as lost."""
 
-
-class _Segments:
-    """Collects the rows of a replica's segments."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, partition: Partition, number: int, note: Callable[[Finding], object], limits: Limits) -> None:
+        self._report_of_copy = SalvagedPartition(str(partition.path), "")
+        nothing = SalvageOutput(None, "", Path())
+        super().__init__(partition, None, self._report_of_copy, nothing, note, limits, records=False)
+        self._number, self._numbers = number, {one.base_offset: n for n, one in enumerate(partition.segments)}
         self.parts: list[Rows] = []
-        self.identities: list[FileIdentity | None] = []
+        self.identities: dict[int, FileIdentity] = {}
         self.n_bytes_lost = 0
-        self.contents: list[SegmentContents] = []
         self.is_tail_lost = False  # whether bytes are lost at the end of the last segment so far
         self.is_end_lost = False  # whether bytes are lost after the last row
 
-    def skip(self, path: Path, base_offset: int) -> None:
-        """Pass over a segment that cannot be opened."""
-        self.identities.append(None)
-        self.contents.append(SegmentContents(str(path), base_offset, base_offset - 1, 0))
-        self.is_tail_lost = self.is_end_lost = True
+    @property
+    def losses(self) -> list[Lost]:
+        """The losses of the copy."""
+        return self._report_of_copy.losses
 
-    def add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
+    @property
+    def contents(self) -> list[SegmentContents]:
+        """What each segment contains."""
+        return [*self._contents.values()]
+
+    def _note(self, finding: Finding) -> None:
+        """Pass on what does not depend on other copies; a hole may be filled from them."""
+        if len(self._found) < self._limits.max_findings:
+            self._found.append(finding)
+        if finding.reason is Reason.FILE_UNREADABLE and finding.position is None:
+            self.is_tail_lost = self.is_end_lost = True  # a segment that cannot be opened
+        is_of_log, name = finding.reason is Reason.EPOCH_ORDER, os.path.basename(finding.path or "")
+        if is_of_log or (not name.endswith(kf.LOG_SUFFIX) and finding.n_records is None):
+            self._report_finding(finding if is_of_log else replace(finding, damage=False))
+
+    def _add(self, plan: SegmentPlan, source: BadSectorSource) -> None:
         """Add the batches that a plan keeps."""
-        kept, lost = plan.kept, plan.lost
-        base = plan.segment.base_offset
-        gaps = GapMeter(base)
-        parts = [
-            self._rows(base, kept[first:last], data, gaps) for data, first, last in gather(source, kept.start, kept.end)
-        ]
-        rows = np.concatenate(parts) if parts else np.empty(0, ROW_DTYPE)
-        is_v2 = rows["leader_epoch"] != kf.NO_EPOCH
-        rows["leader_epoch"][is_v2] = np.repeat(plan.epochs, kept.n_batches)[is_v2]
-        last = int(rows["last_offset"][-1]) if rows.size else base - 1
-        path, size = str(plan.segment.path), plan.size_in_bytes
-        self.contents.append(SegmentContents(path, base, last, size, has_gaps=gaps.has_gaps))
+        self.identities[plan.segment.base_offset] = source.identity
+        first_part = len(self.parts)
+        super()._add(plan, source)
+        rows = np.concatenate([np.empty(0, ROW_DTYPE), *self.parts[first_part:]])
         # the batch after each lost range, by its number; one too large if there is none
-        first = np.append(0, np.cumsum(kept.n_batches))
-        behind = np.unique(first[np.searchsorted(plan.places, lost.start, side="right")])
+        first = np.append(0, np.cumsum(plan.kept.n_batches))
+        behind = np.unique(first[np.searchsorted(plan.places, plan.lost.start, side="right")])
         rows["is_after_loss"][behind[behind < rows.size]] = True
         if rows.size:
             rows["is_after_loss"][0] |= self.is_end_lost
             self.is_end_lost = False
         self.is_tail_lost = bool((behind == rows.size).any())
         self.is_end_lost |= self.is_tail_lost
-        self.n_bytes_lost += int((lost.end - lost.start).sum())
-        self.parts.append(rows)
-        self.identities.append(source.identity)
+        self.n_bytes_lost += int((plan.lost.end - plan.lost.start).sum())
+        self.parts[first_part:] = [rows]
 
-    def _rows(self, base_offset: int, runs: Found, data: Bytes, gaps: GapMeter) -> Rows:
-        batches = whole_batches(data, 0)
+    def _undecodable(self, *window: Any) -> list[Finding]:
+        """Only the batches that are merged are decoded."""
+        return []
+
+    def _keep(self, segment: Segment, window: Window, position: npt.NDArray[np.int64]) -> None:
+        batches = window.batches
         rows = np.zeros(len(batches), ROW_DTYPE)
-        rows["replica"], rows["segment"] = self._number, len(self.identities)
-        rows["position"] = file_positions(batches.position, runs.start, runs.end)
+        rows["replica"], rows["segment"] = self._number, self._numbers[segment.base_offset]
+        rows["position"] = position
         rows["size_in_bytes"] = batches.size_in_bytes
         is_known = batches.base_offset >= 0
         rows["first_offset"] = np.where(is_known, batches.base_offset, batches.last_offset)
         rows["last_offset"] = batches.last_offset
         rows["leader_epoch"] = np.where(batches.magic >= 2, batches.partition_leader_epoch, kf.NO_EPOCH)
         rows["crc"] = batches.crc
-        gaps.feed(batches, rows["position"])
         # only the content of a compressed v0 or v1 message says where its offsets begin: like nearly all, it is dense
-        follows = rows["position"][1:] == (rows["position"] + rows["size_in_bytes"])[:-1]
+        follows = position[1:] == (position + rows["size_in_bytes"])[:-1]
         which = np.flatnonzero(~is_known[1:] & follows) + 1
         rows["first_offset"][which] = rows["last_offset"][which - 1] + 1
-        rows["first_offset"][~is_known & (rows["position"] == 0)] = base_offset
-        return rows
+        rows["first_offset"][~is_known & (position == 0)] = segment.base_offset
+        self.parts.append(rows)

@@ -127,7 +127,7 @@ class PartitionRecovery:
             report.is_split = end - segment.base_offset > kf.MAX_RELATIVE_OFFSET
         if report.is_split:
             report.problem = replace(problem, n_records=0)
-            contents, _ = remains(segment, 0, LogDirState.of(self.plan.partition))
+            contents, _ = remains(segment, 0, LogDirState.of(self.plan.partition, self.plan.files.names))
             report.lost = [one for one in contents.findings if one.damage]
             last = self.plan.partition.segments[-1]
             report.log_end_offset = end if last is segment else max(end, end_as_loaded(last))
@@ -139,7 +139,7 @@ class PartitionRecovery:
         """
         report = self._empty_report()
         start = self.plan.log_start
-        state = LogDirState.of(self.plan.partition)
+        state = LogDirState.of(self.plan.partition, self.plan.files.names)
         contents = []
         for segment in self.plan.partition.segments:
             report.segments.append(_row(segment, "deleted", 0))
@@ -256,7 +256,7 @@ class PartitionRecovery:
         main = [] if self.main is None else self.main.found
         found |= {one.segment.base_offset: one for one in main}
         last = main[-1] if main else None
-        state = LogDirState.of(self.plan.partition)
+        state = LogDirState.of(self.plan.partition, self.plan.files.names)
         contents: list[SegmentContents] = []
         for segment in self.plan.partition.segments:
             base = segment.base_offset

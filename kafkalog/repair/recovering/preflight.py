@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -120,26 +121,30 @@ def preflight(
     named = [Path(one) for one in names]
     if not named:
         raise ValueError("name at least one log dir")
-    roots = list(dict.fromkeys(parent_of(one) if is_partition_directory(one) else one for one in named))
+    # log dirs may hold thousands of partitions: each is listed once
+    directories = cache(lambda root: [*partition_directories(root)])
+    are_partitions = [is_partition_directory(one) for one in named]
+    root_of = [parent_of(one) if is_one else one for one, is_one in zip(named, are_partitions, strict=True)]
+    roots = list(dict.fromkeys(root_of))
     result = Preflight(findings=Findings(limits.max_findings))
     settings = None if config is None else read_properties_file(config)
     node_id = node_id_of({name: str(value) for name, value in (settings or {}).items()}) or None
-    result.problems = root_problems(roots, node_id=node_id, limits=limits)
+    result.problems = root_problems(roots, node_id=node_id, directories=directories, limits=limits)
     cluster = _cluster(roots, settings, result.problems, limits)
     options = _Options(index_interval_bytes, parse_milliseconds("now", "now" if now is None else now), limits)
     for gap in cluster.metadata.gaps if cluster.metadata is not None else ():
         if not any(Path(gap.path or "").is_relative_to(one.path) for one in result.problems):
             result.problems.append(StartProblem(gap.reason, gap.path or "", gap.detail, effect="loses metadata"))
-    starts = [_LogDirStart(root, clean, cluster, options, result) for root in roots]
-    result.is_clean = all(start.is_clean for start in starts)
-    found = [
-        (start, directory, is_one)
-        for one in named
-        for is_one in [is_partition_directory(one)]
-        for start in starts
-        if start.root == (parent_of(one) if is_one else one)
-        for directory in ([one] if is_one else start.directories())
-    ]
+    starts = {root: _LogDirStart(root, clean, cluster, options, result) for root in roots}
+    result.is_clean = all(start.is_clean for start in starts.values())
+    found: list[tuple[_LogDirStart, Path, bool]] = []
+    for one, root, is_one in zip(named, root_of, are_partitions, strict=True):
+        for directory in [one] if is_one else directories(root):
+            if not isinstance(directory, Finding):
+                found.append((starts[root], directory, is_one))
+            elif directory.reason is Reason.LINK_OUTSIDE:
+                # a broker follows the link, and only kafkalog does not
+                result.findings.add(directory)
     if not found and not result.problems and not any((root / kf.META_PROPERTIES).exists() for root in roots):
         raise no_kafka_files(roots[0])
     keys = [parsed.topic_partition for _, one, _ in found if (parsed := kf.parse_partition_directory(_name(one)))]
@@ -222,15 +227,6 @@ class _LogDirStart:
         if not self.cluster.has_log_dir(self.root):
             detail = "not in log.dirs of the configuration: the broker does not load this log dir"
             self.result.findings.add(Finding(Reason.UNKNOWN_FILE, detail, path=str(self.root), damage=False))
-
-    def directories(self) -> Iterator[Path]:
-        """The partition directories."""
-        for one in partition_directories(self.root):
-            if not isinstance(one, Finding):
-                yield one
-            elif one.reason is Reason.LINK_OUTSIDE:
-                # a broker follows the link, and only kafkalog does not
-                self.result.findings.add(one)
 
     def plan(self, directory: Path) -> LoadPlan:
         """How the broker loads a partition."""
@@ -342,7 +338,7 @@ class _Load:
         if config is None or self.plan.partition.kind == "delete":
             return
         sizes, now_ms = [one.n_bytes for one in plans], self.start.options.now_ms
-        state = LogDirState.of(self.plan.partition)
+        state = LogDirState.of(self.plan.partition, self.plan.files.names)
         n_old = len(expiring(sizes, [right for _, right in newest], config, now_ms))
         for number, setting in enumerate(expiring(sizes, [told for told, _ in newest], config, now_ms)):
             one = plans[number]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import Certainty, Finding, KafkalogError, Limits, Reason
@@ -166,10 +167,10 @@ class PartitionSalvage:
         self._segments = [one for one in partition.segments if only is None or one.base_offset in only]
         self._report_finding, self._decompress = note, records
         self._found: list[Finding] = []
-        self._state = LogDirState.of(partition)
         self._names: list[str] = []
         with contextlib.suppress(OSError):  # a removed directory cannot be read
             self._names = sorted(list_names(partition.path))
+        self._state = LogDirState.of(partition, self._names)
         self._quarantine = Quarantine(output.create(_QUARANTINE))
         self._singles = SingleRecords(output.create(_RECORDS), is_wanted=records)
         self._sink: Sink | None = None
@@ -309,12 +310,10 @@ class PartitionSalvage:
         for window, begin, end in read_intact(source, runs.start, runs.end, runs.n_batches):
             window = with_epochs(window, np.repeat(plan.epochs[first + begin : first + end], runs.n_batches[begin:end]))
             batches = window.batches
-            if self._sink is not None:
-                self._sink.append(window, plan.segment)
             start, stop_at = runs.start[begin:end], runs.end[begin:end]
-            for finding in undecodable(
-                window, start, stop_at, row.path, self._limits, before=last, decompress=self._decompress
-            ):
+            position = file_positions(batches.position, start, stop_at)
+            self._keep(plan.segment, window, position)
+            for finding in self._undecodable(window, start, stop_at, row.path, last):
                 row.n_batches_undecodable += finding.reason is not Reason.OFFSET_ORDER
                 self._note(finding)
             last = int(batches.last_offset[-1])
@@ -322,10 +321,19 @@ class PartitionSalvage:
             row.n_records_kept += int(np.maximum(batches.records_count, 0).sum(dtype=np.int64))
             row.n_records_kept += int((batches.records_count < 0).sum())
             self._follow(window, batches)
-            position = file_positions(batches.position, start, stop_at)
             self._gaps.feed(batches, position)
             contents = self._contents[plan.segment.base_offset]
             contents.last_offset, contents.has_gaps = int(batches.last_offset[-1]), self._gaps.has_gaps
+
+    def _keep(self, segment: Segment, window: Window, position: npt.NDArray[np.int64]) -> None:
+        """Write batches, which begin at these positions of the segment."""
+        if self._sink is not None:
+            self._sink.append(window, segment)
+
+    def _undecodable(
+        self, window: Window, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], path: str, before: int
+    ) -> list[Finding]:
+        return undecodable(window, start, end, path, self._limits, before=before, decompress=self._decompress)
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""
@@ -494,15 +502,17 @@ def _count(
         is_far = delta > kf.MAX_RELATIVE_OFFSET if end is None else base + delta >= end
         if base < at or delta < 0 or is_far:
             break
-        is_counted &= base == at and 0 < count <= delta + 1
-        at, n_records = base + delta + 1, n_records + (count if is_counted else delta + 1)
+        fits = base == at and 0 < count <= delta + 1
+        is_counted &= fits
+        n_records += count if fits else base + delta + 1 - at
+        at = base + delta + 1
     else:
         if heads and is_counted and at == end and n_records == end - begin:
             return n_records, "exact", end, at
-        if heads and is_counted and is_linked and end is None and (known_end or 0) <= at:
+        if heads and is_linked and end is None and (known_end or 0) <= at:
             return n_records, "header", at, at
-    if heads and is_counted and at == end:
-        return n_records, "header", end, at
+    if heads and at == end:
+        return n_records, "header" if is_counted else "at_most", end, at
     if end is None and known_end is not None and known_end > at:
         end = known_end
     return (None, None, None, at) if end is None else (end - begin, "at_most", end, at)

@@ -16,7 +16,7 @@ def test_a_lost_end_is_said(tmp_path: Path) -> None:
     a = replica(tmp_path / "a", log, damaged=(9,))
     report = kafkalog.merge([a], output=tmp_path / "out")
     assert content(tmp_path / "out" / "t-0") == expected(log)[:9]
-    assert [(one.start_offset, one.end_offset) for one in report.partitions[0].missing] == [(9, None)]
+    assert [(one.start_offset, one.end_offset) for one in report.partitions[0].missing] == [(9, 10)]
     b = replica(tmp_path / "b", log)
     report = kafkalog.merge([a, b], dry_run=True)
     assert report.ok
