@@ -202,6 +202,7 @@ def seven_records(root: Path, n: int = 7) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_newest_broker_serves_the_log_dir_of_2_8_and_groups_from_a_file(own_client: Client, tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     sources = [unpacked("k28"), seven_records(tmp_path / "more")]

@@ -11,6 +11,7 @@ from typing import Any
 import builder
 import numpy as np
 import pytest
+from effort import thinned
 from golden_sets import shared_log_dir, unpacked
 
 import kafkalog
@@ -58,7 +59,7 @@ def exact(path: Path) -> tuple[Counter[bytes | None], Counter[str]]:
     return keys, headers
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", thinned(range(20), 5))
 def test_the_top_is_exact_in_bounded_memory(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     n = rng.randrange(200, 1500)
@@ -114,7 +115,7 @@ def varied_log(root: Path, seed: int) -> None:
         kafkalog.write_table({"value": values}, root, topic=topic, **options)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", thinned(range(5), 5))
 def test_the_interval_holds_the_result_of_convert(seed: int, tmp_path: Path) -> None:
     varied_log(tmp_path / "log", seed)
     changes = ["zstd", "zstd:9:4096", "::2048", "gzip:1"]

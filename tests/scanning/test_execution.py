@@ -11,7 +11,7 @@ import builder
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import THOROUGH
+from effort import THOROUGH, thinned
 
 import kafkalog
 from kafkalog.records import fill
@@ -31,9 +31,7 @@ def test_a_segment_of_one_window_is_read_without_its_index_and_without_threads(
     assert kafkalog.scan(log_dir / "p-multi-0", threads=4).count_rows() == expected > 0
 
 
-@pytest.mark.parametrize(
-    ("memory_map", "threads"), [(False, 2), ("auto", 1), pytest.param(True, 2, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("memory_map", "threads"), thinned([(False, 2), ("auto", 1), (True, 2)], 3))
 def test_streaming_a_large_file_takes_bounded_memory(
     tmp_path: Path, log_dir: Path, memory_map: bool | str, threads: int
 ) -> None:

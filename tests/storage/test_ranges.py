@@ -11,6 +11,7 @@ import builder
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog._kernels.crc import checksum_crc32c
@@ -116,7 +117,7 @@ READERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("threads", N_THREADS)
+@pytest.mark.parametrize("threads", thinned(N_THREADS, 3))
 @pytest.mark.parametrize("reader", READERS)
 def test_a_whole_segment_is_fetched_once(small: Path, reader: str, threads: int) -> None:
     segment = CountedSegment(small)

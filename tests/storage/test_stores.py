@@ -22,7 +22,7 @@ import obstore
 import pyarrow as pa
 import pytest
 from conftest import GOLDEN
-from effort import THOROUGH
+from effort import THOROUGH, thinned
 from mutants import repaired
 from obstore.store import MemoryStore
 
@@ -520,8 +520,7 @@ ERRORS: dict[str, Exception] = {
 FAULTS = (*ERRORS, "deleted", "replaced", "stale", "short", "long", "etag", "size", "flipped")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("kind", thinned(FAULTS, 3))
 def test_a_fault_at_any_request_is_an_error_or_does_no_harm(
     kind: str, large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

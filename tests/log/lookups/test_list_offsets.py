@@ -344,7 +344,7 @@ def test_a_later_question_is_answered_as_if_it_were_the_first(tmp_path: Path, mo
             batches.append(builder.batch_v2([record], base_offset=offset, base_timestamp=stamp, max_timestamp=stamp))
             offset += 1
         (path / f"{base:020d}.log").write_bytes(b"".join(batches))
-    for _ in range(40):
+    for _ in range(examples(40)):
         partition = kafkalog.open_partition(path)
         for _ in range(3):
             questions = [rng.randrange(offset + 40) for _ in range(rng.randrange(1, 5))]

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import salvage_trials
+from effort import thinned
 
 import kafkalog
 from kafkalog import format as kf
@@ -81,7 +82,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "_LEAST_MAPPED", 1)
 
 
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+@pytest.mark.parametrize("kind", thinned([pa.binary(), pa.large_binary(), pa.binary_view()], 3))
 @pytest.mark.parametrize("memory_map", [False, True])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("windows", ["small", "usual"])
@@ -144,7 +145,7 @@ def test_a_child_may_outlive_its_batch(partition: Path) -> None:
     assert headers.to_pylist() == [pair for row in pairs for pair in row]
 
 
-@pytest.mark.parametrize("memory_map", [False, True, "auto"])
+@pytest.mark.parametrize("memory_map", thinned([False, True, "auto"], 2))
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_file_that_is_cut_between_windows_is_an_error_with_a_place(
     partition: Path, small_windows: None, content: bytes, memory_map: bool | str, threads: int
