@@ -35,7 +35,7 @@ from kafkalog.parsing import TopicPatterns, check_partitions
 from kafkalog.read_methods import ReadMethods
 from kafkalog.state.checkpoints import node_id_of, read_offset_checkpoint, read_properties
 from kafkalog.storage.file_locks import is_locked
-from kafkalog.storage.location import Location, as_path, is_url, real_path
+from kafkalog.storage.location import as_path, is_url, list_directory, real_path
 from kafkalog.storage.removals import removed_directory
 from kafkalog.text import counted
 
@@ -430,18 +430,6 @@ def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
     except OSError as error:
         return error.errno == errno.ELOOP
     return False
-
-
-def list_directory(root: Path) -> list[os.DirEntry[str]]:
-    """What is in a directory, in any order; raises `ReadError`."""
-    if isinstance(root, Location):
-        found: list[Any] = [*root.entries().values()]
-        return found
-    try:
-        with os.scandir(root) as entries:
-            return list(entries)
-    except OSError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error
 
 
 def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = None) -> bool:

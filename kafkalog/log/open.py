@@ -10,16 +10,15 @@ from typing import Any, Never, NoReturn
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, KafkalogError, Limits, NotKafkaError, Reason
-from kafkalog.log.log_dir import Located, LogDir, as_set, is_partition_directory, list_directory, located, missing_path
+from kafkalog.log.log_dir import Located, LogDir, as_set, is_partition_directory, located, missing_path
 from kafkalog.log.lookups.timestamp_search import latest_timestamp
 from kafkalog.log.partition import Partition
-from kafkalog.log.searching.odd_offsets import Witnesses
-from kafkalog.log.segment import AnyIndex, Segment
+from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import open_segment as open_file
 from kafkalog.parsing import TopicPatterns
 from kafkalog.read_methods import with_remote_segments
-from kafkalog.storage.location import as_path
-from kafkalog.storage.source import BufferSource, ByteSource
+from kafkalog.storage.location import as_path, list_directory
+from kafkalog.storage.memory import MemoryStore
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -80,8 +79,7 @@ def open(
         if location.is_dir():
             entries = list_directory(location)
             if is_partition_directory(location, entries):
-                names = [entry.name for entry in entries]
-                return Partition(location, names=names, memory_map=memory_map, limits=limits)
+                return Partition(location, entries=entries, memory_map=memory_map, limits=limits)
             return LogDir(Located([location]), memory_map=memory_map, limits=limits)
         if location.exists():
             return open_file(location, memory_map=memory_map, limits=limits)
@@ -140,40 +138,6 @@ def open_segment(path: str | os.PathLike[str], **options: Any) -> Segment:
     return opened if isinstance(opened, Segment) else _refuse(opened, path, "a .log file")
 
 
-class BufferSegment(Segment):
-    """The bytes of a `.log` in memory. No file is looked at, so it has no indexes, and no segment follows it."""
-
-    def __init__(
-        self,
-        data: Any,
-        *,
-        name: str = "buffer",
-        base_offset: int = 0,
-        topic_partition: kf.TopicPartition | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        with BufferSource(data) as source:
-            self._bytes = source.window(0, source.size)
-        super().__init__(name, limits=limits, is_last=True, topic_partition=topic_partition)
-        self.topic_partition, self.base_offset, self.has_base_offset = topic_partition, base_offset, base_offset > 0
-
-    def open(self) -> ByteSource:
-        """The bytes."""
-        return BufferSource(self._bytes, path=str(self.path))
-
-    def reopened(self) -> Segment:
-        """The same: it is whole."""
-        return self
-
-    def witnesses(self) -> Witnesses:
-        """None: there are no other files."""
-        return Witnesses()
-
-    def read_index(self, kind: type[AnyIndex], *, is_bounded: bool = True) -> AnyIndex | None:
-        """None: there are no other files."""
-        return None
-
-
 def open_buffer(
     data: Any,
     *,
@@ -211,8 +175,11 @@ def open_buffer(
     >>> kafkalog.open_buffer(data).to_table(columns=["offset"]).num_rows
     120
     """
-    key = None if topic_partition is None else kf.TopicPartition(*topic_partition)
-    return BufferSegment(data, name=name, base_offset=base_offset, topic_partition=key, limits=limits)
+    place: Any = MemoryStore(data, name).location
+    segment = Segment(place, limits=limits, is_last=True)
+    segment.topic_partition = None if topic_partition is None else kf.TopicPartition(*topic_partition)
+    segment.base_offset, segment.has_base_offset = base_offset, base_offset > 0
+    return segment
 
 
 def _refuse(opened: LogDir | Partition | Segment, path: str | os.PathLike[str], wanted: str) -> NoReturn:

@@ -44,7 +44,7 @@ class Partition(ReadMethods):
         The directory, such as ``/var/lib/kafka/orders-0``.
     segments : sequence of path-like, optional
         Only these `.log` files of the directory.
-    names : sequence of str, optional
+    entries : sequence of os.DirEntry, optional
         What is in the directory, if it has just been listed.
     log_start_offset, high_watermark : int, optional
         Default: from the checkpoints in the parent directory.
@@ -78,7 +78,7 @@ class Partition(ReadMethods):
         path: str | os.PathLike[str],
         *,
         segments: Sequence[str | os.PathLike[str]] | None = None,
-        names: Sequence[str] | None = None,
+        entries: Sequence[os.DirEntry[str]] | None = None,
         log_start_offset: int | None = None,
         high_watermark: int | None = None,
         memory_map: bool | str = "auto",
@@ -97,7 +97,7 @@ class Partition(ReadMethods):
             self.is_whole = known.is_planned
             return
         listing = SegmentListing(self.path, memory_map=memory_map, limits=limits, topic_partition=self.topic_partition)
-        self.segments = listing.load(segments, names)
+        self.segments = listing.load(segments, entries)
         self.findings += listing.findings
         if isinstance(self.path, Location):
             self.findings += self.path.findings()

@@ -37,7 +37,7 @@ from kafkalog.read_methods import ReadMethods
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.header_walk import WINDOW_BYTES, intact_batch_at, is_chain
 from kafkalog.records.readers.header_reader import HeaderReader
-from kafkalog.storage.location import as_path, exists, list_names
+from kafkalog.storage.location import Location, as_path, exists, list_names
 from kafkalog.storage.removals import DirectoryIdentity
 from kafkalog.storage.source import ByteSource, open_source, size_of
 from kafkalog.text import counted
@@ -67,20 +67,15 @@ class Segment(ReadMethods):
     topic_partition : TopicPartition, optional
         Default: from the name of the directory.
     must_open : bool
-        Whether to raise if the file cannot be opened. Otherwise `error` is set, and reading raises.
+        Whether to open the file now, and to raise if that fails. Otherwise it is opened when it is needed.
 
     Attributes
     ----------
     path : pathlib.Path
     base_offset : int
         From the file name; 0 if the name is not an offset.
-    size_in_bytes : int
-    is_preallocated : bool
-        Whether the file was preallocated at its full size; see `ByteSource`.
     findings : list of Finding
         Findings of the last walk that are not raised, such as a partial last batch.
-    error : KafkalogError or None
-        Why the file could not be opened.
     """
 
     first_position = 0
@@ -112,17 +107,39 @@ class Segment(ReadMethods):
             topic_partition = directory.topic_partition if directory else None
         self.topic_partition = topic_partition
         self.findings: list[Finding] = []
-        self.error: KafkalogError | None = None
         self._was_there = not must_open  # what a listing named was
+        if must_open and self.error is not None:
+            raise self.error
+        self._was_there = True
+
+    @cached_property
+    def _opened(self) -> tuple[KafkalogError | None, int, bool]:
+        """The error, the size, and whether the file was preallocated; learned when one of these is first needed."""
         try:
-            # here, so that what cannot be read is known before anything is read of the others
             with self.open() as source:
-                self._was_there = True
-                self.size_in_bytes, self.is_preallocated = source.size, source.is_preallocated
+                return None, source.size, source.is_preallocated
         except (ReadError, LimitExceededError) as error:
-            if must_open:
-                raise
-            self.error, self.size_in_bytes, self.is_preallocated = error, size_of(self.path), False
+            return error, size_of(self.path), False
+
+    @property
+    def error(self) -> KafkalogError | None:
+        """Why the file could not be opened."""
+        return self._opened[0]
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of the `.log`."""
+        return self._opened[1]
+
+    @property
+    def is_preallocated(self) -> bool:
+        """Whether the file was preallocated at its full size; see `ByteSource`."""
+        return self._opened[2]
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the bytes are in memory, and not in a file; see `kafkalog.open_buffer`."""
+        return isinstance(self.path, Location) and self.path.is_in_memory
 
     def __getstate__(self) -> dict[str, Any]:  # indexes are read again: they may be large, or mapped
         return {k: v for k, v in vars(self).items() if not isinstance(getattr(Segment, k, None), cached_property)}

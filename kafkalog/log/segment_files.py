@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, ReadError, Reason
+from kafkalog.errors import Finding, KafkalogError, Limits, NotKafkaError, Reason
 from kafkalog.log.segment import Segment
-from kafkalog.storage.location import list_names
+from kafkalog.storage.location import list_directory
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
 INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
@@ -54,7 +54,9 @@ class SegmentListing:
         self._identity: DirectoryIdentity | None = None
 
     def load(
-        self, only: Sequence[str | os.PathLike[str]] | None = None, names: Sequence[str] | None = None
+        self,
+        only: Sequence[str | os.PathLike[str]] | None = None,
+        entries: Sequence[os.DirEntry[str]] | None = None,
     ) -> list[Segment]:
         """The segments by base offset.
 
@@ -62,19 +64,18 @@ class SegmentListing:
         ----------
         only : sequence of path-like, optional
             Only these `.log` files.
-        names : sequence of str, optional
+        entries : sequence of os.DirEntry, optional
             What is in the directory; listed by default.
 
         Raises
         ------
         ReadError
-            The directory cannot be read. For a segment that cannot be opened, its `error` is set.
+            The directory cannot be read. No file is opened.
         """
         self._identity = directory_identity(self._path)
-        try:
-            names = sorted(list_names(self._path) if names is None else names)
-        except OSError as error:
-            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self._path) from error
+        entries = list_directory(self._path) if entries is None else entries
+        names = sorted(entry.name for entry in entries)
+        links = {entry.name for entry in entries if entry.is_symlink()}
         logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
         if only is None:
             self._note_strays(names, logs)
@@ -84,7 +85,7 @@ class SegmentListing:
             logs = [Path(path).name for path in only]
         segments = [self._segment(name, (kf.parse_base_offset(name) or 0) >= last) for name in logs]
         if only is None:
-            segments = [segment for segment in segments if not self._is_circular(segment)]
+            segments = [one for one in segments if one.path.name not in links or not self._is_circular(one)]
             segments = self._apply_swaps(segments, names)
             if not segments:
                 detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"

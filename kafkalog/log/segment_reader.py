@@ -189,7 +189,6 @@ class SegmentReader:
         """
         counts = ScanStatistics() if statistics is None else statistics
         counts.n_segments += len(self._segments)
-        counts.n_bytes += sum(segment.size_in_bytes for segment in self._segments)
         start, stop = selection.start_offset, selection.end_offset
         last_offset = -1
         previous: int | None = None
@@ -198,11 +197,14 @@ class SegmentReader:
         for number, segment in enumerate(self._segments):
             following = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else None
             if start is not None and following is not None and following <= start:
+                counts.n_bytes += segment.size_in_bytes
                 continue
             if is_end or (stop is not None and segment.base_offset >= stop):
+                counts.n_bytes += sum(one.size_in_bytes for one in self._segments[number:])
                 reached = None  # the log goes on
                 break
             if not wanted(segment):
+                counts.n_bytes += segment.size_in_bytes
                 # where a segment that is not read ends is not known, so the next one is compared with nothing
                 previous = reached = None
                 continue
@@ -221,13 +223,13 @@ class SegmentReader:
             stream: SegmentStream | None = None
             try:
                 with segment.open() as source:
+                    counts.n_bytes += source.size
                     if _is_merged(segment, source, previous):
                         continue
                     if start is not None:
                         position = segment.position_for(source, start)
                     position = max(position, start_at(segment))
                     counts.n_segments_read += 1
-                    counts.n_bytes += source.size - segment.size_in_bytes  # it may have grown since it was listed
                     counts.n_bytes_jumped += position
                     stream = SegmentStream(
                         segment,
@@ -265,6 +267,7 @@ class SegmentReader:
                         if n is not None:
                             break  # a later segment that begins below the end is read all the same
             except (ReadError, LimitExceededError) as error:
+                counts.n_bytes += segment.size_in_bytes if stream is None else 0
                 # a plan promised these files: leaving one out would lose records that another process counts on
                 is_removed = error.reason is Reason.PARTITION_REMOVED  # the others are gone, too
                 note = None if self._known.is_planned else retired(segment, error)

@@ -30,7 +30,7 @@ from kafkalog.errors import (
 )
 from kafkalog.interchange.arrow_output import ArrowWriter, batch_fields, binary_array
 from kafkalog.log.log_dir import LogDir
-from kafkalog.log.open import BufferSegment, removed_from
+from kafkalog.log.open import removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
@@ -337,8 +337,8 @@ class Pass:
         if is_committed:
             headers.stop()  # its consumers compare the checksums of all batches
         # of bytes in memory only the pages of headers are looked at
-        is_there = isinstance(segment, BufferSegment)
-        if not names or not selection.is_range or selection.include_control or (is_there and selection.has_timestamps):
+        is_by_header = segment.is_in_memory and selection.has_timestamps
+        if not names or not selection.is_range or selection.include_control or is_by_header:
             return headers
         first, stop = ALL_OFFSETS
         if selection.start_offset is not None:

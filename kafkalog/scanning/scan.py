@@ -32,7 +32,7 @@ from kafkalog.interchange.arrow_output import (
 )
 from kafkalog.interchange.arrow_streams import ArrowStream
 from kafkalog.interchange.table_types import Conversion, stored_schema
-from kafkalog.log.open import BufferSegment, Paths, removed_from
+from kafkalog.log.open import Paths, removed_from
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRanges
 from kafkalog.log.segment import Segment
@@ -431,7 +431,8 @@ class Scan(ArrowStream):
         query = self._query
         if query.limit is not None or self._limit is not None:
             raise ValueError("a scan with a limit cannot be divided: each part depends on the earlier ones")
-        if isinstance(query.target, (PartitionRanges, BufferSegment)):
+        is_in_memory = isinstance(query.target, Segment) and query.target.is_in_memory
+        if isinstance(query.target, PartitionRanges) or is_in_memory:
             return [self]
         planned = plan(
             query.target,

@@ -215,6 +215,11 @@ class Location(os.PathLike[str]):
         is_tiered: Any = getattr(self.store, "is_tiered", None)
         return is_tiered is not None and bool(is_tiered(self.key))
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the store holds its bytes in memory, so that a pickle has them."""
+        return bool(getattr(self.store, "is_in_memory", False))
+
     def findings(self) -> list[Finding]:
         """What the store has to tell about the directory."""
         findings_of: Any = getattr(self.store, "findings_of", None)
@@ -331,3 +336,15 @@ def stat_of(path: AnyPath) -> Any:
     if entry is None:
         raise FileNotFoundError(2, "no such object")
     return entry
+
+
+def list_directory(root: AnyPath) -> list[os.DirEntry[str]]:
+    """What is in a directory, in any order; raises `ReadError`."""
+    if isinstance(root, Location):
+        found: list[Any] = [*root.entries().values()]
+        return found
+    try:
+        with os.scandir(root) as entries:
+            return list(entries)
+    except OSError as error:
+        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error

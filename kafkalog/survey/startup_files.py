@@ -15,11 +15,12 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, ReadError, Reason
-from kafkalog.log.log_dir import is_directory, list_directory
+from kafkalog.log.log_dir import is_directory
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_files import INDEX_SUFFIXES
 from kafkalog.state.checkpoints import checkpoint_lines, java_fields, java_number, parse_topic_id, read_leader_epochs
 from kafkalog.state.leader_epochs import LeaderEpochs
+from kafkalog.storage.location import list_directory
 from kafkalog.survey.startup_end import end_as_loaded
 
 ORPHAN: Final = "an index without its .log"

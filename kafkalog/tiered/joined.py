@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, NotKafkaError, ReadError, Reason, SidecarError
-from kafkalog.log.log_dir import is_partition_directory, list_directory, located
+from kafkalog.log.log_dir import is_partition_directory, located
 from kafkalog.state.checkpoints import (
     encode_checkpoint,
     encode_offset_checkpoint,
@@ -20,7 +20,7 @@ from kafkalog.state.checkpoints import (
     read_offset_checkpoint,
     read_topic_id,
 )
-from kafkalog.storage.location import AnyPath, Entry, Location, as_path
+from kafkalog.storage.location import AnyPath, Entry, Location, as_path, list_directory
 from kafkalog.storage.source import BufferSource, ByteSource, open_source
 from kafkalog.storage.stores import location
 from kafkalog.system_topics.remote_log import RemoteLog, remote_log

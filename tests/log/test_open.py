@@ -47,6 +47,29 @@ def test_a_directory_of_a_partition_is_listed_once(log_dir: Path, monkeypatch: p
     assert [one.path for one in opened.segments] == [one.path for one in kafkalog.Partition(opened.path).segments]
 
 
+def test_opening_a_thousand_segments_opens_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    sizes: list[list[str]] = []
+
+    def counting(function: Any, *args: Any, **options: Any) -> Any:
+        calls.append(function.__name__)
+        return function(*args, **options)
+
+    for n in (2, 1000):
+        directory = tmp_path / f"orders-{n}"
+        directory.mkdir()
+        for number in range(n):
+            (directory / f"{number:020d}.log").touch()
+        with monkeypatch.context() as counted:
+            for name in ("open", "stat", "lstat", "listdir", "scandir", "fstat"):
+                counted.setattr(os, name, partial(counting, getattr(os, name)))
+            assert len(open_partition(directory).segments) == n
+        sizes.append(calls[:])
+        calls.clear()
+    assert sizes[0] == sizes[1]
+    assert sizes[0].count("scandir") + sizes[0].count("listdir") == 1
+
+
 @pytest.mark.parametrize(
     ("path", "error", "message"),
     [

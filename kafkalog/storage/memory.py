@@ -1,0 +1,50 @@
+"""Bytes in memory as a store of one file, which has no other files next to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalog.storage.location import Entry, Location
+from kafkalog.storage.source import BufferSource
+
+
+class MemoryStore:
+    """A store of one file.
+
+    Parameters
+    ----------
+    data : buffer
+        Anything with the buffer protocol; not copied.
+    name : str
+        What errors call it.
+    """
+
+    is_in_memory = True
+
+    def __init__(self, data: Any, name: str) -> None:
+        with BufferSource(data) as source:
+            self._bytes, self._name = source.window(0, source.size), name
+        self.location = Location(self, _KEY)
+
+    def url_of(self, key: str) -> str:
+        """The name of the file."""
+        return self._name if key == _KEY else key
+
+    def list(self, directory: str) -> list[Entry]:
+        """Nothing: the file is in no directory."""
+        return []
+
+    def status(self, key: str) -> Entry | None:
+        """The size of the file; None for others."""
+        return Entry(key, self._bytes.size) if key == _KEY else None
+
+    def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
+        """Bytes of the file."""
+        return self._bytes[start:stop]
+
+    def open(self, key: str, entry: Entry) -> BufferSource:
+        """The bytes."""
+        return BufferSource(self._bytes, path=self._name)
+
+
+_KEY = "buffer"
