@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
