@@ -1,14 +1,17 @@
-"""Facts about partitions: one that cannot be read keeps nothing from the others."""
+"""`ls`, `cat` and facts about partitions: one that cannot be read hides no other."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from golden_sets import LOG_DIR, unpacked
 
 import kafkalog
+from kafkalog.operations.cat import Record, cat
 
 LOG = "00000000000000000000.log"
 
@@ -59,3 +62,46 @@ def test_logs_are_cut_at_times_before_their_latest(log_dir: Path, call: Any, nam
     ends = [(one.log_start_offset, one.log_end_offset) for one in (found, same)]
     whole = kafkalog.open(partition)
     assert ends[0] == ends[1] != (whole.log_start_offset, whole.log_end_offset)
+
+
+def test_records_are_those_of_a_scan(log_dir: Path) -> None:
+    columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
+    rows = kafkalog.read_table(log_dir, topics=["p-multi", "p-headers"], columns=columns).to_pylist()
+    records = list(cat(log_dir, topics=["p-multi", "p-headers"]))
+    assert len(records) == len(rows) > 100
+    for record, row in zip(records, rows, strict=True):
+        stamp = row.pop("timestamp")
+        headers = tuple((one["key"], one["value"]) for one in row.pop("headers"))
+        assert record == Record(
+            **row, timestamp=None if stamp is None else round(stamp.timestamp() * 1000), headers=headers
+        )
+    assert any(record.headers for record in records)
+
+
+def test_the_last_of_each_partition(log_dir: Path) -> None:
+    found = [(record.partition, record.offset) for record in cat(log_dir, topics="p-multi", tail=2)]
+    everything = [(record.partition, record.offset) for record in cat(log_dir, topics="p-multi")]
+    assert found == [one for n in range(3) for one in [each for each in everything if each[0] == n][-2:]]
+
+
+def test_settings_and_strays_are_known_from_the_metadata_log_beside_it(tmp_path: Path) -> None:
+    source = unpacked("k44")
+    names = ("__cluster_metadata-0", "p-empty-0", "p-delrec-0", "p-txn-0")
+    for path in source.iterdir():
+        if path.is_file() or path.name in names:
+            (shutil.copytree if path.is_dir() else shutil.copy2)(path, tmp_path / path.name)
+    shutil.copytree(tmp_path / "p-txn-0", tmp_path / "unknown-0")
+    metadata = tmp_path / "p-delrec-0" / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    shutil.move(tmp_path / "p-empty-0", tmp_path / "p-empty-7")
+    found = {summary.name: summary for summary in kafkalog.ls(tmp_path)}
+    strays = {name: summary.stray for name, summary in found.items() if summary.stray}
+    assert set(strays) == {"p-delrec-0", "p-empty-7", "unknown-0"}
+    assert strays["unknown-0"] == "the cluster has no such topic"
+    assert "its topic id is AAAAAAAAAAAAAAAAAAAAAQ" in strays["p-delrec-0"]
+    assert strays["p-empty-7"] == "the broker is not one of its replicas"
+    configs = found["p-txn-0"].configs
+    assert configs is not None
+    assert configs["retention.ms"] == "-1"
+    assert found["p-txn-0"].as_dict()["configs"] == configs
+    assert kafkalog.ls(LOG_DIR)[0].configs is None

@@ -1,17 +1,19 @@
-"""What the sink is given is in the log dir when the job has succeeded, in order, and only then."""
+"""The sink: a job that succeeded has written its rows in order, and no other job has written any."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sink_rows import frame, save
+from sink_rows import fails_at, frame, hidden, rows, save
 
 import kafkalog
 import kafkalog.spark
 from kafkalog.spark.sink_options import match_columns, parse_sink_options
 from kafkalog.spark.types import spark_schema
+from kafkalog.writing.job_directories import StagingArea, create_job, this_owner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,3 +85,86 @@ def test_columns_of_the_source_are_passed_over_and_strange_ones_refused() -> Non
         match_columns(spark_schema(["key"]), options)
     with pytest.raises(ValueError, match="'topic' or the option topic"):
         match_columns(spark_schema(["value"]), parse_sink_options({"path": "/log"}))
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.slow
+def test_a_task_that_fails_or_is_killed_leaves_nothing(session: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    bad = fails_at(session, 299).selectExpr(
+        "key", "coalesce(broken, value) AS value", "spark_partition_id() AS partition"
+    )
+    with pytest.raises(Exception, match="boom"):
+        save(bad, log, topic="t")
+    assert hidden(tmp_path) == []
+    assert not log.exists()
+
+
+@pytest.mark.slow
+def test_two_tasks_on_a_partition_are_refused_with_what_helps(session: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"two tasks wrote to it[\s\S]*kafkalog\.spark\.prepare"):
+        save(frame(session), tmp_path / "log", topic="t")
+    assert hidden(tmp_path) == []
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_job_with_an_id_is_done_once_and_what_dead_drivers_left_is_removed(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    ready = frame(session, 30).coalesce(1)
+    area = StagingArea.of(log)
+    dead = area.job("job-dead")
+    create_job(dead, {**this_owner(os.getpid()), "started": "1"})
+    (dead / "task-1").mkdir()
+    for _ in range(2):
+        save(ready, log, topic="t", jobId="load-7")
+    assert [row["offset"] for row in rows(log)] == list(range(30))
+    assert hidden(tmp_path) == [".log.kafkalog-commits"]
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.mark.slow
+def test_a_stream_from_our_source_to_our_sink_is_equal_over_restarts(session: SparkSession, tmp_path: Path) -> None:
+    log, mirror = tmp_path / "log", tmp_path / "mirror"
+    checkpoint = tmp_path / "checkpoint"
+
+    def write(batch: DataFrame, number: int) -> None:
+        ready = kafkalog.spark.prepare(batch, preserve_offsets=True, num_tasks=2)
+        save(ready, mirror, preserveOffsets=True, jobId=f"mirror-{number}")
+
+    def run() -> None:
+        reader = session.readStream.format("kafkalog").options(startingOffsets="earliest", includeHeaders="true")
+        stream = reader.option("maxOffsetsPerTrigger", "200").load(str(log))
+        writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+
+    save(kafkalog.spark.prepare(frame(session), topic="t", num_partitions=2), log)
+    run()
+    assert rows(mirror) == rows(log)
+    commits = sorted((checkpoint / "commits").glob("[0-9]*"))
+    assert len(commits) == 2
+    # as if the driver had died between publishing and noting that the batch is done
+    commits[-1].unlink()
+    (checkpoint / "commits" / f".{commits[-1].name}.crc").unlink(missing_ok=True)
+    run()
+    assert rows(mirror) == rows(log)
+    save(kafkalog.spark.prepare(frame(session, 20, 300), topic="t", num_partitions=2), log)
+    run()
+    assert rows(mirror) == rows(log)
+    assert len(rows(mirror)) == 320
+    assert hidden(tmp_path) == [".mirror.kafkalog-commits"]
+
+
+def test_a_stream_writer_says_how_to_write_a_stream(session: SparkSession, tmp_path: Path) -> None:
+    stream = session.readStream.format("rate").load().selectExpr("cast(value as string) value")
+    writer = stream.writeStream.format("kafkalog").option("topic", "t").option("path", str(tmp_path / "log"))
+    with pytest.raises(Exception, match="foreachBatch"):
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination(60)

@@ -1,9 +1,11 @@
-"""Log dirs in SQL: a view is a snapshot, and a table is refused before anybody relies on it."""
+"""Log dirs in SQL: views, filters that are pushed down, many partitions."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -46,3 +48,74 @@ def test_a_table_is_refused_with_what_works(session: SparkSession, tmp_path: Pat
             session.sql("select * from columns_given").collect()
     finally:
         session.sql("drop table columns_given")
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_scans_of_a_relation_still_share_pushed_filters(spark: SparkSession) -> None:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
+
+    class Reader(DataSourceReader):
+        def __init__(self) -> None:
+            self.only: int | None = None
+
+        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+            for one in filters:
+                if isinstance(one, EqualTo):
+                    self.only = one.value
+                else:
+                    yield one
+
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(n) for n in range(20) if self.only in (None, n)]
+
+        def read(self, partition: Any) -> Iterator[tuple[int]]:
+            yield (partition.value,)
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "numbers_of_20"
+
+        def schema(self) -> str:
+            return "n int"
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader()
+
+    spark.dataSource.register(Source)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = spark.read.format("numbers_of_20").load()
+        counts = frame.where("n = 3").count(), frame.count()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert counts == (1, 1), "Spark counts right, (1, 20): the data source can push filters now"
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+BENCH = Path(__file__).parents[2] / "asv_bench"
+
+
+def test_jobs_over_many_small_segments_stay_small(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    monkeypatch.setenv("KAFKALOG_BENCH_CACHE", str(tmp_path / "cache"))
+    import spark_logs
+    import spark_scale
+
+    made = spark_logs.make(tmp_path / "logs", "B", 1, 8, 40)
+    assert made.n_segments == 40
+    try:
+        assert spark_scale.run(spark, made, tmp_path, made.n_bytes // 4, 8, [1]) == []
+    finally:
+        for name in ("spark_logs", "spark_scale", "shapes"):
+            sys.modules.pop(name, None)
+    table = capsys.readouterr().out
+    assert table.count("| verify |") == table.count("| rebuild |") == table.count("| export |") == 1

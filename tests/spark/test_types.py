@@ -1,4 +1,4 @@
-"""Spark is given what it can hold, and nothing else than what is there."""
+"""Types, DDL schemas and options that Spark takes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 import kafkalog
 from kafkalog.interchange.table_types import Lost
 from kafkalog.spark import types
+from kafkalog.spark.decoded import parse_ddl
+from kafkalog.spark.options import Options
 
 pytestmark = pytest.mark.spark
 
@@ -70,3 +72,52 @@ def test_unknown_columns_are_refused(names: list[str], message: str) -> None:
 
 def test_columns_are_found_whatever_their_case() -> None:
     assert types.check_columns(["TIMESTAMPTYPE", "Key"]) == ("timestampType", "key")
+
+
+def test_fields_and_single_types_are_parsed() -> None:
+    kind = pa.struct({"a b": pa.int64(), "c": pa.struct({"d": pa.list_(pa.float32())}), "e": pa.bool_()})
+    assert parse_ddl("`a b` BIGINT, c: struct<d: array<float>>, e boolean ") == kind
+    assert parse_ddl("struct<x:int>") == pa.struct({"x": pa.int32()})
+    assert parse_ddl("array<string>") == pa.list_(pa.string())
+    assert parse_ddl("double") == pa.float64()
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ("a", "at 'a'"),
+        ("a bigint,", "at 'its end'"),
+        ("a date", "at 'date'"),
+        ("a struct<b bigint", "at 'its end'"),
+        ("a bigint; b int", "at '; b int'"),
+        ("", "at 'its end'"),
+    ],
+)
+def test_a_text_that_is_no_schema_is_refused_with_an_example(given: str, word: str) -> None:
+    with pytest.raises(ValueError, match=f"{word}.*a bigint, b struct<c:string>"):
+        parse_ddl(given)
+
+
+def test_values_are_read_by_names_in_any_case() -> None:
+    options = Options({"TaskBytes": "32m", "maxTriggerDelay": "90s", "fail": "TRUE", "n": "7", "names": " a,,b "})
+    assert (options.n_bytes("taskBytes", 1), options.seconds("MAXTRIGGERDELAY", "1s")) == (2**25, 90)
+    assert (options.flag("fail", default=False), options.number("n"), options.names("names")) == (True, 7, ["a", "b"])
+    assert (options.flag("other", default=True), options.number("other"), options.names("other")) == (True, None, None)
+
+
+def test_an_invalid_value_is_named_with_its_option() -> None:
+    options = Options({"a": "x"})
+    for read in (
+        lambda: options.flag("A", default=True),
+        lambda: options.number("A"),
+        lambda: options.n_bytes("A", 1),
+        lambda: options.seconds("A", "1s"),
+    ):
+        with pytest.raises(ValueError, match=r"^A must be .*'x'"):
+            read()
+
+
+def test_names_that_are_refused_or_unknown_raise() -> None:
+    for name, word in (("acks", "uses no broker"), ("kafka.x", "uses no broker"), ("nwe", "did you mean new")):
+        with pytest.raises(ValueError, match=word):
+            Options({name: "1"}).check_names(["new"])

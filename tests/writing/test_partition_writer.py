@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -13,8 +15,21 @@ from typing import Any
 import golden_sets
 import pyarrow as pa
 import pytest
+from effort import thinned
 from files import broker_on
-from writing import SMALL, TOPIC_ID, Record, columns_of, draw, files_in, nothing_left, read, sound, write
+from writing import (
+    SMALL,
+    TOPIC_ID,
+    Record,
+    columns_of,
+    draw,
+    files_in,
+    nothing_left,
+    read,
+    sound,
+    write,
+    write_two_and_roll,
+)
 
 import kafkalog
 from kafkalog import LogConfig, PartitionWriter
@@ -358,3 +373,142 @@ def test_a_marker_has_a_timestamp_that_kafka_would_take(path: Path) -> None:
                 writer.commit_transaction(timestamp=wrong)  # type: ignore[arg-type]
         writer.commit_transaction(timestamp=-1)
     assert kafkalog.Partition(path).segments[0].batches.max_timestamp.tolist() == [5, -1]
+
+
+def test_a_topic_s_codec_is_taken_if_none_is_said(path: Path) -> None:
+    topic = LogConfig(compression_type="zstd", compression_zstd_level=5)
+    for number, (given, expected) in enumerate([(None, 4), ("none", 0), ("gzip", 1)]):
+        target = path.with_name(f"orders-{number}")
+        write(target, 50, config=topic, compression=given)
+        assert set(kafkalog.Partition(target).segments[0].batches.codec.tolist()) == {expected}
+    write(path.with_name("orders-9"), 50, config=LogConfig(compression_type="uncompressed"))
+    with pytest.raises(ValueError):
+        PartitionWriter(path.with_name("orders-10"), compression="snappy", compression_level=3)
+
+
+NO_NAMES = ["orders", "orders-", "-0", "orders-x", "orders-00", "orders-+1", "orders-2147483648", ".-0",
+            "..-0", "a b-0", "a/../b-0x", "é-0", "a\n-0", "orders-0.0123456789abcdef0123456789abcdef-delete",
+            "a" * 250 + "-0", "__cluster_metadata-0", "ord\x1bers-0", "orders-٣"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_names_that_are_no_partition_s_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsafePathError):
+        PartitionWriter(tmp_path / name)
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_longest_name_will_do(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    write(tmp_path / "logs" / ("a" * 249 + "-12345"))
+    assert sound(tmp_path / "logs" / ("a" * 249 + "-12345")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"config": {"segment.bytes": "1048576"}}, TypeError, "config is a LogConfig, not dict: .*from_properties"),
+        ({"batch_size": "16K"}, TypeError, "batch_size must be an int, not '16K'"),
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1,"),
+        ({"batch_size": None}, TypeError, "batch_size must be an int"),
+        ({"max_records_per_batch": 1.5}, TypeError, "max_records_per_batch must be an int"),
+        ({"max_records_per_batch": 0}, ValueError, "max_records_per_batch must be at least 1,"),
+        ({"producer": 5}, TypeError, r"producer is Producer\(producer_id, producer_epoch\) or a tuple of both, not 5"),
+        ({"producer": "ab"}, TypeError, "producer is"),
+        ({"producer": ()}, TypeError, "producer is"),
+        ({"producer": ("5", 0)}, TypeError, "producer_id must be an int, not '5'"),
+        ({"producer": (2**63, 0)}, ValueError, "producer_id must be 0 to "),
+        ({"producer": (1, 2**15)}, ValueError, "producer_epoch must be 0 to 32767"),
+        ({"leader_epoch": "new"}, TypeError, "leader_epoch must be an int"),
+        ({"leader_epoch": 2**31}, ValueError, "leader_epoch must be -1 to "),
+        ({"log_append_time": -7}, ValueError, "log_append_time must be 0 to "),
+        ({"log_append_time": -1}, ValueError, "log_append_time must be 0 to "),
+        ({"log_append_time": "now"}, TypeError, "log_append_time must be an int"),
+        ({"limits": {}}, TypeError, "limits is a Limits, not dict"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused_by_name(
+    options: Any, error: type[Exception], message: str, path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        PartitionWriter(path, **options)
+    assert not path.exists()
+    if "producer" in options:
+        with pytest.raises(error, match=message), PartitionWriter(path) as writer:
+            writer.append({"value": [b"x"]}, **options)
+
+
+# appends to a partition, with a pause before each step that brings files into place
+WRITER = f"""
+import json, os, random, sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import fcntl
+from pathlib import Path
+from kafkalog.storage import moves
+from kafkalog.errors import KafkalogError
+from kafkalog.writing.partition_writer import PartitionWriter
+
+path, together, name, seed, locks = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
+pause = random.Random(seed)
+
+def slowly(step):
+    def call(*args, **options):
+        time.sleep(pause.choice([0, 0.02, 0.05]))
+        return step(*args, **options)
+    return call
+
+for step in ("rename_new", "swap", "fsync_directory"):
+    setattr(moves, step, slowly(getattr(moves, step)))
+if locks == "no":
+    def cannot(*_):
+        raise OSError(95, "no locks on this file system")
+    fcntl.flock = cannot
+try:
+    with PartitionWriter(path) as writer:
+        writer.append({{"value": [f"{{name}} {{i}}".encode() for i in range(3)], "timestamp": [1, 2, 3]}})
+        (together / name).touch()
+        # closes when the other is about to, or has given up
+        for _ in range(20_000):
+            if len(os.listdir(together)) == 2:
+                break
+            time.sleep(0.01)
+    said = 0
+except KafkalogError as error:
+    said = type(error).__name__
+(together / name).touch()
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return write_two_and_roll(tmp_path / "logs" / "orders-0")
+
+
+def run_two(path: Path, together: Path, seed: int, locks: str) -> dict[str, Any]:
+    """What the two said: 0, or which error."""
+    together.mkdir()
+    names = ("left", "right")
+    commands = [
+        [sys.executable, "-c", WRITER, str(path), str(together), name, str(2 * seed + i), locks]
+        for i, name in enumerate(names)
+    ]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    said = [process.communicate(timeout=240)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    return dict(zip(names, map(json.loads, said), strict=True))
+
+
+@pytest.mark.parametrize(("seed", "locks"), thinned(itertools.product(range(5), ["yes", "no"]), 10))
+def test_what_a_writer_appended_beside_another_one_is_there(two: Path, tmp_path: Path, seed: int, locks: str) -> None:
+    said = run_two(two, tmp_path / "together", seed, locks)
+    winners = [name for name, error in said.items() if error == 0]
+    expected = [b"old 0", b"old 1", *(f"{name} {i}".encode() for name in winners for i in range(3))]
+    assert kafkalog.read_table(two)["value"].to_pylist() == expected, said
+    assert kafkalog.verify(two).ok
+    assert len(winners) < 2
+    if locks == "yes":
+        assert sorted(map(str, said.values())) == ["0", "UnsafePathError"]
+    with PartitionWriter(two) as writer:
+        writer.append({"value": [b"more"], "timestamp": [9]})
+    assert kafkalog.read_table(two)["value"].to_pylist() == [*expected, b"more"]

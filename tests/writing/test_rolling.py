@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from loaded import table_of
 from writing import batch_table
 
+import kafkalog
+from kafkalog import LogConfig, write_table
 from kafkalog.records.batch_table import BatchTable
-from kafkalog.state.log_config import LogConfig
 from kafkalog.writing.segment_writer import SegmentRoll, rolled_base_offset
 
 pytestmark = pytest.mark.kernels
@@ -120,3 +124,11 @@ def test_settings_that_no_segment_can_be_written_with_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"segment|interval"):
             LogConfig(**wrong)
+
+
+def test_segments_roll_as_the_settings_say(tmp_path: Path) -> None:
+    write_table(table_of(500), tmp_path / "log", topic="t", config=LogConfig(segment_bytes=5000), batch_size=1000)
+    assert len(kafkalog.open(tmp_path / "log" / "t-0").segments) > 4
+    config = LogConfig(compression_type="zstd", message_timestamp_type="LogAppendTime")
+    write_table(table_of(50), tmp_path / "log", topic="u", config=config, log_append_time=77)
+    assert set(kafkalog.read_table(tmp_path / "log", topics="u").column("timestamp_type").to_pylist()) == {1}

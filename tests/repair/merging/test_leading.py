@@ -1,4 +1,4 @@
-"""Which copy leads, and which may fill its holes."""
+"""Which copy leads, which fills its holes, and what no copy has."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 
 from merges import expected, replica
 from salvages import output_of as content
+from writing import sound
 
 import kafkalog
+from kafkalog import format as kf
 
 
 def test_a_follower_that_diverged_heals_only_what_it_shares(tmp_path: Path) -> None:
@@ -78,3 +80,61 @@ def test_a_leader_epoch_that_may_be_wrong_is_named(tmp_path: Path) -> None:
     c = replica(tmp_path / "e", [*log[:8], (3, 9)], epochs=False)
     assert kafkalog.merge([b, c], dry_run=True).partitions[0].replicas[0].doubted_from is None
     assert kafkalog.merge([b], dry_run=True).partitions[0].replicas[0].doubted_from is None
+
+
+def test_lost_segments_and_older_ones_come_from_a_copy(tmp_path: Path) -> None:
+    log = [(0, offset) for offset in range(30)]
+    a = replica(tmp_path / "a", log, bases=(0, 10, 20))
+    b = replica(tmp_path / "b", log[:25], bases=(0, 7, 14, 21))
+    (a / kf.segment_file_name(0)).unlink()
+    (a / kf.segment_file_name(10)).write_bytes(bytes(500))
+    report = kafkalog.merge([a, b], output=tmp_path / "out")
+    assert content(tmp_path / "out" / "t-0") == expected(log)
+    assert sound(tmp_path / "out" / "t-0") == []
+    assert report.ok
+    assert [(one.start_offset, one.end_offset, one.source) for one in report.partitions[0].ranges] == [
+        (0, 20, str(b)),
+        (20, 30, str(a)),
+    ]
+    assert kafkalog.read_table(tmp_path / "out")["offset"].to_pylist() == list(range(30)), "none counts as deleted"
+
+
+def test_a_copy_without_segments(tmp_path: Path) -> None:
+    log = [(0, 1), (0, 2)]
+    a = replica(tmp_path / "a", log)
+    b = replica(tmp_path / "b", log)
+    (b / kf.segment_file_name(0)).unlink()
+    assert kafkalog.merge([b, a], output=tmp_path / "out").ok
+    assert content(tmp_path / "out" / "t-0") == expected(log)
+    (a / kf.segment_file_name(0)).write_bytes(bytes(100))
+    kafkalog.merge([b, a], output=tmp_path / "nothing")
+    assert content(tmp_path / "nothing" / "t-0") == []
+
+
+def test_a_lost_end_is_said(tmp_path: Path) -> None:
+    log = [(0, offset) for offset in range(10)]
+    a = replica(tmp_path / "a", log, damaged=(9,))
+    report = kafkalog.merge([a], output=tmp_path / "out")
+    assert content(tmp_path / "out" / "t-0") == expected(log)[:9]
+    assert [(one.start_offset, one.end_offset) for one in report.partitions[0].missing] == [(9, 10)]
+    b = replica(tmp_path / "b", log)
+    report = kafkalog.merge([a, b], dry_run=True)
+    assert report.ok
+    assert report.partitions[0].leader == str(b)
+
+
+def test_batches_that_are_taken_for_compacted_ones_are_said(tmp_path: Path) -> None:
+    log = [(0, offset) for offset in range(10)]
+    a = replica(tmp_path / "a", log)
+    (a / kf.segment_file_name(0)).write_bytes(b"".join(one for at, one in enumerate(expected(log)) if at not in (4, 7)))
+    b = replica(tmp_path / "b", log[:9])
+    report = kafkalog.merge([a, b], dry_run=True)
+    [finding] = report.findings.rows
+    assert (finding.reason, finding.path, finding.base_offset) == (kafkalog.Reason.OFFSET_GAP, str(b), 4)
+    assert not finding.damage
+    assert report.ok
+    assert [one["n_batches_left"] for one in report.as_dict()["partitions"][0]["replicas"]] == [0, 2]
+    assert any("2 batches not merged" in line for line in report.lines())
+    report = kafkalog.merge([replica(tmp_path / "c", log, damaged=(4, 7)), b], dry_run=True)
+    assert report.findings.rows == []
+    assert [one.n_batches_left for one in report.partitions[0].replicas] == [0, 0]

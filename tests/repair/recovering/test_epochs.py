@@ -1,18 +1,21 @@
-"""Which leader epochs recovery leaves, and of which a broker dies."""
+"""Leader epochs that recovery leaves, and batches and epochs at which a broker stops."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import builder
+import numpy as np
 import pytest
-from recoveries import RECOVERY_POINTS, row
+from files import content, flip
+from recoveries import RECOVERY_POINTS, logs, row, small_log_dir
 
 import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import ReadError, Reason
 from kafkalog.log.segment import Segment
 from kafkalog.repair.recovering.recover import recover
+from kafkalog.repair.recovering.replay_check import ReplayCheck
 
 
 def batch(offset: int, epoch: int, n: int = 1, *, is_damaged: bool = False) -> bytes:
@@ -79,3 +82,48 @@ def test_a_segment_that_cannot_be_read_costs_its_partition_alone(
         report = recover(partition.parent, dry_run=True)
         assert "I/O error" in (row(report, "t-0").error or "")
         assert row(report, "u-0").error is None
+
+
+def batch_replay_check(at: int, producer_id: int, *, transactional: bool) -> bytes:
+    record = builder.record_v2(0, 0, b"k", b"v")
+    return builder.batch_v2(
+        [record],
+        base_offset=at,
+        transactional=transactional,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=at,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ([(7, True), (7, True)], None),
+        ([(7, False), (8, True)], None),
+        ([(7, True), (7, False)], Reason.TRANSACTION_OUTCOME),
+    ],
+)
+def test_a_producer_is_transactional_always_or_never(
+    tmp_path: Path, kinds: list[tuple[int, bool]], expected: Reason | None
+) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(
+        b"".join(batch_replay_check(at, producer, transactional=one) for at, (producer, one) in enumerate(kinds))
+    )
+    check = ReplayCheck()
+    batches = kafkalog.Segment(path).batches
+    check.add(path, batches, np.zeros(len(batches), np.int32))
+    assert (None if check.problem is None else check.problem.reason) == expected
+
+
+def test_a_dry_run_writes_nothing_and_says_the_same(tmp_path: Path) -> None:
+    log_dir = small_log_dir(tmp_path)
+    flip(logs(log_dir / "p-txn-0")[2], 100)
+    before = content(tmp_path)
+    dry = recover(log_dir, dry_run=True)
+    assert content(tmp_path) == before
+    assert not dry.is_written
+    written = recover(log_dir, output=tmp_path / "out")
+    assert [one.as_dict() for one in dry.partitions] == [one.as_dict() for one in written.partitions]
+    assert repr(dry) == f"RecoveryReport(3 partitions, {dry.n_bytes_lost:,} bytes lost)"
