@@ -43,7 +43,25 @@ trace: +place, asked {any}, segments [segment_step], time_index index_entry?, of
 batch_step: position int, size_in_bytes int, base_offset int?, last_offset int, magic int, codec text,
     max_timestamp int?, records_count int?
 segment_step: path text, base_offset int, is_chosen bool, largest_timestamp int?, is_whole bool?, modified int?
-dumped: kind text
+dumped_file: kind =file, path text, base_offset int?
+dumped_batch: kind =batch, position int, size_in_bytes int, base_offset int?, last_offset int,
+    partition_leader_epoch int, magic int, base_timestamp int, max_timestamp int, producer_id int, producer_epoch int,
+    base_sequence int, last_sequence~ int, records_count int?, timestamp_type int, is_transactional bool,
+    is_control bool, delete_horizon_ms int?, compression text, crc int, is_valid bool
+dumped_record: kind =record, offset int, timestamp~ int, timestamp_type~ int, key_size~ int, value_size~ int,
+    sequence~ int, control~ control, key~ any, value~ any, not_decoded~ text, headers~ [any]
+control: type text
+dumped_bytes: kind =trailing_bytes, position int, size_in_bytes int
+dumped_offset: kind =offset_index_entry, offset int, position int
+dumped_time: kind =time_index_entry, timestamp int, offset int
+dumped_aborted: kind =aborted_transaction, version int, producer_id int, first_offset int, last_offset int,
+    last_stable_offset int
+dumped_producer: kind =producer, producer_id int, producer_epoch int, coordinator_epoch int,
+    current_txn_first_offset int?, timestamp int, last_offset int?, offset_delta int?, first_sequence int?,
+    last_sequence int?
+dumped_sanity: kind =sanity, passed bool
+dumped_mismatch: kind =mismatch, what text, path text, indexed_offset~ int, log_offset~ int, indexed_timestamp~ int,
+    log_timestamp~ int, previous_timestamp~ int, offset~ int, next_offset~ int
 producer: producer_id int, producer_epoch int, last_sequence int, last_offset int, last_timestamp int,
     coordinator_epoch int, transaction_start_offset int?, transaction_start_timestamp int?, idle_ms int?,
     is_overdue bool, is_blocking bool
@@ -58,7 +76,7 @@ member: member_id text, client_id text?, client_host text?, instance_id text?, s
     assigned {[int]}, epoch int, assignor text?
 group: group text, type text, state text, lag int?, epoch int, protocol text?, members [member],
     offsets [group_offset], pending [group_offset]
-state_record: topic text, partition int, offset int, timestamp int, type text, version int?, key any, value any,
+state_record: topic text, partition int, offset int, timestamp int?, type text, version int?, key any, value any,
     producer_id int?, error text?
 topic_partition: topic text, partition int
 open_transaction: topic text, partition int, producer_id int, producer_epoch int, coordinator_epoch int,
@@ -97,15 +115,35 @@ compacted_partition: path text, +place, error text?, log_start_offset int, log_e
 preflight: is_clean bool, verdict text, n_bytes_read int, n_bytes_lost int, n_bytes_needed int, seconds number?,
     problems [problem], partitions [partition_plan], findings [finding]
 salvage: ok bool, is_written bool, partitions [salvaged_partition], findings [finding], n_more_findings int
-salvaged_partition: path text, output text?, quarantine text?, start_offset int?, end_offset int?, segments [any],
-    lost [any], n_more_lost int, losses [lost], error text?
+salvaged_partition: path text, output text?, quarantine text?, unverified_records text?, n_unverified_records int,
+    start_offset int?, end_offset int?, segments [salvaged_segment], lost [hole], n_more_lost int, losses [lost],
+    evidence [any], error text?, open_transactions [[int]], transactions_without_marker [[int]]
+salvaged_segment: path text, base_offset int, size_in_bytes int, n_bytes_kept int, n_bytes_lost int,
+    n_bytes_padding int, n_bytes_suspect int, n_batches_kept int, n_batches_suspect int, n_batches_undecodable int,
+    n_records_kept int
+hole: segment text, start int, end int, size_in_bytes int, reason text, first_offset int, end_offset int?,
+    n_records int?, certainty text?, timestamp_before int?, timestamp_after int?, producer_ids [int], pieces [piece]
+piece: start int, end int, is_suspect bool, reason text, quarantine_position int, sha256 text
 merge: ok bool, is_written bool, partitions [merged_partition], findings [finding], n_more_findings int
-merged_partition: output text, leader text?, start_offset int, end_offset int, replicas [any], ranges [any],
-    error text?
+merged_partition: output text, leader text?, start_offset int, end_offset int, replicas [merged_copy],
+    ranges [merged_range], error text?
+merged_copy: path text, last_epoch int?, start_offset int, end_offset int, n_batches int, n_batches_taken int,
+    n_batches_left int, n_bytes_lost int, is_tail_lost bool, truncate_to int?, differs_from int?, doubted_from int?
+merged_range: start_offset int, end_offset int?, source text?, n_batches int, size_in_bytes int, leader_epochs [int]?
 diff: ok bool, equal_to int, a text, b text, start_offset int, end_offset_a int, end_offset_b int, n_batches int,
     offset int?, batch_a any, batch_b any, leader text?, truncate_to int?, is_kept bool?
-boot: path text, release text, cluster_id text, is_written bool, ok bool, nodes [any], topics [any],
-    partitions [any], open_transactions [any], findings [finding], n_more_findings int, next_commands [text]
+boot: path text, release text, cluster_id text, is_written bool, ok bool, metadata text?, carried {int},
+    next_producer_id int, n_groups int, n_commits int, nodes [boot_node], topics [boot_topic],
+    partitions [boot_partition], open_transactions [boot_transaction], findings [finding], n_more_findings int,
+    next_commands [text]
+boot_node: node_id int, directory text, directory_id text, listener text, controller text
+boot_topic: topic text, topic_id text, topic_id_from text, partitions int, partitions_from text,
+    settings {boot_setting}, replaced_settings {text}, missing [boot_missing]
+boot_setting: value text, from text
+boot_missing: partition int, continues_at int
+boot_partition: topic text, partition int, source text, node_id int, log_start_offset int, log_end_offset int,
+    leader_epoch int, n_segments int, n_bytes int, is_leader bool
+boot_transaction: topic text, partition int, producer_id int, start_offset int, ends_by_itself bool, command text
 rescued_quorum: path text, node_id int, is_dynamic bool, end_offset int, leader_epoch int, timestamp int,
     voters [int], orphaned {[int]}, is_written bool, backup text?, next_steps [text]
 converted: +place, path text, source text, start_offset int, end_offset int, n_batches_before int,
@@ -116,7 +154,10 @@ loaded: path text, topic text, partition int, n_records int, n_batches int, n_by
 findings_file: version int, command text, paths [text], exit_code int, partitions [partition_loss],
     findings [finding], n_more_findings int
 partition_loss: path text, +loss
-remote_storage: ok bool, faults [any], wasted_bytes int
+remote_storage: ok bool, layout text, faults [storage_fault], n_partitions int, n_copies int, n_bytes int,
+    n_skipped int, wasted_bytes int
+storage_fault: kind text, detail text, topic text?, partition int?, segment_id text?, first_offset int?,
+    last_offset int?, n_bytes int, damage bool
 any_object:
 """
 """Objects and their fields. ``?``: may be null. ``~``: may be absent. ``[T]``: a list. ``{T}``: an object of values T.
@@ -129,7 +170,8 @@ OUTPUTS: Final = {
     "sql": "any_object",
     "batches": "batch | batch_group",
     "lookup": "trace",
-    "dump": "dumped",
+    "dump": "dumped_file | dumped_batch | dumped_record | dumped_bytes | dumped_offset | dumped_time"
+    " | dumped_aborted | dumped_producer | dumped_sanity | dumped_mismatch",
     "producers": "producers",
     "epochs": "epochs",
     "groups": "group | state_record",

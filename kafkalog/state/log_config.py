@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
 from typing import Any, Final
 
 from kafkalog import format as kf
@@ -251,6 +252,7 @@ def is_setting(name: str) -> bool:
     return name in _KNOWN
 
 
+@cache
 def nearest_setting(name: str, *, cutoff: float = 0.6) -> str | None:
     """The setting with the most similar name; None if none is similar enough (see `difflib.get_close_matches`)."""
     return next(iter(difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff)), None)
