@@ -34,6 +34,22 @@ _MILLISECONDS: Final = {
 _SHOWN: Final = 8
 
 
+def field_path(column: str) -> list[str]:
+    """A column, and the fields in it that its name leads to; a field in quotes may have dots.
+
+    Examples
+    --------
+    >>> field_path('value.user.id'), field_path('value."user.id"')
+    (['value', 'user', 'id'], ['value', 'user.id'])
+    """
+    return [quoted or plain for quoted, plain in re.findall(r'(?:^|\.)(?:"([^"]+)"(?![^.])|([^.]*))', column)]
+
+
+def field_column(column: str, path: Iterable[str]) -> str:
+    """The name for `field_path`."""
+    return ".".join((column, *(f'"{part}"' if "." in part else part for part in path)))
+
+
 def hint(word: str, words: Iterable[object]) -> str:
     """The end of a message about an unknown word: the most similar valid one, or else all valid ones.
 

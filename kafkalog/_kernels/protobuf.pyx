@@ -105,6 +105,7 @@ cdef int read_timestamp(State* state, const Node* node, Cursor* cursor, int dept
         if to == NULL:
             return NO_MEMORY
         (<int64_t*>to)[0] = seconds * MICROS + nanos // 1000
+        state.n_cut += nanos % 1000 != 0
     return OK
 
 
@@ -307,7 +308,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
            const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
            const int32_t[::1] numbers not None, Py_ssize_t n_oneofs,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
-           int64_t room, int32_t[::1] failures not None):
+           int64_t room, int32_t[::1] failures not None, int64_t[::1] n_cut not None):
     """Decode values with the program whose first node is the value's, into columns of which the first is the value's.
 
     Parameters
@@ -318,10 +319,13 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
         The numbers that symbols stand for, rising in each enum; behind those of an enum, its default.
     columns, start, stop, room, failures
         See `kafkalog._kernels.avro.decode`, which returns columns in the same form.
+    n_cut : int64[1]
+        The number of times that are finer than a microsecond is added to it.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]
     cdef State state
+    state.n_cut = 0
     if stop.shape[0] != n or failures.shape[0] != n or nodes.shape[1] != NODE_SIZE or columns.shape[1] != 5 or not m:
         raise ValueError("a program of another shape")
     state.columns.all = NULL
@@ -336,7 +340,9 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
         state.symbol_offsets = &symbol_offsets[0] if symbol_offsets.shape[0] else NULL
         state.symbols = &symbols[0] if symbols.shape[0] else NULL
         state.numbers = &numbers[0] if numbers.shape[0] else NULL
-        return decode_values(&state.columns, m, 0, read_whole, &state, data, start, stop, BAD_LENGTH, failures)
+        found = decode_values(&state.columns, m, 0, read_whole, &state, data, start, stop, BAD_LENGTH, failures)
+        n_cut[0] += state.n_cut
+        return found
     finally:
         release(&state.columns, m)
         free(state.seen)

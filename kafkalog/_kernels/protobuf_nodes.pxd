@@ -59,6 +59,7 @@ cdef struct State:
     uint8_t* seen       # of each node: 0, 1, or 2 for a message in several parts
     int32_t* oneofs     # which member of each is set; -1: none
     int64_t merge_left  # bytes that may be put together from parts
+    int64_t n_cut       # times with a part of a microsecond
 
 
 cdef inline int grown(int status) noexcept nogil:

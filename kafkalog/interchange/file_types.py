@@ -19,7 +19,12 @@ _FORMATS_BY_SUFFIX: Final = {
     ".feather": "arrow",
     ".ipc": "arrow",
     ".ndjson": "jsonl",
+    ".tsv": "csv",
+    ".json": "jsonl",
+    ".avro": "avro",
 }
+UNCERTAIN: Final = (".json", ".avro")
+"""Suffixes that other files have as well, such as the metadata of a table."""
 _PACKED_BY_SUFFIX: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
 

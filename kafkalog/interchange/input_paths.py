@@ -19,10 +19,12 @@ import pyarrow as pa
 from kafkalog import format as kf
 from kafkalog.errors import NotKafkaError, ReadError, Reason, UnwritableError
 from kafkalog.interchange.arrow_buffers import no_rows
-from kafkalog.interchange.file_types import FORMATS, SUFFIXES, file_type
+from kafkalog.interchange.file_types import FORMATS, SUFFIXES, UNCERTAIN, file_type
 
 NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 """The value for null in Hive's directory names."""
+_CONNECT: Final = re.compile(r"(?P<topic>[\w.-]+)\+(?P<partition>\d+)\+\d+\.", re.ASCII)
+"""A file of Kafka Connect's sinks for object stores: topic, partition, first offset."""
 _INT_MAX: Final = 2**31 - 1
 
 Batches = Callable[[Callable[[pa.Schema], Sequence[str]]], Iterator[pa.RecordBatch]]
@@ -54,7 +56,7 @@ def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: 
     Notes
     -----
     Directories are walked recursively, in natural order of names (part-2 before part-10). Names that begin with ``.``
-    or ``_``, and those without a known suffix, are skipped.
+    or ``_``, and those without a known suffix, are skipped. So are ``.json`` and ``.avro`` next to other formats.
     """
     found = []
     for each in inputs:
@@ -68,10 +70,12 @@ def input_files(inputs: Iterable[str | os.PathLike[str] | BinaryIO], *, format: 
 
 
 def _place(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The ``NAME=VALUE`` directories above a file. If a name occurs twice, the innermost one counts."""
+    """The ``NAME=VALUE`` directories above a file, the innermost of a name; and what a sink of Kafka Connect says."""
     directories = Path(os.path.abspath(path)).parts[:-1]
     parts = (part.partition("=") for part in directories)
-    return {name: unquote(value) for name, equals, value in parts if name and equals and value != NULL_DIRECTORY}
+    place = {name: unquote(value) for name, equals, value in parts if name and equals and value != NULL_DIRECTORY}
+    of_connect = _CONNECT.match(os.path.basename(path))
+    return place if of_connect is None else of_connect.groupdict() | place
 
 
 def _files_below(root: Path, format: str | None) -> list[str]:
@@ -93,6 +97,8 @@ def _files_below(root: Path, format: str | None) -> list[str]:
             if os.path.lexists(here / name) and not (here / name).is_file():
                 raise NotKafkaError(Reason.NOT_A_FILE, "not a regular file", path=here / name)
             found.append(str(here / name))
+    certain = [path for path in found if format is not None or not path.lower().endswith(UNCERTAIN)]
+    found = certain or found
     if not found:
         known = f".{format}" if format in FORMATS else SUFFIXES
         detail = f"no files of records here, with names that end in {known}"

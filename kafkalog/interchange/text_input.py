@@ -11,13 +11,13 @@ import codecs
 import contextlib
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -59,12 +59,16 @@ _MOST_LINES: Final = 2**15
 CSV_BLOCK_BYTES: Final = 4 * 2**20
 _MAX_NAMES_BYTES: Final = 2**20
 _END_BYTES: Final = 2**16
-_OPEN_QUOTE: Final = re.compile(
-    rb"""(?> (?: (?: "(?>(?:[^"]++|"")*)" | (?!") ) [^,]*+ , )* )  # values, in quotes or not, each with its comma
-        "(?>(?:[^"]++|"")*)                                      # a quote without an end""",
-    re.VERBOSE,
-)
-"""A line that ends inside quotes. As in Arrow, a quote opens only at the start of a value.
+_OPEN_QUOTE: Final = {
+    delimiter: re.compile(
+        rb"""(?> (?: (?: "(?>(?:[^"]++|"")*)" | (?!") ) [^%b]*+ [%b] )* )  # values, in quotes or not
+            "(?>(?:[^"]++|"")*)  # a quote without an end"""
+        % (delimiter.encode(), delimiter.encode()),
+        re.VERBOSE,
+    )
+    for delimiter in ",;\t|"
+}
+"""A line that ends inside quotes, by what separates columns. As in Arrow, a quote opens only at the start of a value.
 
 Atomic groups: before Python 3.11.5 possessive repeats of groups match too little.
 """
@@ -233,7 +237,9 @@ def read_json_lines(stream: BinaryIO, options: TextOptions, wanted: Names) -> It
         columns: list[pa.Array] | None = None
         # all types are explicit: guessed ones depend on where a block ends
         if not types:
-            types = json_types([json_object(text, line) for line, text in islice(_lines(first_line, data), 1)], usual)
+            types = json_types(
+                [json_object(text, line) for line, text in itertools.islice(_lines(first_line, data), 1)], usual
+            )
             options = options.for_columns(list(types))
         # a whole block at once where it is regular, and line by line where it is not
         table = json_table(data, types)
@@ -459,6 +465,8 @@ def read_csv(
 ) -> Iterator[pa.RecordBatch]:
     r"""Read record batches from CSV whose first line has the column names.
 
+    If that line has no comma, semicolons, tabs or bars may separate columns.
+
     Parameters
     ----------
     stream : binary file
@@ -477,14 +485,12 @@ def read_csv(
     UnwritableError
         The text is not CSV, or a value cannot be that of a record. The message has the line or the row.
     """
-    names, first_line = _csv_names(stream)
+    names, first_line, delimiter = _csv_names(stream)
     try:
         options = options.for_columns(names)
         roles = options.row_roles(names) if options.has_rows else options.wanted_roles(names, wanted)
     except UnwritableError as error:
-        if len(names) == 1 and set(names[0]) & set(";\t|"):
-            error.add_note("columns must be separated by commas")
-        elif "" in names and error.reason is Reason.COLUMN_UNKNOWN:
+        if "" in names and error.reason is Reason.COLUMN_UNKNOWN:
             error.add_note("a column without a name is the index that pandas writes unless index=False")
         raise
     # columns are checked even if there is no row
@@ -495,7 +501,7 @@ def read_csv(
     def where(row: int, n_lines: int = 0) -> str:
         if reopened is not None:
             with reopened() as again:
-                line = _line_of_row(again, first_line, row, has_blank_rows=is_single)
+                line = _line_of_row(again, first_line, row, delimiter, has_blank_rows=is_single)
             if line is not None:
                 return f"line {line + n_lines}"
         return f"row {row + 1}"
@@ -510,7 +516,7 @@ def read_csv(
         with pa.csv.open_csv(
             pa.PythonFile(left, mode="r"),
             pa.csv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=False),
-            pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not is_single),
+            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=not is_single),
             pa.csv.ConvertOptions(
                 # as bytes: what Arrow would guess of a key or a value is not what was written
                 column_types=dict.fromkeys(names, pa.binary()),
@@ -581,7 +587,7 @@ class _ArrowInput(io.RawIOBase):
         return self._n_quotes % 2 == 1 and (len(text) > _END_BYTES or self._end.endswith(text))
 
 
-def _line_of_row(stream: BinaryIO, first_line: int, row: int, *, has_blank_rows: bool) -> int | None:
+def _line_of_row(stream: BinaryIO, first_line: int, row: int, delimiter: str, *, has_blank_rows: bool) -> int | None:
     """The line in which a row begins, None if there are fewer rows. Row 0 begins at `first_line` or after it."""
     for _ in range(first_line - 1):
         stream.readline()
@@ -593,16 +599,20 @@ def _line_of_row(stream: BinaryIO, first_line: int, row: int, *, has_blank_rows:
             if row == 0:
                 return line
             row -= 1
-        is_quoted = _OPEN_QUOTE.fullmatch(text) is not None
+        is_quoted = _OPEN_QUOTE[delimiter].fullmatch(text) is not None
         line += 1
     return None
 
 
-def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
-    """Read the names of the columns; return them and the number of the next line."""
-    reader = csv.reader(_first_lines(stream), strict=True)
+def _csv_names(stream: BinaryIO) -> tuple[list[str], int, str]:
+    """Read the names of the columns; return them, the number of the next line, and what separates columns."""
+    lines = itertools.tee(_first_lines(stream))
+    reader, delimiter = csv.reader(lines[0], strict=True), ","
     try:
         names = next(reader, [])
+        if len(names) == 1:  # some tools separate by something else
+            delimiter = next((one for one in ";\t|" if one in names[0]), ",")
+            names = next(csv.reader(lines[1], strict=True, delimiter=delimiter), [])
     except (UnicodeDecodeError, csv.Error) as error:
         problem = "it ends in CR alone" if "new-line" in str(error) else error
         raise UnwritableError(Reason.COLUMN_VALUE, f"line 1 must have the column names: {problem}") from error
@@ -611,7 +621,7 @@ def _csv_names(stream: BinaryIO) -> tuple[list[str], int]:
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise UnwritableError(Reason.COLUMN_TWICE, f"there is more than one column {', '.join(map(repr, twice))}")
-    return names, reader.line_num + 1
+    return names, reader.line_num + 1, delimiter
 
 
 def _first_lines(stream: BinaryIO) -> Iterator[str]:

@@ -490,4 +490,7 @@ def _pairs(value: Any, row: int, column: SourceColumn) -> list[tuple[str, Any]]:
         isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
     ):
         return [(pair[0], pair[1]) for pair in value]
+    # as kcat writes them
+    if isinstance(value, list) and len(value) % 2 == 0 and all(isinstance(one, str) for one in value[::2]):
+        return list(zip(value[::2], value[1::2], strict=True))
     raise column.refused(row, f'must be a list of ["name", "value"], not {shown(value)}', reason=Reason.COLUMN_TYPE)

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructField, StructType
 from kafkalog.errors import CorruptionWarning
 from kafkalog.interchange.table_types import stored_type
 from kafkalog.log.log_dir import LogDir
+from kafkalog.parsing import field_column, field_path
 from kafkalog.scanning.conditions.filter_text import parse_condition, parse_filter
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
 from kafkalog.scanning.decoded import schemas_beside
@@ -76,7 +77,7 @@ class Decode:
             if name not in self.formats:
                 fields.append(_plain_field(name, found))
                 continue
-            paths = [tuple(one.split(".")[1:]) for one in columns if self._column_of(one) == name]
+            paths = [tuple(field_path(one)[1:]) for one in columns if self._column_of(one) == name]
             kind = narrow_type(self.declared.get(name, stored_type(found.type, "spark")), paths)
             learned = "" if name in decoding.mixed else _to_text(found.type)
             kept = None if name in {*decoding.typed, *self.declared} else {_LEARNED: learned}
@@ -95,7 +96,7 @@ class Decode:
         """
         kinds = {one.name: to_arrow_type(one.dataType, timezone="UTC") for one in schema if one.name in self.formats}
         flat = [
-            ".".join((one.name, *path))
+            field_column(one.name, path)
             for one in schema
             for path in (_leaves(kinds[one.name]) if one.name in kinds else [()])
         ]

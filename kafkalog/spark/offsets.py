@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from kafkalog import format as kf
 from kafkalog.errors import KafkalogError
 from kafkalog.log.log_dir import LogDir
+from kafkalog.log.open import latest_of
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
-from kafkalog.parsing import TopicPatterns
+from kafkalog.parsing import TopicPatterns, parse_milliseconds
 from kafkalog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 
 DATA_LOSS = (
@@ -73,7 +74,7 @@ def resolve(log_dir: LogDir, keys: Sequence[kf.TopicPartition], options: SourceO
     """
     start = starting_offsets(log_dir, keys, options)
     end: dict[kf.TopicPartition, int] = {}
-    for key, asked in _asked(options.ending, keys, "ending").items():
+    for key, asked in _asked(options.ending, log_dir, keys, "ending").items():
         if options.ending.timestamps is None:
             if asked != LATEST:
                 end[key] = asked
@@ -89,7 +90,7 @@ def starting_offsets(
 ) -> dict[kf.TopicPartition, int]:
     """Return the start offsets of the partitions that do not begin at the log start offset."""
     start: dict[kf.TopicPartition, int] = {}
-    for key, asked in _asked(options.starting, keys, "starting").items():
+    for key, asked in _asked(options.starting, log_dir, keys, "starting").items():
         partition = log_dir[key]
         if options.starting.timestamps is None:
             if asked != EARLIEST:
@@ -110,9 +111,15 @@ def _first_since(partition: Partition, timestamp: int, options: SourceOptions) -
     return int(partition.list_offsets.answer(timestamp, use_time_index=options.use_time_index)["offset"])
 
 
-def _asked(bound: Bound, keys: Sequence[kf.TopicPartition], position: str) -> dict[kf.TopicPartition, int]:
+def _asked(
+    bound: Bound, log_dir: LogDir, keys: Sequence[kf.TopicPartition], position: str
+) -> dict[kf.TopicPartition, int]:
     """Return the offsets or timestamps of the partitions for which there are any."""
     values = bound.offsets if bound.timestamps is None else bound.timestamps
+    if isinstance(values, str):
+        values = parse_milliseconds(
+            f"{position}Timestamp", values, end_ms=lambda: latest_of(log_dir[one] for one in keys)
+        )
     if isinstance(values, int):
         return dict.fromkeys(keys, values)
     unknown = sorted(set(values) - set(keys))

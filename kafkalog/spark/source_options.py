@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, cast
 from kafkalog import format as kf
 from kafkalog.errors import OnCorruption
 from kafkalog.log.log_dir import located
-from kafkalog.parsing import TopicPatterns
+from kafkalog.parsing import TopicPatterns, is_to_end, parse_milliseconds
 from kafkalog.scanning.planning import TASK_BYTES
 from kafkalog.spark.decoded import DECODE_OPTIONS, Decode, parse_decoding
 from kafkalog.spark.options import Options, parse_json
@@ -51,8 +51,8 @@ class Bound:
 
     offsets: int | Mapping[kf.TopicPartition, int] = EARLIEST
     """Offsets, `EARLIEST` or `LATEST` for each partition; or `EARLIEST` or `LATEST` for all."""
-    timestamps: int | Mapping[kf.TopicPartition, int] | None = None
-    """Timestamps in ms, for all or for each partition. If given, `offsets` is ignored."""
+    timestamps: int | str | Mapping[kf.TopicPartition, int] | None = None
+    """Timestamps in ms, for all or for each partition, or a time such as ``end-1h``. If given, `offsets` is ignored."""
 
     def is_anywhere(self, offset: int) -> bool:
         """Whether `EARLIEST` or `LATEST` is asked for, for all partitions or for one."""
@@ -238,10 +238,8 @@ def _bound(options: Options, which: str, default: int) -> Bound:
     """
     timestamp = options.get(f"{which}timestamp")
     if timestamp is not None:
-        try:
-            return Bound(timestamps=int(timestamp))
-        except ValueError:
-            raise ValueError(f"{which}Timestamp must be a number of milliseconds, not {timestamp!r}") from None
+        is_relative = is_to_end(timestamp)
+        return Bound(timestamps=timestamp if is_relative else parse_milliseconds(f"{which}Timestamp", timestamp))
     timestamps = options.get(f"{which}offsetsbytimestamp")
     if timestamps is not None:
         return Bound(timestamps=_numbers(timestamps, _EXAMPLE_TIMESTAMPS))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -67,7 +68,7 @@ class KafkaLogStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAv
         # "latest" is the end that can be read now (LSO or high watermark); named offsets are taken as they are
         at_end = {key for key, offset in _named(asked).items() if offset == LATEST}
         values = asked.offsets if asked.timestamps is None else asked.timestamps
-        if not isinstance(values, int):
+        if isinstance(values, Mapping):
             at_end |= {key for key in keys if key not in values}
         return to_json({key: ends[key] if key in at_end else found.get(key, starts[key]) for key in keys})
 

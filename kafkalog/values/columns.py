@@ -222,6 +222,8 @@ class SchemaColumn(ColumnDecoder):
                 failures |= dict.fromkeys(group.rows.tolist(), reader)
                 continue
             decoded, lost = reader.decode(group.payloads), Lost()
+            if isinstance(reader, ProtobufValues) and reader.has_cut:
+                self.notes.add(f"{self._column}: times finer than a microsecond are truncated")
             decoded.array = self._common.fit(decoded.array, lost.report)
             decoded.lost += lost.found
             parts.append((group.rows, decoded))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from kafkalog.errors import ConditionError
-from kafkalog.parsing import parse_time
+from kafkalog.parsing import field_path, parse_time
 from kafkalog.values.types import field_at, with_field
 
 Term = tuple[Any, ...]
@@ -161,7 +161,7 @@ def matches_pattern(array: pa.Array, operation: str, value: Any) -> npt.NDArray[
 def _is_decoded(term: Any, decoded: Collection[str]) -> bool:
     if not isinstance(term, tuple) or not term or not isinstance(term[0], str):
         raise TypeError(f"a filter must be a (column, operation, value) tuple, not {term!r}")
-    return term[0].partition(".")[0] in decoded
+    return field_path(term[0])[0] in decoded
 
 
 def _checked(term: Term) -> Term:
@@ -226,7 +226,7 @@ def matching(groups: Conditions, columns: Mapping[str, pa.Array], n: int) -> npt
 def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n: int) -> npt.NDArray[np.bool_]:
     used: dict[str, pa.Array] = {}
     for column in condition.columns:
-        name, *path = column.split(".")
+        name, *path = field_path(column)
         if column in columns:
             used[column] = columns[column]
             continue
@@ -248,7 +248,7 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
     import pyarrow.compute as pc
 
     column, operation = term[0], term[1]
-    name, *path = column.split(".")
+    name, *path = field_path(column)
     if name == "headers":
         return _holds_for_a_header(term, columns[name])
     try:

@@ -24,6 +24,7 @@ from kafkalog.interchange.arrow_output import (
     record_schema,
 )
 from kafkalog.interchange.table_types import LostValues, Path, field_name, lost_finding, text_array
+from kafkalog.parsing import field_column, field_path
 from kafkalog.text import near
 from kafkalog.values.columns import SchemaColumn, column_decoder
 from kafkalog.values.conditions import AllOf, ArrowCondition, Conditions, columns_of, matching
@@ -98,7 +99,7 @@ class Decoding:
         wanted: dict[str, list[Path] | None] = {}
         extra = [f"{name}{suffix}" for name in formats for suffix in ("_error", "_bytes")]
         for column in (*self.columns, *columns_of(conditions)):
-            name, *path = column.split(".")
+            name, *path = field_path(column)
             if name in formats and column not in extra:
                 paths = wanted.setdefault(name, [])
                 if not path:
@@ -222,7 +223,10 @@ class Decoding:
         types = {}
         for name, decoder in self._decoders.items():
             paths, whole = self._wanted[name], decoder.full_type()
-            for path in paths or ():
+            for column in (*self.columns, *columns_of(self.conditions)):
+                first, *path = field_path(column)
+                if first != name or not path:
+                    continue
                 kind = _field_type(name, path, whole, is_known=decoder.has_type)
                 if pa.types.is_null(kind) and not pa.types.is_null(whole):
                     self._notes[_missing((name, *path), whole)] = Reason.COLUMN_MISSING
@@ -242,7 +246,7 @@ class Decoding:
         types = self._settle()
         fields = []
         for column in self.columns:
-            name, *path = column.split(".")
+            name, *path = field_path(column)
             if column.startswith(HEADER_FIELD):
                 fields.append(record_schema(["value"], binary_type).field(0).with_name(column))
             elif column.endswith("_error"):
@@ -291,7 +295,7 @@ class Decoding:
             elif pa.types.is_null(item.type):
                 arrays.append(pa.nulls(n))
             else:
-                name, *fields = item.name.split(".")
+                name, *fields = field_path(item.name)
                 arrays.append(field_at(columns[name], fields))
         found = pa.RecordBatch.from_arrays(arrays, schema=schema)
         if self.conditions is None:
@@ -367,7 +371,7 @@ def _missing(path: Path, kind: pa.DataType) -> str:
     known = [one.name for one in kind] if pa.types.is_struct(kind) else []
     close = near(path[1], known) if len(path) == 2 else None
     hint = f"; did you mean {path[0]}.{close}?" if close and close != path[1] else ""
-    return f"no value of the chosen records has a field {'.'.join(path)}: the column is null{hint}"
+    return f"no value of the chosen records has a field {field_column(path[0], path[1:])}, so it is null{hint}"
 
 
 def _place(batch: pa.RecordBatch) -> tuple[pa.Array | None, str | None]:

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from kafkalog.interchange.arrow_buffers import validity
@@ -210,7 +211,7 @@ def narrow_array(array: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
-    """A nested field of a struct; null where a struct around it is.
+    """A nested field of a struct, or the value of a key of a map; null where what is around it is.
 
     Raises
     ------
@@ -218,6 +219,9 @@ def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
         There is no such field; its argument says which there are.
     """
     for name in path:
+        if pt.is_map(array.type) and pt.is_string(array.type.key_type):
+            array = pc.map_lookup(array, name, "last")
+            continue
         if not pt.is_struct(array.type) or array.type.get_field_index(name) < 0:
             there = ", ".join(field.name for field in array.type) if pt.is_struct(array.type) else str(array.type)
             raise KeyError(f"no field {name!r}; there are {there}")

@@ -199,8 +199,6 @@ def test_bytes_as_postgres_writes_them_are_read(load: Load) -> None:
 @pytest.mark.parametrize(
     ("content", "note"),
     [
-        ("value;key\na;b\n", "columns must be separated by commas"),
-        ("value\tkey\na\tb\n", "columns must be separated by commas"),
         (",value\n0,a\n", "a column without a name is the index that pandas writes unless index=False"),
     ],
 )

@@ -40,6 +40,7 @@ pytestmark = pytest.mark.spark
             },
             {1: (991, 999)},
         ),
+        ({"startingTimestamp": "end-5ms", "endingTimestamp": "end-2ms"}, dict.fromkeys(range(4), (994, 996))),
         ({"startingTimestamp": 2 * 10**12, "startingOffsetsByTimestampStrategy": "latest"}, {}),
         ({"subscribePattern": "t", "startingOffsets": "earliest"}, dict.fromkeys(range(4), (0, 999))),
     ],

@@ -84,7 +84,7 @@ def test_names_and_values_are_read_whatever_their_case() -> None:
         ({"startingOffsets": "{x"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {x'),
         ({"startingOffsets": '{"a":{"0":true}}'}, "Expected e.g."),
         ({"startingOffsets": '{"a":{"-1":0}}'}, "Expected e.g."),
-        ({"startingTimestamp": "today"}, "startingTimestamp must be"),
+        ({"startingTimestamp": "today"}, "startingTimestamp: expected milliseconds"),
         ({"assign": '{"a":0}'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"a":0}'),
         ({"kafka.bootstrap.servers": "x"}, "uses no broker"),
         ({"kafka.ssl.truststore.location": "x"}, "for Kafka clients"),

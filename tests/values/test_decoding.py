@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from orders import BROKEN, ORDERS, written_orders
@@ -190,7 +191,7 @@ def test_values_are_grouped_by_the_schema_in_front_of_them() -> None:
 
 def test_what_has_no_frame_says_why() -> None:
     _, failures = groups([b"", b"\0\0\0", b"\1short", b"\2\0\0\0\0\0", b'{"a": 1}'])
-    no_frame = "no frame: the first byte is not 0 or 1"
+    no_frame = "no frame: the first byte is not 0 or 1 (without frames: framed=False, --no-frame)"
     inside = "the bytes end inside the frame"
     assert failures == {0: "empty, so there is no frame", 1: inside, 2: inside, 3: no_frame, 4: no_frame}
 
@@ -232,3 +233,29 @@ def test_frames_are_stripped_whatever_they_name() -> None:
     )
     assert [payloads.bytes(row) for row in range(3)] == [b"a", None, b"bc"]
     assert [*failures] == [1]
+
+
+def test_fields_with_dots_and_keys_of_maps_have_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").mkdir()
+    with kafkalog.PartitionWriter(tmp_path / "log" / "t-0") as writer:
+        writer.append({"value": [b'{"user.id": 1, "m": {"a.b": {"c d": 5}}}', b'{"user.id": 2, "user": {"id": 3}}']})
+    columns = ['value."user.id"', "value.user.id", 'value.m."a.b".c d']
+    decode = {"value": "json"}
+    table = kafkalog.read_table(tmp_path / "log", decode=decode, columns=columns)
+    assert [list(row.values()) for row in table.to_pylist()] == [[1, None, 5], [2, 3, None]]
+    for filters in ('value."user.id" == 2', [('value."user.id"', "==", 2)], pc.field("value", "user.id") == 2):
+        found = kafkalog.read_table(tmp_path / "log", decode=decode, columns=["offset"], filters=filters)
+        assert found.to_pylist() == [{"offset": 1}]
+    dataset = kafkalog.dataset(tmp_path / "log", decode=decode, columns=columns)
+    assert dataset.to_table(filter=pc.field('value."user.id"') == 2).num_rows == 1
+    assert main(["cat", str(tmp_path / "log"), "--value-format", "json", "--filter", "value.users.id == 1"]) == 0
+    out, err = capsys.readouterr()
+    assert not out
+    assert "has a field value.users.id" in err
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "m", "type": {"type": "map", "values": "int"}}]}'
+    kafkalog.write_table({"value": [b"\2\2a\2\0", b"\0"]}, tmp_path / "maps", topic="t")
+    decode = {"value": {"format": "avro", "schema": schema, "framed": False}}
+    for columns in (["value.m.a"], ["value.m.a", "value"]):
+        table = kafkalog.read_table(tmp_path / "maps", decode=decode, columns=columns)
+        assert table.column("value.m.a").to_pylist() == [1, None]
+    assert kafkalog.read_table(tmp_path / "maps", decode=decode, filters="value.m.a == 1").num_rows == 1

@@ -159,6 +159,18 @@ def test_messages_of_all_versions_have_one_type(log_dir: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+def test_a_note_says_that_times_are_truncated(tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message A { google.protobuf.Timestamp t = 1; }'
+    decode = {"value": {"format": "protobuf", "schema": text, "framed": False}}
+    for nanos, notes in ((b"\xe8\x07", []), (b"\xe9\x07", ["value: times finer than a microsecond are truncated"])):
+        log = tmp_path / nanos.hex()
+        kafkalog.write_table({"value": [b"\n\3\x10" + nanos]}, log, topic="t")
+        scan = kafkalog.scan(log, decode=decode, columns=["value"])
+        assert scan.to_table().column(0).cast(pa.struct([("t", pa.int64())])).to_pylist() == [{"t": 1}]
+        assert [one.detail for one in scan.findings] == notes
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
 def test_a_given_schema_and_message(log_dir: Path, tmp_path: Path) -> None:
     given = {"format": "protobuf", "schema": ORDER, "message": "Order"}
     options = {"schemas": log_dir / "schemas", "columns": ["value"]}

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 _INPUTS: Final = (
     "INPUT",
-    "Parquet, Arrow, CSV or JSON lines file, or a directory of such files; - is stdin",
+    "Parquet, Arrow, Avro, CSV or JSON lines file, or a directory of such files; - is stdin",
     """\
-The names of INPUTs select the format: .parquet .arrow .arrows .csv .jsonl .csv.gz .jsonl.zst ... '-' reads csv, jsonl
-or arrows (with --format) from stdin. A directory stands for all such files in and below it, in the order of their
-names, without hidden files and names that begin with _. topic=T and partition=N in the path of a file supply missing
-columns, as 'kafkalog export --partition-by topic,partition' writes them.""",
+The names of INPUTs select the format: .parquet .arrow .arrows .avro .csv .jsonl .json .csv.gz .jsonl.zst ... '-' reads
+csv, jsonl or arrows (with --format) from stdin. A directory stands for all such files in and below it, in the order of
+their names, without hidden files and names that begin with _. topic=T and partition=N in the path of a file supply
+missing columns, as 'kafkalog export --partition-by topic,partition' writes them, and so do names of Kafka Connect's
+sinks, such as orders+3+0000000000.json.""",
 )
 
 _HELP: Final = HelpText(
@@ -138,7 +139,7 @@ def add_parser(commands: Any) -> None:
     )
     what.add_argument(
         "--format",
-        choices=("parquet", "arrow", "arrows", "csv", "jsonl"),
+        choices=("parquet", "arrow", "arrows", "avro", "csv", "jsonl"),
         help="format of the INPUTs (default: from their names)",
     )
     for role in _ROLES:

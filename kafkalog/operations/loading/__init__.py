@@ -2,6 +2,7 @@
 
     `load`       `write_table` and `load`
     `rows`       rows of any columns to records with encoded values
+    `avro_files` Avro's container files
     `merging`    an input of record batches; files by date in the order of offsets
     `report`     the result of a load
     `target`     stages the partitions of a load and publishes them

@@ -33,8 +33,10 @@ from kafkalog.errors import (
 from kafkalog.interchange.arrow_input import ColumnReader, slices
 from kafkalog.interchange.arrow_output import HEADER_FIELD
 from kafkalog.interchange.arrow_streams import open_batches
+from kafkalog.interchange.file_types import file_type
 from kafkalog.interchange.input_paths import input_files, with_place
 from kafkalog.interchange.record_files import RecordFile
+from kafkalog.operations.loading.avro_files import AvroFile
 from kafkalog.operations.loading.install import BrokerLogDir
 from kafkalog.operations.loading.merging import Source, merged_by_offset
 from kafkalog.operations.loading.report import LoadedPartition, LoadResult
@@ -257,12 +259,13 @@ def load(
     Parameters
     ----------
     inputs : path-like, binary file, or sequence of these
-        Parquet, Arrow, CSV and JSON lines; text may be compressed (``.gz``, ``.zst``). A directory stands for the files
-        in it. A directory name such as ``topic=orders`` or ``partition=3`` supplies a column that the file lacks, as in
-        an export with `partition_by`.
+        Parquet, Arrow, Avro, CSV and JSON lines; text may be compressed (``.gz``, ``.zst``). A directory stands for the
+        files in it. A directory name such as ``topic=orders`` or ``partition=3`` supplies a column that the file lacks,
+        as in an export with `partition_by`. So does a file name such as ``orders+3+0000000000.avro``, as sinks of Kafka
+        Connect write it.
     output : path-like
         A log dir; see `write_table`.
-    format : {"parquet", "arrow", "arrows", "csv", "jsonl"}, optional
+    format : {"parquet", "arrow", "arrows", "avro", "csv", "jsonl"}, optional
         Default: by the file names' extensions.
     encoding : {"base64", "utf8", "hex"}, optional
         Encoding of keys, values and header values in CSV and JSON lines. Default: base64 for a file with a column
@@ -311,7 +314,12 @@ def load(
             # with a schema, text is converted by it
             "guesses_types": how.value_format == "json",
         }
-    files = [RecordFile(each.path, format, roles=roles, encoding=encoding, null=null, **texts) for each in found]
+    files: list[RecordFile | AvroFile] = [
+        AvroFile(each.path)
+        if isinstance(each.path, (str, os.PathLike)) and (format or file_type(each.path)[0]) == "avro"
+        else RecordFile(each.path, format, roles=roles, encoding=encoding, null=null, **texts)
+        for each in found
+    ]
     sources = []
     for i, (file, each) in enumerate(zip(files, found, strict=True)):
         batches = file.batches if rows is None else in_rows(file.batches, rows)
@@ -331,7 +339,7 @@ def load(
     )
 
 
-def _done_of(files: Sequence[RecordFile], i: int) -> Callable[[], int]:
+def _done_of(files: Sequence[RecordFile | AvroFile], i: int) -> Callable[[], int]:
     before = sum(file.size for file in files[:i])
     return lambda: before + files[i].done
 

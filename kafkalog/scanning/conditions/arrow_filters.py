@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from kafkalog import format as kf
+from kafkalog.parsing import field_column
 from kafkalog.scanning.conditions.filters import MEMBERSHIP, Filter, Term
 from kafkalog.values.conditions import COMPARISONS
 
@@ -180,7 +181,7 @@ def columns_read(expression: pc.Expression) -> set[str] | None:
 def fields_read(expression: pc.Expression) -> set[str] | None:
     """The columns and fields that an expression reads, such as ``value.id``; None if that is not known."""
     try:
-        return {".".join((one.name, *one.inside)) for one in fields_of(tree_of(expression))}
+        return {field_column(one.name, one.inside) for one in fields_of(tree_of(expression))}
     except (_NotUnderstoodError, RecursionError):
         return None
 

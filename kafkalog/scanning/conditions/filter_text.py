@@ -19,7 +19,7 @@ from kafkalog.records.columns import BINARY_COLUMNS, FIXED_COLUMNS
 from kafkalog.values.conditions import Groups, all_of, any_of
 
 _CONDITION: Final = re.compile(
-    r"""\s*(?P<column>(?:headers|key|value)\.(?:"[^"]+"|[^\s=!<>"]+)|\w+)
+    r"""\s*(?P<column>(?:headers|key|value)(?:\.(?:"[^"]+"|[^\s=!<>".]+))+|\w+)
     (?:\s*(?P<sign>==|!=|<=|>=|=|<|>|!~|~)|\s+(?P<word>(?i:is\s+not\s+null|is\s+null|(?:not\s+)?(?:in|between|like|matches|contains|starts_with)|has\s+not|has))(?![^\s()]))
     \s*(?P<value>.*?)\s*""",
     re.VERBOSE | re.DOTALL,
@@ -69,7 +69,8 @@ def _single(text: str, derived: Mapping[str, np.dtype[Any]] | None = None) -> tu
             " OP is one of ==, !=, <, <=, >, >=, in, between, like, matches, contains, starts_with, each with not, has,"
             " has not, is null, is not null; conditions are joined by and, or, not and parentheses"
         )
-    column = match["column"].replace('"', "")
+    column = match["column"]
+    column = column.replace('"', "") if column.startswith("headers") else column
     operation = match["sign"] or " ".join(match["word"].lower().split())
     operation = {"~": "matches", "!~": "not matches"}.get(operation, operation)
     if operation.startswith("is "):

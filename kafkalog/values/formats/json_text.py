@@ -191,13 +191,16 @@ def parse(data: bytes, said: pa.DataType = _UNSAID) -> Any:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         return conformed(value, said)
     except UnicodeError:
-        return NotJson("not UTF-8")
+        return NotJson("not UTF-8" if data[:1] != b"\0" else _FRAMED)
     except UnfitError as error:
         return NotJson(str(error))
     except _TwiceError:
         return NotJson("a JSON object with the same name twice")
     except (ValueError, RecursionError):
-        return NotJson("not JSON")
+        return NotJson("not JSON" if data[:1] != b"\0" else _FRAMED)
+
+
+_FRAMED: Final = "not JSON: it begins with a schema id, as values of avro, protobuf and jsonschema do"
 
 
 class _TwiceError(ValueError):

@@ -102,6 +102,7 @@ class ProgramValues:
     def __init__(self, columns: Columns, arguments: Sequence[Any]) -> None:
         self.type: pa.DataType = columns.all[0].type
         self._columns, self._arguments = columns.all, arguments
+        self._counters: tuple[npt.NDArray[np.int64], ...] = ()
 
     def decode(self, payloads: Payloads) -> Decoded:
         """The values as an array of `type`."""
@@ -111,7 +112,9 @@ class ProgramValues:
         # a few bytes may stand for many items, such as a million nulls of an Avro array
         room = min(_MOST_TIMES * n_bytes + _SLACK, _MOST_ROOM)
         try:
-            columns = self.kernel.decode(*self._arguments, data, payloads.start, payloads.stop, room, failures)
+            columns = self.kernel.decode(
+                *self._arguments, data, payloads.start, payloads.stop, room, failures, *self._counters
+            )
         except MemoryError:
             return self._in_halves(payloads)
         found = np.flatnonzero(failures)

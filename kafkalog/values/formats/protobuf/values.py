@@ -257,7 +257,14 @@ class ProtobufValues(ProgramValues):
         program = _Program()
         root = program.message(message, nullable=True, around=(), paths=paths)
         super().__init__(program.columns, program.arguments(root))
+        self._n_cut = np.zeros(1, np.int64)
+        self._counters = (self._n_cut,)
         self._has_maps = any(pt.is_map(one.type) for one in program.columns.all)
+
+    @property
+    def has_cut(self) -> bool:
+        """Whether values had times finer than a microsecond, which are truncated."""
+        return bool(self._n_cut[0])
 
     def decode(self, payloads: Payloads) -> Decoded:
         """The values as an array of `type`."""
