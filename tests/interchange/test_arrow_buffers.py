@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import UnwritableError
-from kafkalog.interchange.arrow_buffers import data_frame, decoded_base64, milliseconds, no_rows, validity
+from kafkalog.interchange.arrow_buffers import data_frame, decoded_base64, milliseconds, validity
 from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.interchange.arrow_streams import open_batches
 
@@ -37,12 +37,6 @@ def test_nulls_are_known_in_any_slice(values: list[int | None], start: int, leng
 def test_an_array_of_type_null_has_no_value() -> None:
     assert validity(pa.nulls(3)).tolist() == [False] * 3  # type: ignore[union-attr]
     assert validity(pa.nulls(0)) is None
-
-
-def test_no_rows_have_every_column() -> None:
-    schema = pa.schema({"a": pa.int64(), "b": pa.binary(), "c": pa.list_(pa.string())})
-    batch = no_rows(schema)
-    assert (batch.num_rows, batch.schema) == (0, schema)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])

@@ -16,7 +16,7 @@ from exported import (
 )
 
 import kafkalog
-from kafkalog.interchange.file_types import FORMATS, check_format, file_type, packed_suffix
+from kafkalog.interchange.file_types import FORMATS, file_type
 
 
 @pytest.mark.parametrize(
@@ -97,16 +97,3 @@ def test_a_binary_file_takes_any_format(log_dir: Path) -> None:
 def test_suffixes_say_format_and_compression(name: str, expected: tuple[str | None, str | None]) -> None:
     assert file_type(name) == expected
     assert file_type(f"/a.csv.gz/{name}") == expected
-
-
-def test_a_compression_has_the_suffix_that_says_it() -> None:
-    for compression in ("gzip", "zstd", "bz2", "lz4"):
-        assert file_type(f"x.csv{packed_suffix(compression)}") == ("csv", compression)
-    assert packed_suffix("none") == ""
-
-
-def test_another_format_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ValueError, match=r"one of parquet, arrow, arrows, csv, jsonl, not 'xml'"):
-        check_format("xml")
-    for name in FORMATS:
-        check_format(name)

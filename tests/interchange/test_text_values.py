@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -162,23 +161,3 @@ def test_text_is_utf8_or_its_first_line_that_is_not_is_told(values: list[bytes |
         return
     with pytest.raises(UnwritableError, match=f"line {bad[0] + 2}: at is not UTF-8"):
         texts_of(column, AT)
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["1700000000000"],
-        ["2024-01-01T00:00:00Z"],
-        ["2024-01-01 00:00:00.123456+02", None],
-        ["7", None, "", "2024-01-01T00:00:00Z"],
-    ],
-)
-def test_a_column_of_one_kind_or_two_is_taken_whole(texts: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("kafkalog.interchange.text_values._one_by_one", never)
-    column = pa.array(texts * (400_000 // len(texts)))
-    start = time.process_time()
-    assert len(milliseconds(column, AT, truncate=True)) == 400_000
-    assert time.process_time() - start < 2

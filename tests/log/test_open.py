@@ -15,27 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from rebuilds import batches_of, copied_partition, hostile
+from rebuilds import copied_partition
 
 import kafkalog
 from kafkalog import TopicPartition
 from kafkalog.errors import KafkalogError, NotKafkaError, ReadError
 from kafkalog.log.open import open, open_buffer, open_log_dir, open_partition, open_segment, partitions_of
 from kafkalog.log.recovery import rows_to_replay
-from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.scanning import execution
 from kafkalog.state.producers import ProducerState
 
 NAME = "00000000000000000000.log"
-
-
-def test_a_path_is_opened_as_what_is_there(log_dir: Path) -> None:
-    assert isinstance(open(log_dir), kafkalog.LogDir)
-    assert isinstance(open(log_dir / "p-multi-0"), kafkalog.Partition)
-    assert isinstance(open(str(log_dir / "p-multi-0" / NAME)), kafkalog.Segment)
-    several = open([log_dir / "p-multi-0", log_dir / "p-txn-0"])
-    assert isinstance(several, kafkalog.LogDir)
-    assert several.topics == ["p-multi", "p-txn"]
 
 
 def test_a_directory_of_a_partition_is_listed_once(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,17 +287,3 @@ def test_leaving_out_rows_leaves_producers_as_they_would_be() -> None:
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
     return copied_partition(tmp_path)
-
-
-def test_a_damaged_log_gives_findings_and_never_a_crash(partition: Path, tmp_path: Path) -> None:
-    rng = np.random.default_rng(6)
-    path, _ = batches_of(partition, 1)
-    data = path.read_bytes()
-    n_found = 0
-    for _ in range(150):
-        path.write_bytes(hostile(rng, data))
-        report = kafkalog.reindex(partition, kinds=KINDS, dry_run=True, threads=2)
-        n_found += bool(report.findings.rows)
-        for finding in report.findings.rows:
-            assert finding.position is None or 0 <= finding.position <= path.stat().st_size
-    assert n_found > 100

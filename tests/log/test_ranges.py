@@ -214,10 +214,3 @@ def test_a_flipped_offset_at_the_border_of_a_task_is_blamed_itself(log: Path, si
         left = offsets(plan(log, task_bytes=2**14, on_corruption="skip"), report=found.append)
     assert left == [one for one in range(1200) if not offset <= one < offset + 4]
     assert [(one.position, one.base_offset, one.n_records) for one in found] == [(positions[row], offset, 4)]
-
-
-def test_a_first_segment_may_begin_behind_its_base_offset(tmp_path: Path) -> None:
-    log = make(tmp_path, {0: [batch(5 + 4 * i) for i in range(100)]})
-    tasks = plan(log, task_bytes=2**14)
-    assert len(tasks.tasks) > 1
-    assert offsets(tasks) == [*range(5, 405)]

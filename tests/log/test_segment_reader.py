@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import builder
-import numpy as np
 import pytest
 from damaged_partitions import damaged_partition
 from files import flip
@@ -16,7 +15,6 @@ from ways import seams
 import kafkalog
 from kafkalog import TopicPartition
 from kafkalog.log.segment import Segment
-from kafkalog.log.segment_reader import overlapping
 
 
 def test_an_unreadable_file_is_passed_over_like_damage(
@@ -245,12 +243,3 @@ def test_a_segment_ends_at_the_first_batch_behind_which_offsets_are_higher(tmp_p
     again = [batch(offset, b"y") for offset in range(5, 10)]
     path.write_bytes(b"".join([*map(batch, [*range(10), 900, *range(11, 32)]), *again, *map(batch, range(40, 50))]))
     assert offsets_below(path, 30, size) == [*range(10), *range(11, 30)]
-
-
-def test_rows_that_may_hold_offsets_of_a_range(tmp_path: Path) -> None:
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(b"".join(map(batch, range(10))))
-    batches = kafkalog.open(path).batches
-    assert overlapping(batches, None, None) is batches
-    assert overlapping(batches, 3, 6).base_offset.tolist() == [3, 4, 5]
-    assert overlapping(batches, np.int64(9), None).base_offset.tolist() == [9]

@@ -120,19 +120,6 @@ def damaged(log_dir_copy: Path) -> Path:
     return log_dir_copy
 
 
-def test_damage_raises_or_ends_the_partition_or_is_passed_over(damaged: Path, log_dir: Path) -> None:
-    whole = kafkalog.batches(log_dir).to_table().num_rows
-    batches = kafkalog.batches(damaged)
-    with pytest.raises(kafkalog.CorruptionError, match="bad_magic"):
-        batches.to_table()
-    for how, lost in (("stop", 54), ("skip", 1)):
-        batches = kafkalog.batches(damaged, on_corruption=how)  # type: ignore[arg-type]
-        with pytest.warns(kafkalog.CorruptionWarning, match="bad_magic"):
-            assert batches.to_table().num_rows == whole - lost
-        assert [finding.reason.value for finding in batches.findings] == ["bad_magic"]
-        assert batches.n_damage == 1
-
-
 def test_a_partition_that_cannot_be_read_is_a_finding(log_dir_copy: Path) -> None:
     log = log_dir_copy / "p-multi-1" / "00000000000000000000.log"
     log.unlink()

@@ -28,12 +28,6 @@ def test_partitions_come_in_order_and_offsets_rise(log_dir: Path) -> None:
     assert len({row[:2] for row in rows}) == 10
 
 
-def test_a_single_column_equals_the_same_of_the_whole(log_dir: Path) -> None:
-    whole = kafkalog.read_table(log_dir, columns=ALL_COLUMNS)
-    for name in ALL_COLUMNS:
-        assert kafkalog.read_table(log_dir, columns=[name]).column(0).equals(whole.column(name)), name
-
-
 def test_scans_made_of_a_scan_tell_their_bytes_as_well(log_dir: Path) -> None:
     scan = kafkalog.scan(log_dir, topics="p-multi", include_deleted=True)
     done: list[int] = []

@@ -16,17 +16,6 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
     return path
 
 
-def test_offsets(tmp_path: Path) -> None:
-    path = write(tmp_path, "0\n2\norders 0 17\na-b 3 9223372036854775807\n")
-    assert read_offset_checkpoint(path) == {("orders", 0): 17, ("a-b", 3): 2**63 - 1}
-
-
-def test_leader_epochs(tmp_path: Path) -> None:
-    epochs = read_leader_epochs(write(tmp_path, "0\n2\n0 0\n8 430\n"))
-    assert epochs is not None
-    assert epochs.tolist() == [(0, 0), (8, 430)]
-
-
 def test_an_absent_file_is_none_and_an_empty_one_an_empty_list(tmp_path: Path) -> None:
     assert read_offset_checkpoint(tmp_path / "absent") is None
     assert read_leader_epochs(tmp_path / "absent") is None
@@ -67,13 +56,3 @@ def test_a_malformed_checkpoint_of_a_log_dir_is_a_finding_and_its_records_are_re
     assert isinstance(partition, kafkalog.Partition)
     assert partition.log_start_offset == partition.segments[0].base_offset
     assert [finding.reason for finding in partition.findings] == ["checkpoint_syntax"]
-
-
-def test_properties(log_dir: Path) -> None:
-    properties = read_properties(log_dir / "meta.properties")
-    assert properties is not None
-    assert set(properties) >= {"version", "cluster.id", "node.id", "directory.id"}
-    metadata = read_properties(log_dir / "p-multi-0" / "partition.metadata")
-    assert metadata is not None
-    assert metadata["version"] == "0"
-    assert len(metadata["topic_id"]) == 22

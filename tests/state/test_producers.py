@@ -16,7 +16,6 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog._kernels.crc import checksum_crc32c
 from kafkalog.errors import SidecarError
-from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import walk
 from kafkalog.state.producers import ProducerSnapshot, ProducerState, encode_snapshot, read_markers, read_snapshot
 from kafkalog.state.transactions import Outcome
@@ -28,22 +27,6 @@ def snapshot(entries: bytes, *, n: int | None = None, version: int = 1, crc: int
     body = (len(entries) // size if n is None else n).to_bytes(4, "big") + entries
     whole = np.frombuffer(body, np.uint8)
     return version.to_bytes(2, "big") + (checksum_crc32c(whole) if crc is None else crc).to_bytes(4, "big") + body
-
-
-def test_a_snapshot_is_viewed_as_entries(tmp_path: Path) -> None:
-    path = tmp_path / "00000000000000000042.snapshot"
-    entry = np.array([(7, 1, 9, 40, 4, 1_700_000_000_000, 3, 38)], kf.PRODUCER_SNAPSHOT_DTYPE)
-    path.write_bytes(snapshot(entry.tobytes()))
-    read = read_snapshot(path)
-    assert (read.end_offset, len(read)) == (42, 1)
-    assert read.entries[0] == entry[0]
-
-
-def test_a_snapshot_without_producers_has_ten_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "00000000000000000000.snapshot"
-    path.write_bytes(snapshot(b""))
-    assert path.stat().st_size == 10
-    assert len(read_snapshot(path)) == 0
 
 
 @pytest.mark.parametrize(
@@ -182,36 +165,6 @@ def test_producers_that_are_idle_expire_unless_a_transaction_is_open() -> None:
     assert len(ProducerState(snapshot, now_ms=1099, expiration_ms=1000)) == 3
     feed(state, batch(3, 1, 5, 8))
     assert state.entries()["producer_id"].tolist() == [1, 2, 3]
-
-
-def test_entries_are_in_the_order_of_a_java_hash_map() -> None:
-    # what a HashMap<Long, ...> of Java 17 gives for these ids, put in this order: 16 buckets up to 12 entries, then 32
-    few = [33, 16, 0, 2**32, 5]
-    state = ProducerState()
-    feed(state, b"".join(batch(offset, producer_id, 0, 0) for offset, producer_id in enumerate(few)))
-    assert state.entries()["producer_id"].tolist() == [16, 0, 33, 2**32, 5]
-    more = [*range(100, 108), 2**63 - 1]
-    feed(state, b"".join(batch(10 + offset, producer_id, 0, 0) for offset, producer_id in enumerate(more)))
-    expected = [0, 2**63 - 1, 33, 2**32, 100, 5, *range(101, 108), 16]
-    assert state.entries()["producer_id"].tolist() == expected
-
-
-def test_control_batches_without_records_make_a_producer_known_and_tell_nothing() -> None:
-    emptied = builder.batch_v2(control=True, transactional=True, last_offset_delta=0, producer_id=7, producer_epoch=3)
-    state = ProducerState()
-    assert feed(state, emptied).size == 0
-    assert entry(state) == (-1, -1, -1, 0, -1, -1)
-
-
-def test_what_has_no_producer_costs_and_changes_nothing() -> None:
-    state = ProducerState()
-    table = BatchTable.empty(3)
-    table.producer_id[:] = -1
-    table.magic[:] = 2
-    table.attributes[:] = kf.TRANSACTIONAL_BIT
-    assert state.update(table).size == 0
-    assert len(state) == 0
-    assert repr(state) == "ProducerState(0 producers, 0 open transactions)"
 
 
 @pytest.mark.parametrize(("n", "n_buckets"), [(11, 16), (12, 16), (13, 32), (24, 32), (25, 64)])

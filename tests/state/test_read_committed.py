@@ -25,7 +25,6 @@ import kafkalog
 from kafkalog import format as kf
 from kafkalog.errors import Finding, Limits, Reason
 from kafkalog.records.decode import Selection, decode
-from kafkalog.state.outcomes import POSITION_BITS, ReplayWindow
 
 COMMITTED: dict[str, Any] = {"isolation_level": "read_committed"}
 TOPICS_WITH_ABORTED = [("k44", "p-txn"), ("k28", "p-v2-txn"), ("k44_extra", "p-txn-now")]
@@ -250,28 +249,6 @@ def test_an_open_transaction_holds_back_everything_behind_its_first_batch() -> N
         ]
 
 
-def test_windows_may_be_left_out_between_those_that_are_judged() -> None:
-    segments = [(0, data(0, 5)), (1, data(1, 6)), (2, commit(2, 5)), (3, abort(3, 6)), (4, data(4, 5) + data(5, -1))]
-    with partition_of(segments) as partition:
-        for chosen in ((1, 4), (0, 4), (0, 2, 4), (1, 3), (4,)):
-            judge = partition.reader.read_committed()
-            kept = []
-            for number in chosen:
-                with partition.segments[number].open() as source:
-                    (window,) = partition.segments[number].iter_windows(source)
-                    verdict = judge.select_committed(ReplayWindow(window, number << POSITION_BITS))
-                    kept += verdict.batches.base_offset[~verdict.batches.is_control].tolist()
-                    assert verdict.is_end == (number == 4)
-            judge.close()
-            assert kept == [0] * (0 in chosen)
-
-
-def test_control_records_are_there_on_request_below_the_last_stable_offset() -> None:
-    content = data(0, 5) + abort(1, 5) + data(2, 6) + commit(3, 6) + data(4, 7) + abort(5, 8)
-    with partition_of([(0, content)]) as partition:
-        assert offsets(partition, include_control=True) == [1, 2, 3]
-
-
 def test_a_log_start_offset_inside_a_transaction_changes_nothing_for_what_is_left() -> None:
     content = data(0, 5) + data(1, 6) + data(2, 5) + data(3, 6) + abort(4, 5) + commit(5, 6) + data(6, 7) + data(7, -1)
     with partition_of([(0, content)]) as whole:
@@ -283,13 +260,6 @@ def test_a_log_start_offset_inside_a_transaction_changes_nothing_for_what_is_lef
         later = kafkalog.Partition(whole.path, log_start_offset=7)
         assert offsets(later) == []
         assert later.last_stable_offset == 7
-
-
-def test_a_record_that_holds_no_producer_id_is_in_no_transaction() -> None:
-    content = data(0, -1, transactional=True) + data(1, 5, transactional=False) + abort(2, 5)
-    with partition_of([(0, content)]) as partition:
-        assert offsets(partition) == [0, 1]
-        assert partition.aborted_transactions().size == 0
 
 
 @pytest.mark.parametrize("ahead", thinned([64, 2**20], 2))

@@ -127,16 +127,6 @@ def test_wrong_usage_is_said(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_destination_that_is_there_or_inside_is_refused(tmp_path: Path, capsys: Capture, log_dir_copy: Path) -> None:
-    before = sorted(log_dir_copy.rglob("*"))
-    assert run(capsys, log_dir_copy, log_dir_copy / "copy")[0] == 6
-    (tmp_path / "there").mkdir()
-    code, _, err = run(capsys, log_dir_copy, tmp_path / "there")
-    assert code == 6
-    assert "output_exists" in err
-    assert sorted(log_dir_copy.rglob("*")) == before
-
-
 def test_a_hash_without_a_secret_is_warned_of(tmp_path: Path, capsys: Capture) -> None:
     source = golden_sets.partitions("k44")["p-multi-0"]
     (tmp_path / "secret").write_text("pepper\n")

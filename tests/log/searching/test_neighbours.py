@@ -182,13 +182,6 @@ def kept(*parts: bytes, base_offset: int = 0, end_offset: int = 2**63 - 1) -> li
     return [int(offset) for offset in runs.first_offset]
 
 
-def test_the_largest_rising_set_is_kept() -> None:
-    batches = dense(6)
-    assert kept(*batches) == [0]
-    assert kept(*batches[:3], batches[0], *batches[3:]) == [0, 3, 6, 9]
-    assert kept(*batches, base_offset=3, end_offset=15) == [3, 6, 9, 12]
-
-
 def test_readers_do_not_question_the_epoch_of_a_batch() -> None:
     batches = dense(6)
     batches[3] = batches[3][:12] + (8124).to_bytes(4, "big") + batches[3][16:]

@@ -71,13 +71,6 @@ def test_the_heaviest_rising_rows_are_those_of_brute_force() -> None:
         assert int(weight[keep].sum()) == best
 
 
-def test_rows_join_to_runs() -> None:
-    data = b"".join(builder.batch_v2([builder.record_v2()] * 3, base_offset=3 * row) for row in range(6))
-    found = Found.concatenate(list(find_batches(BufferSource(data)))).joined()
-    assert found.n_batches.tolist() == [6]
-    assert (found.first_offset.tolist(), found.last_offset.tolist()) == ([0], [17])
-
-
 LARGEST = 2**63 - 1
 LONE = [
     *(builder.batch_v2([builder.record_v2(value=b"v")], codec=codec) for codec in Codec),

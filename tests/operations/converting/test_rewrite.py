@@ -24,17 +24,6 @@ from kafkalog import format as kf
 from kafkalog.errors import CorruptionError
 
 
-def test_log_append_time_stays_what_it_is(tmp_path: Path) -> None:
-    messages = [
-        builder.message(offset, b"k", b"v", timestamp=stamp, log_append_time=True)
-        for offset, stamp in enumerate([5, 5, 6, 6, 6])
-    ]
-    source = write_partition(tmp_path / "t-0", [(0, b"".join(messages))])
-    kafkalog.convert(source, tmp_path / "u-0")
-    assert [(batch.max_timestamp, len(batch.records)) for batch in batches_of(tmp_path / "u-0")] == [(5, 2), (6, 3)]
-    assert [row[1:3] for row in rows(tmp_path / "u-0")] == [(5, 1), (5, 1), (6, 1), (6, 1), (6, 1)]
-
-
 def test_legacy_messages_get_the_leader_epoch_before_them(tmp_path: Path) -> None:
     record = builder.record_v2(0, 0, b"k", b"v")
     parts = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -246,14 +245,6 @@ def test_the_nth_failure_leaves_the_log_dir_as_it_was(log_dir: Path, root: Path,
         if faulty.n_calls < n:
             break
     assert n_told > 15
-
-
-def test_without_locks_of_its_own_two_installations_do_not_meet(log_dir: Path, root: Path) -> None:
-    write(root / "p-empty-0", 10)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(PartitionWriter(log_dir / "p-txn-0"))  # this process holds the lock already
-        kafkalog.install(root / "p-empty-0", log_dir)
-    assert kafkalog.scan(log_dir / "p-empty-0").count_rows() == 10
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

@@ -21,7 +21,6 @@ import pytest
 from effort import examples
 from exported import records
 from faults import Faulty
-from files import broker_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loaded import PAIR, kafkalog_timestamp, table_of
@@ -45,29 +44,6 @@ def by_partition(path: Path) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
 def sound(path: Path) -> None:
     report = kafkalog.verify(path)
     assert [str(finding) for finding in report.all_findings() if finding.damage] == []
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_scan_gives_what_was_written(tmp_path: Path, compression: str) -> None:
-    table = table_of(2000)
-    result = write_table(table, tmp_path / "log", topic="orders", compression=compression, batch_size=4000)
-    assert os.listdir(tmp_path) == ["log"]
-    assert os.listdir(tmp_path / "log") == ["orders-0"]
-    assert records(kafkalog.read_table(tmp_path / "log")) == records(table)
-    sound(tmp_path / "log")
-    partition = kafkalog.open(tmp_path / "log" / "orders-0")
-    (each,) = result.partitions
-    assert each.as_dict() == {
-        "topic": "orders",
-        "partition": 0,
-        "n_records": 2000,
-        "first_offset": 0,
-        "next_offset": 2000,
-        "n_batches": sum(len(segment.batches) for segment in partition.segments),
-        "n_bytes": sum(segment.size_in_bytes for segment in partition.segments),
-    }
-    codecs = {int(codec) for segment in partition.segments for codec in segment.batches.codec}
-    assert codecs == {kafkalog.Codec[compression.upper()]}
 
 
 BLOBS = st.none() | st.binary(max_size=30)
@@ -152,16 +128,6 @@ def test_a_log_dir_comes_back_as_it_was_with_its_topics_partitions_and_offsets(l
     assert result.n_records == table.num_rows
 
 
-def test_a_column_says_the_partition_and_a_number_of_partitions_overrules_it(tmp_path: Path) -> None:
-    table = table_of(60, partition=pa.array([i % 3 * 5 for i in range(60)], pa.uint8()))
-    write_table(table, tmp_path / "by-column", topic="t")
-    found = by_partition(tmp_path / "by-column")
-    assert found == {("t", number): records(table)[number // 5 :: 3] for number in (0, 5, 10)}
-    write_table(table, tmp_path / "by-key", topic="t", partitions=2)
-    for (_, number), rows in by_partition(tmp_path / "by-key").items():
-        assert all(row[1] is None or (murmur2(row[1]) & 0x7FFFFFFF) % 2 == number for row in rows)
-
-
 def test_every_partition_of_a_number_is_there_also_without_records(tmp_path: Path) -> None:
     result = write_table({"key": [b"a"], "value": [b"1"]}, tmp_path / "log", topic="t", partitions=4)
     assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "t-1", "t-2", "t-3"]
@@ -236,18 +202,6 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="requires topic"):
         write_table({"value": [b""], "topic": ["t"]}, tmp_path / "log", topic_id="A" * 22)
     assert os.listdir(tmp_path) == []
-
-
-def test_records_that_wait_do_not_keep_the_input_in_memory_and_batches_are_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kafkalog.writing.routing.WAITING_BYTES", 400_000)
-    monkeypatch.setattr("kafkalog.interchange.arrow_input.SLICE_ROWS", 100)
-    table = pa.table({"value": [b"v" * 1000] * 4000, "partition": [i % 8 for i in range(4000)]})
-    result = write_table(table, tmp_path / "log", topic="t")
-    for each in result.partitions:
-        assert each.n_batches < 1.6 * each.n_bytes / 16_384
-    assert kafkalog.scan(tmp_path / "log").count_rows() == 4000
 
 
 CODES = (errno.ENOSPC, errno.EIO)
@@ -504,13 +458,6 @@ def test_a_log_dir_is_no_place_to_stage_in(tmp_path: Path) -> None:
     write_table(table_of(5), tmp_path / "log", topic="u", stage_in=tmp_path / "stage")
     assert sorted(os.listdir(tmp_path / "log")) == ["t-0", "u-0"]
     assert os.listdir(tmp_path / "stage") == []
-
-
-def test_under_a_brokers_lock_nothing_is_written(tmp_path: Path) -> None:
-    write_table(table_of(5), tmp_path / "log", topic="t")
-    with broker_on(tmp_path / "log"), pytest.raises(UnsafePathError, match="lock"):
-        write_table(table_of(5), tmp_path / "log", topic="u")
-    assert sorted(os.listdir(tmp_path / "log")) == [".lock", "t-0"]
 
 
 DAY = 86_400_000

@@ -12,7 +12,7 @@ from rebuilds import batches_of, clock_of, files_in
 import kafkalog
 from kafkalog.errors import NotKafkaError, OutputExistsError, Reason, UnsafePathError
 from kafkalog.indexes.index_files import OffsetIndex
-from kafkalog.operations.rebuilding.index_interval import _roundest, interval_bounds
+from kafkalog.operations.rebuilding.index_interval import interval_bounds
 from kafkalog.operations.rebuilding.rebuilder import KINDS
 from kafkalog.state.cluster_image import TOPIC
 from kafkalog.state.cluster_metadata import read_cluster_metadata
@@ -55,11 +55,6 @@ def test_the_bounds_of_an_interval_are_those_that_give_the_same_index() -> None:
             assert least == 0 or entries(least - 1) != right
             assert entries(most + 1) != right
     assert n_bounded > 30
-
-
-@pytest.mark.parametrize(("least", "most", "found"), [(9592, 10_800, 10_000), (19_300, 20_400, 20_000), (7, 7, 7)])
-def test_of_many_intervals_the_roundest_is_taken(least: int, most: int, found: int) -> None:
-    assert _roundest(least, most) == found
 
 
 def test_a_segment_alone_says_what_it_cannot_tell(partition: Path, tmp_path: Path) -> None:
@@ -106,11 +101,6 @@ def test_what_is_odd_about_a_log_dir_is_said(log_dir: Path, tmp_path: Path) -> N
     twice = [shutil.copytree(log_dir / "p-multi-0", tmp_path / name / "p-multi-0") for name in ("a", "b")]
     report = kafkalog.reindex(twice, dry_run=True)
     assert [finding.reason for finding in report.findings.rows] == [Reason.PARTITION_TWICE]
-
-
-def test_topics_and_partitions_may_be_one(log_dir: Path) -> None:
-    report = kafkalog.reindex(log_dir, dry_run=True, topics="p-multi", partitions=1)
-    assert {Path(file.path).parent.name for file in report.files} == {"p-multi-1"}
 
 
 def test_a_segment_that_lies_anywhere_can_be_rebuilt_beside_it(log_dir: Path, tmp_path: Path) -> None:

@@ -53,14 +53,6 @@ def test_only_facts_are_said_about_what_a_broker_left_when_it_was_killed(name: s
     assert any(one.stat().st_size > 10**7 for one in golden_sets.unpacked(name, archive).rglob("*.index"))
 
 
-def test_a_segment_and_a_partition_that_are_open_already_are_verified_too() -> None:
-    partition = kafkalog.Partition(golden_sets.LOG_DIR / "p-txn-0")
-    for subject in (partition, partition.segments[2], str(partition.path), [partition.segments[0].path]):
-        result = kafkalog.verify(subject)  # type: ignore[arg-type]
-        assert result.ok
-        assert len(result.partitions) == 1
-
-
 # --------------------------------------------------------------------------------------------------------------- damage
 
 
@@ -244,12 +236,6 @@ def test_json_has_an_object_for_each_segment_and_partition_and_a_total(
 def test_wrong_usage_is_said(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(golden_sets.LOG_DIR), *argv]) == 2
     assert "kafkalog: error" in capsys.readouterr().err
-
-
-def test_what_is_no_log_dir_cannot_be_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(tmp_path)]) == 3
-    assert main(["verify", str(tmp_path / "missing")]) == 3
-    assert "not_kafka" in capsys.readouterr().err
 
 
 def test_progress_reaches_all_bytes_and_stopping_early_leaves_nothing_running() -> None:

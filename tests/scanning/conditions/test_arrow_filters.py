@@ -186,11 +186,6 @@ def test_groups_are_multiplied_up_to_their_largest_number() -> None:
     assert more == translate(groups(8, "partition"), SCHEMA)._replace(is_exact=False)
 
 
-def test_the_same_again_changes_nothing() -> None:
-    made = translate((offset == 1) | (key == "a"), SCHEMA)
-    assert both(Filter(made.groups), made) == (Filter(made.groups), True)
-
-
 def test_a_column_of_another_type_is_not_understood() -> None:
     typed = pa.schema([pa.field("value", pa.int64()), pa.field("timestamp", pa.timestamp("us", "UTC"))])
     assert translate(f("value") == 3, typed) == translate(UNKNOWN, SCHEMA)

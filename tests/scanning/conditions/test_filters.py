@@ -39,7 +39,7 @@ from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
-from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS, Filter, Term
+from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS, Term
 
 pytestmark = pytest.mark.kernels
 
@@ -331,27 +331,6 @@ def _for_pyarrow(term: tuple[Any, ...], schema: pa.Schema) -> tuple[Any, ...] | 
 # --- words, values, places --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("codec", [builder.GZIP, builder.SNAPPY, builder.LZ4])
-def test_a_v1_wrapper_at_offset_0_holds_offsets_that_its_header_does_not_tell(tmp_path: Path, codec: int) -> None:
-    # as librdkafka sends it: the wrapper's own offset is 0 and not that of the last message
-    messages = [builder.message(i, b"k", b"%d" % i, timestamp=10 + i) for i in range(4)]
-    log = builder.wrapper(messages, offset=0, codec=codec, timestamp=13) + builder.message(4, b"k", b"4", timestamp=14)
-    (tmp_path / f"{0:020}.log").write_bytes(log)
-    path = tmp_path / f"{0:020}.log"
-    everything = kafkalog.read_table(path, columns=["offset", "value"]).to_pylist()
-    assert [row["offset"] for row in everything] == [0, 1, 2, 3, 4]
-    for operation in (">", ">=", "==", "<", "<="):
-        for value in range(-1, 6):
-            found = kafkalog.read_table(path, columns=["offset", "value"], filters=[("offset", operation, value)])
-            expected = [row for row in everything if COMPARISONS[operation](row["offset"], value)]
-            assert found.to_pylist() == expected, (operation, value)
-    for start in range(6):
-        found = kafkalog.read_table(path, columns=["offset", "value"], start_offset=start)
-        assert found.to_pylist() == everything[start:]
-        found = kafkalog.read_table(path, columns=["offset", "value"], end_offset=start)
-        assert found.to_pylist() == everything[:start]
-
-
 @pytest.mark.parametrize("codec", [builder.GZIP, builder.SNAPPY])
 def test_a_v0_wrapper_may_hold_messages_with_timestamps_that_its_header_does_not_tell(
     tmp_path: Path, codec: int
@@ -461,39 +440,6 @@ def test_a_timestamp_type_may_be_given_by_its_name(tmp_path: Path) -> None:
         kafkalog.scan(path, filters=[("timestamp_type", "==", "Create")])
 
 
-def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path: Path) -> None:
-    records = [builder.record_v2(i, i) for i in range(4)]
-    log = tmp_path / f"{0:020d}.log"
-    log.write_bytes(builder.batch_v2(records, base_timestamp=1000, max_timestamp=1003))
-    between = EPOCH + timedelta(microseconds=1_001_500)
-    for operation, expected in {
-        "==": [], "!=": [0, 1, 2, 3], "<": [0, 1], "<=": [0, 1], ">": [2, 3], ">=": [2, 3],
-    }.items():  # fmt: skip
-        table = kafkalog.read_table(log, columns=["offset"], filters=[("timestamp", operation, between)])
-        assert table["offset"].to_pylist() == expected, operation
-    listed = [between, EPOCH + timedelta(milliseconds=1002), None]
-    assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "in", listed)])] == [2]
-    assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "not in", listed)])] == [0, 1, 3]
-
-
-def test_places_are_judged_by_name_a_lone_file_has_none(log_dir: Path) -> None:
-    lone = log_dir.parent / "log_dir" / "p-multi-0" / f"{0:020d}.log"
-    everything = rows_of(log_dir, ["topic", "partition", "segment", "offset"])
-    for filters in (
-        [("topic", "==", "p-multi"), ("partition", ">", 0)],
-        [("topic", "in", ["p-multi", "p-txn"]), ("segment", "!=", f"{0:020d}.log")],
-        [("topic", ">=", "p-t"), ("offset", "<", 20)],
-        [("partition", "in", [2**40, 1])],
-        [("partition", "<", 2**70)],
-        [("topic", "is null")],
-        [("topic", "not in", [None])],
-    ):
-        found = rows_of(log_dir, ["topic", "partition", "segment", "offset"], filters=filters)
-        assert found == [row for row in everything if holds(row, [filters])], filters
-    by_itself = kafkalog.open(lone)
-    assert kafkalog.scan(by_itself, filters=[("topic", "==", "p-multi")]).count_rows() == 120
-
-
 @pytest.mark.parametrize(
     ("filters", "n"),
     [
@@ -510,17 +456,6 @@ def test_without_a_topic_there_is_null(tmp_path: Path, filters: Any, n: int) -> 
     table = kafkalog.read_table(log, columns=names)
     if filters[0][1] not in ("is null", "is not null") and filters[0][2] != [None]:
         assert len(table.filter(pq.filters_to_expression(filters))) == n
-
-
-def test_functions_and_filters_hold_behind_deleted_records_too(log_dir: Path) -> None:
-    path = log_dir / "p-delrec-0"
-    start = kafkalog.open(path).log_start_offset
-    assert start > 0
-    whole = rows_of(path)
-    assert rows_of(path, filters=[("offset", ">=", 0)]) == whole
-    kept = rows_of(path, where=odd_value, extract=EXTRACT)
-    assert kept == [with_first(row) for row in whole if WHERE[odd_value](row)]
-    assert 0 < len(rows_of(path, filters=[("key", ">", b"k2")])) < len(whole)
 
 
 @settings(max_examples=examples(150))
@@ -558,19 +493,6 @@ def test_bounds_are_as_narrow_as_they_can_be(group: Any, bounds: dict[str, int])
     outer = {"start_offset": -5, "end_offset": 2**62, "start_timestamp": 0, "end_timestamp": 2**61}
     assert parse_filters([group, wide]).bounds() == {name: outer[name] for name in bounds}
     assert not parse_filters([group, [("key", "==", b"k")]]).bounds()
-
-
-def test_numbers_beyond_64_bits_compare_as_numbers(log_dir: Path) -> None:
-    n = kafkalog.read_table(log_dir, columns=["offset"]).num_rows
-    huge = 10**20
-    for operation, value, expected in (
-        (">", huge, 0), ("<", huge, n), ("==", huge, 0), ("!=", huge, n), (">=", -huge, n), ("<=", -huge, 0),
-        ("in", [huge], 0), ("not in", [huge], n),
-    ):  # fmt: skip
-        scan = kafkalog.scan(log_dir, columns=["offset"], filters=[("offset", operation, value)])
-        assert scan.to_table().num_rows == expected, (operation, value)
-    with pytest.raises(ValueError, match="start_offset must be -9223372036854775808 to 9223372036854775807"):
-        kafkalog.scan(log_dir, start_offset=huge)
 
 
 # --- what headers of batches rule out ---------------------------------------------------------------------------------
@@ -620,32 +542,6 @@ def test_headers_rule_out_exactly_the_batches_that_cannot_hold_a_timestamp(opera
         assert (
             Term.of(column, other, (1,) if other == "in" else b"" if column == "key" else 1).batch_mask(table) is None
         )
-
-
-def test_headers_rule_out_a_batch_where_every_group_does() -> None:
-    table, rows = headers_of_every_kind()
-    low, high = Term.of("offset", "<", 1), Term.of("offset", ">", 8)
-    masks = [term.batch_mask(table) for term in (low, high)]
-    either = Filter(((low,), (high,))).batch_mask(table)
-    both = Filter(((low, high),)).batch_mask(table)
-    assert either is not None
-    assert both is not None
-    assert either.tolist() == (masks[0] | masks[1]).tolist()
-    assert both.tolist() == (masks[0] & masks[1]).tolist()
-    assert 0 < both.sum() < either.sum() < len(rows)
-    assert Filter(((low,), (Term.of("key", "==", b"k"),))).batch_mask(table) is None
-
-
-def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone() -> None:
-    plain, late = Term.of("offset", ">", 3), Term.of("x", "==", 1)
-    derived = Filter(((plain, late),), frozenset({"x"}))
-    assert [one.groups for one in derived.split()] == [((plain,),), ((late,),)]
-    for whole in (
-        Filter(((plain, late), (plain,)), frozenset({"x"})),
-        Filter(((plain,),), frozenset({"x"})),
-        Filter((), frozenset({"x"})),
-    ):
-        assert whole.split() == (whole,)
 
 
 def test_patterns_of_keys_values_and_topics(tmp_path: Path) -> None:
