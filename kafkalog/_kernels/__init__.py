@@ -1,14 +1,14 @@
-"""Compiled loops: bytes and numbers in; numbers and a status out.
+"""Compiled loops. They take bytes and numbers, and return numbers and a status.
 
-    `wire`         the one reader of untrusted bytes: integers and varints within bounds; the status codes
+    `wire`         the one reader of untrusted bytes: integers and varints within bounds, and the status codes
     `crc`          CRC-32C and CRC-32, of one batch or of a table of them
     `buffer_pool`  reused blocks of memory, and memory that grows
     `header_walk`  batch headers to the columns of a batch table, from a window or a file
     `record_windows`  valid batches to record batches or columns, a window per call
     `header_rows`  the memory of these columns, and sums over them
-    `resync`       every intact batch of a damaged window, and the longest run with increasing offsets
-    `decode`       records of v2 batches: an exact walk to spans, then a fill of columns
-    `fill`         all records of valid v2 batches to columns in one pass, with decompression
+    `resync`       every intact batch of a damaged window, and the longest run of increasing offsets
+    `decode`       records of v2 batches: finds the spans of all fields, then fills columns
+    `fill`         records of valid v2 batches to columns in one pass, with decompression
     `legacy`       messages of formats v0 and v1
     `columns`      byte strings gathered in another order
     `filters`      comparisons of byte strings in place

@@ -1,4 +1,4 @@
-# Columns of one block of memory as an Arrow record batch, by the C Data Interface.
+# Exports columns in one block of memory as an Arrow record batch, through the C Data Interface.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -16,14 +16,14 @@ cdef extern from *:
         void *private_data;
     };
     #endif
-    /* A bit for each of n bytes of 0 or 1. */
+    /* Pack n bytes of 0 or 1 into bits. */
     static void kl_pack_bits(const uint8_t *bytes, uint8_t *bits, int64_t n) {
         int64_t i = 0;
         for (; i + 8 <= n; i += 8) {
             uint64_t eight;
             uint8_t packed = 0;
             memcpy(&eight, bytes + i, 8);
-            /* byte k times 2 ** (56 - 7 k): its bit arrives at bit 56 + k, and no others do */
+            /* byte k times 2 ** (56 - 7 k) puts its bit at bit 56 + k, and no other there */
             packed = (uint8_t)(eight * 0x0102040810204080ull >> 56);
             bits[i >> 3] = packed;
         }

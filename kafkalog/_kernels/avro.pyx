@@ -1,7 +1,7 @@
-"""Decodes Avro: runs a program over the bytes of many values, and appends what they hold to columns.
+"""Decodes Avro: runs a program over the bytes of many values and appends to columns.
 
-A program is a table of nodes, one for each type in the schema: what to read, the column to append it to (-1: pass over
-it), and the nodes inside. A schema that contains itself is a node that has itself inside; depth is bounded.
+A program is a table of nodes, one for each type in the schema. A node has an operation, the column to append to (-1
+skips the value) and child nodes. In a recursive schema, a node is its own descendant. Depth is bounded.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -18,7 +18,7 @@ cdef enum Op:
     BOOL_OP = 1
     INT_OP = 2         # b: 1 and 2 for a time of day in milliseconds and microseconds
     LONG_OP = 3
-    FIXED_OP = 4       # a: size; floats and doubles too
+    FIXED_OP = 4       # a: size; also floats and doubles
     BYTES_OP = 5
     STRING_OP = 6
     ENUM_OP = 7        # a, b: first symbol and number of symbols
@@ -31,7 +31,7 @@ cdef enum Op:
     DECIMAL_OP = 14    # a: size of a fixed, -1 for bytes; b: digits
 
 cdef enum:
-    # the widths of Arrow's decimals, and the most digits of the narrow one
+    # widths of Arrow's decimals in bytes, and the maximum digits of the narrow one
     NARROW = 16
     NARROW_DIGITS = 38
     WIDE = 32
@@ -104,12 +104,12 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    /* whether a little-endian number of 16 or 32 bytes has at most so many decimal digits */
+    /* Whether a little-endian number of 16 or 32 bytes has at most `digits` decimal digits. */
     static int kl_has_digits(const uint8_t *p, int width, int digits) {
         uint64_t value[4], limit[4] = {1, 0, 0, 0};
         int words = width / 8;
         memcpy(value, p, (size_t)width);
-        if (p[width - 1] >> 7) { /* the absolute value: all bits the other way round, and 1 more */
+        if (p[width - 1] >> 7) { /* absolute value: invert all bits and add 1 */
             uint64_t carry = 1;
             for (int i = 0; i < words; i++) {
                 value[i] = ~value[i] + carry;
@@ -128,7 +128,7 @@ cdef extern from *:
             if (value[i] != limit[i]) return value[i] < limit[i];
         return 0;
     }
-    /* how many of the next eight bytes a variable-length integer takes; 0 if it does not end in them */
+    /* Size of the varint at p; 0 if it does not end within eight bytes. */
     static inline int kl_varint_size(const uint8_t *p) {
         uint64_t last;
         memcpy(&last, p, 8);
@@ -163,7 +163,7 @@ cdef inline int read_long(Cursor* cursor, int64_t* value) noexcept nogil:
 
 
 cdef inline int read_bytes(Cursor* cursor, int64_t size, const uint8_t** begin, int64_t* n) noexcept nogil:
-    """Bytes after a length; or `size` of them, if that is not negative."""
+    """Read `size` bytes, or, if `size` is negative, a length and that many bytes."""
     cdef int status
     n[0] = size
     if size < 0:
@@ -184,13 +184,13 @@ cdef inline int grown(int status) noexcept nogil:
 
 
 cdef int read_decimal(State* state, Column* column, const uint8_t* source, int64_t size, int digits) noexcept nogil:
-    """A big-endian integer of any size as a little-endian one of the column's width; checked without a column, too."""
+    """Read a big-endian integer of any size into the column's width. Without a column, only check it."""
     cdef uint8_t sign = 0xFF if size and source[0] >= 0x80 else 0
     cdef uint8_t[WIDE] room
     cdef int width = NARROW if digits <= NARROW_DIGITS else WIDE
     cdef int64_t i
     cdef uint8_t* to = room
-    # so few bytes have no more digits
+    # so few bytes cannot exceed the digits
     if column == NULL and size <= (digits * 415 // 1000):
         return OK
     while size > width:
@@ -213,7 +213,7 @@ cdef int read_decimal(State* state, Column* column, const uint8_t* source, int64
 
 
 cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
-    """The blocks of an array or a map, up to the empty one."""
+    """Read the blocks of an array or a map, up to the empty block."""
     cdef Column* column = NULL
     cdef Column* items = NULL
     cdef int64_t count, size, _
@@ -232,9 +232,9 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
             return status
         if count == 0:
             break
-        # with a negative count comes the block's size, for readers that skip it; here its items say where it ends
+        # a negative count is followed by the block's size, for readers that skip; it is not needed here
         if count < 0:
-            # more items than any value has bytes; also, the least int64 cannot be negated
+            # more items than a value has bytes, or a number that cannot be negated
             if count < -0x7FFFFFFF:
                 return BAD_LENGTH
             count = -count
@@ -243,7 +243,7 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
                 return status
             if size < 0 or size > remaining(cursor):
                 return BAD_LENGTH
-        # an item takes `a` bytes at least: a count beyond that is false, and must not keep the loop busy
+        # an item takes at least `a` bytes: an impossible count must not keep the loop busy
         if node.a > 0:
             if count > remaining(cursor) // node.a:
                 return TOO_MANY_ITEMS
@@ -267,7 +267,7 @@ cdef int read_items(State* state, const Node* node, Cursor* cursor, int depth) n
 
 
 cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexcept nogil:
-    """A boolean, a number, bytes or a text; see `read_value`."""
+    """Read a boolean, number, bytes or text; see `read_value`."""
     cdef Column* column = NULL
     cdef const uint8_t* begin = NULL
     cdef uint8_t* to
@@ -297,7 +297,7 @@ cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexce
         status = read_bytes(cursor, -1, &begin, &number)
         if status != OK:
             return status
-        # also where it is passed over: whether a value decodes must not depend on the columns that are wanted
+        # also without a column: whether a value decodes must not depend on the selected columns
         if op == STRING_OP and not is_utf8(begin, number):
             return NOT_UTF8
         return OK if column == NULL else grown(append_text(&state.columns, column, begin, number))
@@ -316,14 +316,14 @@ cdef inline int read_leaf(State* state, const Node* node, Cursor* cursor) noexce
 
 
 cdef inline bint passed(const Node* node, Cursor* cursor) noexcept nogil:
-    """Pass over a number, a fixed, bytes or an ASCII text of the usual size; false if it has to be read."""
+    """Skip a number, a fixed, bytes or short ASCII text; false if `read_value` must read it."""
     cdef const uint8_t* p = cursor.pointer
     cdef int64_t left = distance(p, cursor.end)
     cdef int64_t size = 0
     if left < 8:
         return False
     if node.op == LONG_OP or node.op == INT_OP:
-        # one of four bytes is within an int; a time of day has to be looked at
+        # a varint of four bytes fits an int; a time of day needs a range check
         size = varint_size(p)
         if not size or (node.op == INT_OP and size > 4) or node.b:
             return False
@@ -343,7 +343,7 @@ cdef inline bint passed(const Node* node, Cursor* cursor) noexcept nogil:
 
 
 cdef inline int pass_field(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
-    """A field without a column."""
+    """Skip a field that has no column."""
     cdef const Node* inner = node
     cdef uint8_t branch
     if node.op == NULLABLE_OP and cursor.pointer < cursor.end and depth < MOST_DEPTH:
@@ -360,7 +360,7 @@ cdef inline int pass_field(State* state, const Node* node, Cursor* cursor, int d
 
 
 cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
-    """One value of a node's type; what went wrong otherwise. Columns may then have part of it."""
+    """Read one value of a node's type. After a failure, columns may contain a part of it."""
     cdef Column* column = NULL
     cdef const uint8_t* begin = NULL
     cdef const Node* inner
@@ -382,7 +382,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
             return BAD_BRANCH
         if number == node.a:
             return OK if column == NULL else grown(append_null(&state.columns, node.column))
-        # every branch has a column: the others get a null, so that all stay as long as the union
+        # the other branches get a null, so that all columns stay as long as the union
         if op == UNION_OP and column != NULL:
             if column.nullable and append_validity(&state.columns, column, 1) != OK:
                 return NO_MEMORY
@@ -405,7 +405,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
             inner = &state.nodes[state.node_children[node.first + i]]
             if inner.column < 0:
                 status = pass_field(state, inner, cursor, depth + 1)
-            elif inner.op <= STRING_OP and inner.op != NULL_OP:  # as most are: it needs no call
+            elif inner.op <= STRING_OP and inner.op != NULL_OP:  # most values: no recursive call
                 status = read_leaf(state, inner, cursor)
             else:
                 status = read_value(state, inner, cursor, depth + 1)
@@ -443,7 +443,7 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
 
 
 cdef int read_whole(void* state, Cursor* value) noexcept nogil:
-    """A value, with nothing after it."""
+    """Read a value that must use all bytes."""
     cdef State* whole = <State*>state
     cdef int status = read_value(whole, &whole.nodes[0], value, 0)
     if status == OK and value.pointer < value.end:
@@ -456,7 +456,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
            const int32_t[::1] symbol_offsets not None, const uint8_t[::1] symbols not None,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
            int64_t room, int32_t[::1] failures not None):
-    """Decode values with the program whose first node is the value's, into columns of which the first is the value's.
+    """Decode values into columns. Node 0 and column 0 belong to the whole value.
 
     Parameters
     ----------
@@ -465,16 +465,16 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     columns : int32[m, 5]
         kind, width, first child, number of children, nullable.
     start, stop : int64[k]
-        Where each value lies in `data`; a negative start is null.
+        Start and end of each value in `data`; a negative start is null.
     room : int
-        The most bytes that columns may take.
+        Maximum bytes of all columns.
     failures : int32[k]
-        Set to one of `FAILURES` where a value does not decode, which is null then.
+        Set to one of `FAILURES` for each value that does not decode; the value becomes null.
 
     Returns
     -------
     list of tuple
-        For each column: number of values, and as buffers validity (a byte each), offsets and data, or None.
+        For each column: the number of values, and the buffers validity (a byte per value), offsets and data, or None.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]

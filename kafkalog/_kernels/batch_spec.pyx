@@ -22,7 +22,7 @@ cdef extern from *:
 
 
 cdef class Heads:
-    """Header fields of v2 batches, a row a batch."""
+    """Header fields of v2 batches, one row per batch."""
 
     def __cinit__(self, const int64_t[::1] base_offset not None, const int64_t[::1] last_offset not None,
                   const int32_t[::1] leader_epoch not None, const int16_t[::1] attributes not None,
@@ -50,7 +50,7 @@ cdef class Heads:
         return self.n
 
     cdef void write(self, Py_ssize_t row, uint8_t* p, int64_t size) noexcept nogil:
-        """Write the header before records that are there already; `size` is that of both."""
+        """Write the header in front of its records; `size` includes both."""
         put_be64(p, <uint64_t>self.base_offset[row])
         put_be32(p + 8, <uint32_t>(size - 12))
         put_be32(p + 12, <uint32_t>self.leader_epoch[row])
@@ -63,13 +63,13 @@ cdef class Heads:
         put_be16(p + 51, self.producer_epoch[row])
         put_be32(p + 53, <uint32_t>self.base_sequence[row])
         put_be32(p + 57, <uint32_t>self.records_count[row])
-        # last: it covers what was written from byte 21 on, records included
+        # last, since it covers everything from byte 21 on, including the records
         put_be32(p + 17, crc32c(p + 21, size - 21))
 
 
 def write_heads(Heads heads not None, Py_ssize_t first_batch, const int64_t[::1] position not None,
                 const int64_t[::1] size not None, uint8_t[::1] out not None):
-    """Write the headers of batches whose records lie in `out` already, 61 bytes after each position."""
+    """Write the headers of batches whose records are in `out`, 61 bytes after each position."""
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t i
     cdef int64_t room = out.shape[0]

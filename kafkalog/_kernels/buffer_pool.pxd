@@ -1,4 +1,4 @@
-# Bytes that own their memory, for kernels whose results are of a size that is known in the end.
+# Bytes that own their memory, for kernels that do not know the size of their results in advance.
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t

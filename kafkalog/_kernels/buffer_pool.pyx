@@ -1,7 +1,7 @@
-"""Reuses memory: blocks for windows and columns are kept for the next ones when no array uses them any more.
+"""Reuses memory blocks of windows and columns that no array refers to any more.
 
-A fresh page costs more than filling it, and allocators give large blocks back to the system as soon as they are free.
-Here a bounded number of bytes is kept: a region that blocks are cut out of, and blocks that had no place there.
+A page fault costs more than filling the page, and allocators return large free blocks to the system at once. The pool
+keeps a bounded number of bytes: one region, from which blocks are allocated, and separate blocks that did not fit.
 """
 
 cimport cython
@@ -27,7 +27,7 @@ cdef extern from *:
     #include <stdlib.h>
     #define KL_REMAPS 0
     #endif
-    /* Memory of another size with the same content, NULL if there is none. On Linux pages move, without a copy. */
+    /* Resize memory, or return NULL. On Linux, pages move without a copy. */
     static void *kl_resize(void *pointer, size_t size, size_t wanted) {
     #if KL_REMAPS
         void *moved = pointer ? mremap(pointer, size, wanted, MREMAP_MAYMOVE)
@@ -46,7 +46,7 @@ cdef extern from *:
         free(pointer);
     #endif
     }
-    /* Faults of 2 MiB cost a fraction of those of 4 KiB. */
+    /* One fault per 2 MiB is much cheaper than one per 4 KiB. */
     static void kl_advise_huge(void *pointer, size_t size) {
     #if KL_REMAPS && defined(MADV_HUGEPAGE)
         (void)madvise(pointer, size, MADV_HUGEPAGE);
@@ -84,34 +84,34 @@ cdef extern from *:
     void advise_huge "kl_advise_huge"(void* pointer, size_t size) noexcept nogil
 
 cdef enum:
-    # from here on, huge pages pay
+    # huge pages pay from this size on
     HUGE = 1048576
     HUGE_PAGE = 2097152
-    # addresses, no memory: so much may come without another place for what is there
+    # reserved addresses, not memory: a buffer grows this far without moving
     RESERVED = 67108864
     SMALLEST = 65536
     LARGEST = 16777216
     REGION_BYTES = 25165824
-    MOST_BLOCKS = 384  # of the smallest
+    MOST_BLOCKS = 384  # if all have the smallest size
     WAITING_BYTES = 12582912
     SLOTS = 64
-    # of a cache line and a page: after malloc's own header, copies out of the page cache take a third longer
+    # whole pages: copies from the page cache to an address after malloc's header take a third longer
     ALIGNMENT = 4096
 
 cdef struct Region:
-    # blocks are cut out of it, as long as they fit. It lies in huge pages where there are any: columns are written from
-    # one page to the next, and each page of 4 KiB costs a look at the page tables
+    # blocks are allocated here while they fit. It uses huge pages if the system has them, since columns are written
+    # page by page, and each 4 KiB page costs a lookup in the page tables
     uint8_t* start
-    # of the blocks in use, by address
+    # start of each block in use, by address
     int64_t begin[MOST_BLOCKS]
     int64_t end[MOST_BLOCKS]
     int n
     int64_t used
-    # up to where it was ever used: memory after that was never taken from the system
+    # highest address used so far: the memory after it has never been touched
     int64_t touched
 
 cdef struct Waiting:
-    # blocks that had no place in the region, because somebody keeps others; the newest are the last
+    # blocks that did not fit into the region; the newest are last
     void* pointer[SLOTS]
     int64_t size[SLOTS]
     int n
@@ -126,7 +126,7 @@ region.used = region.touched = waiting.n_bytes = 0
 
 
 cdef void* new_memory(int64_t size) noexcept:
-    """Memory of the system, NULL if there is none."""
+    """Allocate memory from the system; NULL on failure."""
     cdef void* pointer
     if posix_memalign(&pointer, HUGE_PAGE if size >= HUGE else ALIGNMENT, size if size else 1):
         return NULL
@@ -136,7 +136,7 @@ cdef void* new_memory(int64_t size) noexcept:
 
 
 cdef void* cut_out(int64_t size) noexcept:
-    """The first gap of the region that is large enough, NULL if none is."""
+    """Allocate the first gap of the region that is large enough; NULL if none is."""
     cdef int64_t begin = 0
     cdef int i = 0
     cdef int k
@@ -175,7 +175,7 @@ cdef void give_back(int64_t begin) noexcept:
 
 
 cdef void* waiting_block(int64_t* size) noexcept:
-    """A block that waits, of this size or a little more, which is then the size; NULL if there is none."""
+    """Take a kept block of this size or slightly more, and set `size` to its size; NULL if there is none."""
     cdef int i = waiting.n - 1
     cdef int chosen = -1
     cdef void* pointer
@@ -183,7 +183,7 @@ cdef void* waiting_block(int64_t* size) noexcept:
         if waiting.size[i] == size[0]:
             chosen = i
             break
-        # a little more than is needed is better than fresh pages
+        # a slightly larger block is cheaper than new pages
         if chosen < 0 and size[0] < waiting.size[i] <= size[0] + size[0] // 4:
             chosen = i
         i -= 1
@@ -205,19 +205,19 @@ cdef void remove(int i) noexcept:
 
 
 cdef int64_t most_waiting() noexcept:
-    """Bytes that may wait: one bound for all bytes kept, with the free ones of the region."""
+    """Bytes of separate blocks that may be kept: the bound less the free bytes of the region."""
     return min(<int64_t>WAITING_BYTES, REGION_BYTES - (region.touched - region.used))
 
 
 cdef void free_oldest(int64_t size) noexcept:
-    """Make room for a block of this size among those that wait."""
+    """Free the oldest kept blocks, to make room for one of this size."""
     while waiting.n and (waiting.n == SLOTS or waiting.n_bytes + size > most_waiting()):
         free(waiting.pointer[0])
         remove(0)
 
 
 cdef int keep(void* pointer, int64_t size) noexcept:
-    """Keep a block until another one is asked for, the oldest ones make room; whether it can be kept."""
+    """Keep a block for reuse, and free the oldest ones if needed. Return whether it is kept."""
     if size > most_waiting():
         return False
     free_oldest(size)
@@ -230,7 +230,7 @@ cdef int keep(void* pointer, int64_t size) noexcept:
 
 @cython.final
 cdef class Block:
-    """Writable bytes, not initialised. Views keep it alive; when none is left, the memory may serve another block."""
+    """Writable bytes, not initialised. Views keep it alive; after the last one, the memory is reused."""
 
     def __cinit__(self, int64_t size):
         cdef int64_t step = SMALLEST
@@ -241,14 +241,14 @@ cdef class Block:
         if size > (<int64_t>1 << 62):
             raise MemoryError()
         self.size = self.capacity = size
-        # small blocks are cheap to allocate, and a large one would take the place of all others
+        # small blocks are cheap to allocate, and a large one would displace all others
         if SMALLEST <= size <= LARGEST:
             with lock:
                 self.capacity = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
                 self.pointer = cut_out(self.capacity)
                 self.is_cut_out = self.pointer != NULL
                 if self.pointer == NULL:
-                    # in steps of an eighth, so that windows of nearly the same content get the same block
+                    # rounded up to an eighth, so that windows of similar size share a block
                     while step * 16 <= size:
                         step *= 2
                     self.capacity = (size + step - 1) // step * step
@@ -278,10 +278,10 @@ cdef class Block:
 
 @cython.final
 cdef class Growing:
-    """Writable bytes to which more are added, on Linux without copying those that are there.
+    """Writable bytes that can grow, on Linux without a copy.
 
-    While a view of them exists they do not move: a call that would have to move them raises BufferError. If many are
-    `expected`, they are kept in huge pages from the first one on.
+    They do not move while a view of them exists: a call that needs to move them raises BufferError. If many bytes are
+    `expected`, they use huge pages from the start.
     """
 
     cdef void* pointer
@@ -300,7 +300,7 @@ cdef class Growing:
         release(self.pointer, self.capacity)
 
     def extend(self, int64_t n):
-        """Make room for `n` more bytes, which are not initialised; where they begin."""
+        """Make room for `n` more bytes, not initialised. Return their start."""
         cdef int64_t start = self.size
         cdef int64_t wanted
         if n < 0 or n > (<int64_t>1 << 60) - start:
@@ -317,7 +317,7 @@ cdef class Growing:
         return start
 
     def trim(self):
-        """Give back the room that is not used."""
+        """Return unused room to the system."""
         self.resize(self.size, self.size)
 
     cdef int resize(self, int64_t wanted, int64_t least) except -1:
@@ -327,7 +327,7 @@ cdef class Growing:
         wanted = max((wanted + ALIGNMENT - 1) // ALIGNMENT, 1) * ALIGNMENT
         least = max((least + ALIGNMENT - 1) // ALIGNMENT, 1) * ALIGNMENT
         pointer = resized(self.pointer, self.capacity, wanted)
-        # without overcommit, or near a limit of memory, the reserve is refused: then only what is needed
+        # without overcommit, or near a memory limit, the reservation fails: then allocate only what is needed
         if pointer == NULL and least < wanted:
             wanted = least
             pointer = resized(self.pointer, self.capacity, wanted)
@@ -351,7 +351,7 @@ cdef class Growing:
 
 
 def kept_bytes():
-    """How many bytes wait to be used again."""
+    """Number of bytes kept for reuse."""
     return waiting.n_bytes + region.touched - region.used
 
 

@@ -1,5 +1,5 @@
-# Whether bytes at a position are an intact batch, or a damaged one whose size field can be believed. `resync` asks at
-# every byte, so checksums of long candidates are combined from those of blocks, which are computed once.
+# Decides whether the bytes at a position are an intact batch, or a damaged one with a credible size field. `resync`
+# tests every byte, so the checksums of long candidates are combined from those of blocks, computed once.
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 
@@ -19,9 +19,9 @@ cdef enum:
     V2_OVERHEAD = 61
     CODEC_MASK = 0x07
     BLOCK = 256
-    SHORT = 4096  # to checksum a batch this short is cheaper than to combine prefix sums
-    MAX_LINKS = 16  # damaged batches to follow: in a long run of them each would follow all the others
-    OFFSETS_PER_BYTE = 64  # a jump of offsets over lost bytes that is larger is no sign of the same log
+    SHORT = 4096  # up to this size, computing a checksum is cheaper than combining block sums
+    MAX_LINKS = 16  # limits how many damaged batches one call follows, which keeps long runs of them linear
+    OFFSETS_PER_BYTE = 64  # a larger jump of offsets over lost bytes does not indicate the same log
 
 
 cdef struct View:
@@ -32,11 +32,11 @@ cdef struct View:
     uint32_t* sums[2]  # checksums of the first 0, 1, 2 ... blocks: CRC-32C, CRC-32
     int64_t* n_sums
     int64_t credit
-    int64_t headers_left  # bytes of headers to look at in vain
+    int64_t headers_left  # header bytes that may still be examined without success
 
 
 cdef inline int64_t plausible_size(View* view, Py_ssize_t at, bint any_magic) noexcept nogil:
-    """Size of the batch that the 17 bytes at `at` announce, 0 if there can be none."""
+    """Size of the batch, from the 17 bytes at `at`; 0 if they cannot start a batch."""
     cdef const uint8_t* p = view.bytes + at
     cdef int32_t size
     cdef uint8_t magic
@@ -57,17 +57,17 @@ cdef inline int64_t plausible_size(View* view, Py_ssize_t at, bint any_magic) no
 
 
 cdef struct Damaged:
-    # A damaged message of v0 or v1 where a batch is expected. Its value is inside: of a compressed
-    # one, messages whose offset no checksum covers, and which is relative in v1.
+    # A damaged v0 or v1 message where a batch is expected. If it is compressed, its value holds messages
+    # whose offsets no checksum covers, and which are relative in v1.
     bint is_message
-    bint is_compressed  # also, its key is null, as that of all such: else this may be any bytes
+    bint is_compressed  # its key must also be null, as in every compressed message
     int64_t offset
-    int64_t by_size  # its size by the size field, and by the lengths of its key and value; 0 if they cannot be right
-    int64_t by_lengths
+    int64_t by_size  # its size by the size field; 0 if impossible
+    int64_t by_lengths  # its size by the lengths of key and value; 0 if impossible
 
 
 cdef inline Damaged damaged_message(View* view, Py_ssize_t at) noexcept nogil:
-    """What the header of a damaged message of v0 or v1 says; `is_message` is false if it is none."""
+    """Parse the header of a damaged v0 or v1 message; `is_message` is false if it is not one."""
     cdef const uint8_t* p = view.bytes + at
     cdef Damaged one
     cdef int64_t fields
@@ -81,7 +81,7 @@ cdef inline Damaged damaged_message(View* view, Py_ssize_t at) noexcept nogil:
         return one
     one.offset = <int64_t>load_be64(p)
     if one.offset < 0:
-        one.offset = INT64_MAX  # no log has it: nothing comes after
+        one.offset = INT64_MAX  # an impossible offset: no batch comes after it
     if <int32_t>load_be32(p + 8) >= MIN_SIZE_ANY:
         one.by_size = ENVELOPE + <int64_t><int32_t>load_be32(p + 8)
     fields = 18 if p[16] == 0 else 26
@@ -101,22 +101,23 @@ cdef inline Damaged damaged_message(View* view, Py_ssize_t at) noexcept nogil:
 
 
 cdef inline int64_t extent_of(Damaged* one) noexcept nogil:
-    """Bytes that may belong to a damaged message, whose size field leads to no batch; 0 if it does not tell."""
+    """Bytes that may belong to a damaged message whose size field does not lead to a batch; 0 if unknown."""
     if one.is_message and (one.is_compressed or one.by_size == one.by_lengths):
         return one.by_size if one.by_size > one.by_lengths else one.by_lengths
     return 0
 
 
 cdef inline bint is_plain(const uint8_t* p) noexcept nogil:
-    """Whether the header of a batch is that of a message of v0 or v1 that is not compressed."""
+    """Whether a batch header is that of an uncompressed v0 or v1 message."""
     return p[16] < 2 and p[17] & CODEC_MASK == 0
 
 
 cdef inline bint comes_after(const uint8_t* p, int64_t offset, int64_t n_bytes) noexcept nogil:
-    """Whether an intact batch continues the log after a damaged message that has an offset, and begins before it.
+    """Whether an intact batch continues the log after a damaged message with a known offset.
 
-    `n_bytes` are those from the damaged message to the end of the batch. A plain message of v0 or v1 may be one of
-    those in the damaged one: none of these has the next offset. Others are believed if they are near.
+    `n_bytes` is the distance from the damaged message to the end of the batch. An uncompressed v0 or v1 message may be
+    part of the damaged one, so it must have exactly the next offset. Other batches are credible if their offset is
+    near.
     """
     cdef int64_t first = <int64_t>load_be64(p)
     if first <= offset:
@@ -127,7 +128,7 @@ cdef inline bint comes_after(const uint8_t* p, int64_t offset, int64_t n_bytes) 
 
 
 cdef inline uint32_t prefix_sum(View* view, Py_ssize_t end, int which) noexcept nogil:
-    """The checksum of the view's first `end` bytes. CRC is linear: that of any range follows from two of these."""
+    """Checksum of the view's first `end` bytes. CRC is linear, so two of these give that of any range."""
     cdef Py_ssize_t block = end // BLOCK
     cdef Py_ssize_t rest = end - block * BLOCK
     cdef Py_ssize_t n = <Py_ssize_t>view.n_sums[which]
@@ -148,7 +149,7 @@ cdef inline uint32_t prefix_sum(View* view, Py_ssize_t end, int which) noexcept 
 
 
 cdef inline bint sums_match(View* view, Py_ssize_t at, int64_t total, bint is_expected) noexcept nogil:
-    """Whether the checksum of the batch of `total` bytes at `at` is right; the view holds all of it."""
+    """Whether the checksum of the batch of `total` bytes at `at` matches; the view must hold all of it."""
     cdef const uint8_t* p = view.bytes + at
     cdef int which = 0 if p[16] == 2 else 1
     cdef Py_ssize_t start = 16 if which else 21
@@ -165,9 +166,9 @@ cdef inline bint sums_match(View* view, Py_ssize_t at, int64_t total, bint is_ex
 
 
 cdef inline bint looks_like_batch(const uint8_t* p, int64_t total, int64_t there) noexcept nogil:
-    """Signs in what the checksum covers that these are not just any bytes, as far as `there` bytes can tell.
+    """Whether the fields that the checksum covers look like a batch, as far as `there` bytes allow.
 
-    For batches that nothing leads to.
+    Used for batches that no size field leads to.
     """
     cdef int64_t at
     cdef int32_t length
@@ -190,7 +191,7 @@ cdef inline bint looks_like_batch(const uint8_t* p, int64_t total, int64_t there
 
 
 cdef inline int judge(View* view, Py_ssize_t at, bint is_expected, int64_t* total) noexcept nogil:
-    """OK for an intact batch at `at`, NEED_MORE for one that leaves the view, OUTPUT_FULL for none."""
+    """OK for an intact batch at `at`, NEED_MORE if it leaves the view, OUTPUT_FULL if there is none."""
     cdef const uint8_t* p = view.bytes + at
     cdef int64_t first
     total[0] = plausible_size(view, at, False)
@@ -212,7 +213,7 @@ cdef inline int judge(View* view, Py_ssize_t at, bint is_expected, int64_t* tota
 cdef inline int follow(View* view, Py_ssize_t at, int64_t* total, int64_t* needed) noexcept nogil:
     """OK if the size field of the damaged batch at `at` leads to an intact batch or to the end of the file.
 
-    It may lead there over more damaged batches. `total` is the size of the batch at `at`.
+    More damaged batches may lie in between. `total` is the size of the batch at `at`.
     """
     cdef int64_t size = 0
     cdef Py_ssize_t there = at
@@ -244,10 +245,10 @@ cdef inline int follow(View* view, Py_ssize_t at, int64_t* total, int64_t* neede
 
 
 cdef inline int link(View* view, Py_ssize_t at, Damaged* one, int64_t* total, int64_t* needed) noexcept nogil:
-    """As `follow`. Where the size field of a compressed message and its lengths differ, one of them has to be proved.
+    """As `follow`, also if the size field of a compressed message contradicts its lengths.
 
-    It is proved if it leads to a batch that continues the log. A message inside of the damaged one does not. Else the
-    lengths are believed if they lead to a batch with a higher offset.
+    Either is proved if it leads to a batch that continues the log, which a message inside the damaged one does not.
+    Without proof, the lengths win if they lead to a batch with a higher offset.
     """
     cdef int64_t left = view.size - at
     cdef int64_t size = 0
@@ -258,7 +259,7 @@ cdef inline int link(View* view, Py_ssize_t at, Damaged* one, int64_t* total, in
         return follow(view, at, total, needed)
     if one.by_size == one.by_lengths:
         status = follow(view, at, total, needed)
-        # where bytes were lost, the size leads into the next message
+        # if bytes were lost, the size leads into the next message
         if status == OK and total[0] < left - MAGIC_END and is_plain(view.bytes + at + total[0]):
             if not comes_after(view.bytes + at + total[0], one.offset, 0):
                 return OUTPUT_FULL
@@ -289,9 +290,9 @@ cdef inline int link(View* view, Py_ssize_t at, Damaged* one, int64_t* total, in
 
 
 cdef inline int64_t proven_end(View* view, Py_ssize_t at, int64_t total) noexcept nogil:
-    """Where the batch at `at` ends, if its size field is wrong and leads over batches; 0 if that is not proved.
+    """End of the batch at `at` if its size field is wrong and skips other batches; 0 without proof.
 
-    It is proved by its own checksum: that of the bytes up to an intact batch inside is the one in the batch.
+    The proof is its own checksum: it matches the bytes up to an intact batch inside the declared size.
     """
     cdef const uint8_t* p = view.bytes + at
     cdef int which = 0 if p[16] == 2 else 1

@@ -1,4 +1,4 @@
-"""Gathers byte strings of a column in another order, or makes objects of them. Every offset is checked."""
+"""Copies byte strings of a column in another order, or converts them to objects. Every offset is checked."""
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
@@ -6,9 +6,9 @@ from libc.string cimport memcpy
 
 def gather(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, const int64_t[::1] rows not None,
            const int64_t[::1] to_offsets not None, uint8_t[::1] to not None):
-    """Copy byte string `rows[i]` of a column to ``to[to_offsets[i]:to_offsets[i + 1]]``; the number copied.
+    """Copy byte string `rows[i]` of a column to ``to[to_offsets[i]:to_offsets[i + 1]]``. Return the number copied.
 
-    It is less than there are where a row, its bytes, or their new place is not there, or the places differ in size.
+    It stops at the first row that does not exist, or whose bytes or target are out of bounds or differ in size.
     """
     cdef Py_ssize_t n = rows.shape[0]
     cdef Py_ssize_t i = 0
@@ -27,7 +27,7 @@ def gather(const int64_t[::1] offsets not None, const uint8_t[::1] data not None
             if start < 0 or offsets[row + 1] < start or offsets[row + 1] > size:
                 break
             length = offsets[row + 1] - start
-            # both arrays of offsets come from Python: a string is copied only where they agree on its size
+            # both arrays of offsets come from Python: copy a string only if they agree on its size
             if to_offsets[i] < 0 or to_offsets[i] > to_size - length or to_offsets[i + 1] != to_offsets[i] + length:
                 break
             if length:
@@ -38,9 +38,9 @@ def gather(const int64_t[::1] offsets not None, const uint8_t[::1] data not None
 
 def make_objects(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, const uint8_t[::1] valid,
                  object[::1] to not None):
-    """Put every byte string of a column into `to` as `bytes`, and None where `valid` is 0; the number of them.
+    """Store every byte string of a column in `to` as `bytes`, or None where `valid` is 0. Return their number.
 
-    It is less than there are where one does not lie within `data`.
+    It stops at the first string outside of `data`.
     """
     cdef Py_ssize_t n = to.shape[0]
     cdef Py_ssize_t i

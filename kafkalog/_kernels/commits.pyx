@@ -1,6 +1,6 @@
-"""Committed offsets out of records of `__consumer_offsets`, as brokers write them.
+"""Decodes committed offsets from records of `__consumer_offsets`.
 
-Versions 0 to 4, and no other tagged field than a topic id. Other records, and cut ones, are left out.
+It knows versions 0 to 4, and no tagged field other than a topic id. Other and truncated records are left out.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -38,7 +38,7 @@ cdef struct Commit:
 
 
 cdef class Texts:
-    """A column of texts that is filled: offsets, and bytes with room for all that may come."""
+    """A text column under construction: offsets, and bytes with room for all texts."""
 
     cdef int64_t[::1] offsets
     cdef uint8_t[::1] data
@@ -57,7 +57,7 @@ cdef class Texts:
 
 
 cdef inline const uint8_t* take(Cursor* cursor, int64_t size) noexcept nogil:
-    """The next bytes; NULL if there are fewer."""
+    """Take the next `size` bytes; NULL if there are fewer."""
     cdef const uint8_t* begin = cursor.pointer
     if not 0 <= size <= remaining(cursor):
         return NULL
@@ -66,7 +66,7 @@ cdef inline const uint8_t* take(Cursor* cursor, int64_t size) noexcept nogil:
 
 
 cdef bint take_text(Cursor* cursor, Text* text, bint is_compact) noexcept nogil:
-    """The next text, after a size of two bytes, or of one that is higher by 1."""
+    """Take the next text. Its size has two bytes, or, if compact, one byte that is larger by 1."""
     cdef const uint8_t* size = take(cursor, 1 if is_compact else 2)
     if size == NULL or (is_compact and size[0] > ONE_BYTE):
         return False
@@ -125,10 +125,10 @@ cdef bint read_value(Cursor* cursor, Commit* commit, int kind) noexcept nogil:
 def read_commits(keys not None, values not None, uint8_t[::1] is_commit not None, Texts group not None,
                  Texts topic not None, int32_t[::1] partition not None, int64_t[::1] offset not None,
                  int32_t[::1] leader_epoch not None, Texts metadata not None, int64_t[::1] time not None):
-    """Read the records that are commits into columns; how many they are.
+    """Decode commit records into columns. Return their number.
 
-    Keys and values are ``(offsets, data, valid)``; `valid` may be None. `is_commit` is set to 1 for each record that is
-    one, and the columns have one row for each of those.
+    Keys and values are ``(offsets, data, valid)``; `valid` may be None. `is_commit` is set to 1 for each commit
+    record, and the columns have one row for each of them.
     """
     cdef const int64_t[::1] key_offsets = keys[0], value_offsets = values[0]
     cdef const uint8_t[::1] key_data = keys[1], value_data = values[1]

@@ -14,7 +14,7 @@ LEVELS = ("portable", "pclmul", "vpclmul", "avx512")
 
 
 def use_level(int level):
-    """Use the code of a level of `LEVELS`, or the best below it that the machine can run; its name. For tests."""
+    """Select the code of a level of `LEVELS`, or the best lower one the CPU can run. Return its name. For tests."""
     return LEVELS[kl_crc_setup(level)]
 
 
@@ -61,9 +61,9 @@ def checksum_xxh32(const uint8_t[::1] data not None):
 def check_crcs(const uint8_t[::1] window not None, int64_t window_start, const int64_t[::1] position not None,
                const int32_t[::1] size_in_bytes not None, const int8_t[::1] magic not None,
                const uint32_t[::1] crc not None, uint8_t[::1] valid not None):
-    """Check the checksum of every batch of a window into `valid` (0 or 1); `(status, n_done, position)`.
+    """Check the checksum of every batch of a window, and set `valid` to 0 or 1. Return `(status, n_done, position)`.
 
-    The status is OK when all match, CRC_MISMATCH otherwise, with the position of the first that does not.
+    The status is OK if all match. Otherwise it is CRC_MISMATCH, with the position of the first mismatch.
     """
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t row, start
@@ -78,7 +78,7 @@ def check_crcs(const uint8_t[::1] window not None, int64_t window_start, const i
             if start < 0 or size_in_bytes[row] < 26 or size_in_bytes[row] > window.shape[0] - start:
                 with gil:
                     raise ValueError("a batch lies outside the window")
-            # v2: from the attributes on, so that a broker can set offset and leader epoch without computing it again
+            # v2: from the attributes on, so that a broker can set offset and leader epoch without a new checksum
             if magic[row] >= 2:
                 computed = crc32c(&window[start] + 21, size_in_bytes[row] - 21)
             else:

@@ -1,4 +1,4 @@
-"""Decodes v2 records in bulk: walk to spans, then fill columns.
+"""Decodes v2 records in bulk: finds the spans of their fields, then fills columns.
 
 Kafka: DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
 """
@@ -69,12 +69,11 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                  int64_t[::1] offset not None, int64_t[::1] timestamp not None,
                  int32_t[::1] key_start not None, int32_t[::1] key_size not None, int32_t[::1] value_start not None,
                  int32_t[::1] value_size not None, int32_t[::1] headers_start, int32_t[::1] headers_count):
-    """Walk the records of batches whose payloads lie in `data` to spans, and find out what is wrong with a batch.
+    """Find the spans of all fields of batches whose payloads lie in `data`, and diagnose bad batches.
 
-    A span is a start in `data` and a size, -1 for null. With `check_crc` the header of a batch has to lie right before
-    its payload, and its checksum is compared while its bytes are in cache. Spans of headers are left out if they are
-    None. Whole batches only: on any status but OK the counts cover the batches before the bad one, and `position` is
-    where in `data` that one went wrong.
+    A span is a start in `data` and a size, -1 for null. With `check_crc`, the header of a batch must lie right before
+    its payload; the checksum is compared while the bytes are in cache. Header spans are optional (None). On any status
+    but OK, the counts cover the batches before the bad one, and `position` is the place of the error in `data`.
 
     Returns
     -------
@@ -127,7 +126,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
             if count == 0:
                 done += 1
                 continue
-            # a record has 7 bytes at least: a larger count is a lie, and must size no column
+            # a record has at least 7 bytes: an impossible count must not size a column
             if count > (stop - start) // MIN_RECORD_BYTES:
                 status = RECORD_COUNT
                 break
@@ -155,7 +154,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 if length == 0:
                     status = RECORD_LENGTH
                     break
-                # the attributes of a record: Kafka writes 0, and nothing reads them
+                # attributes of the record: Kafka writes 0 and ignores them
                 record.pointer += 1
                 status = read_varlong(&record, &delta64)
                 if status != OK:
@@ -193,7 +192,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                 status = read_varint(&record, &size)
                 if status != OK:
                     break
-                # Kafka's bound (DefaultRecord.readFrom): bytes left, although a header takes two
+                # Kafka's bound (DefaultRecord.readFrom) is the remaining bytes, although a header takes two
                 if size < 0 or size > remaining(&record):
                     status = HEADER_COUNT
                     break
@@ -204,7 +203,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                     if size > max_headers:
                         status = TOO_MANY_HEADERS
                         break
-                    # of the batch, too: empty headers compress a thousandfold, and each takes about 50 bytes in columns
+                    # also per batch: empty headers compress a thousandfold, and each takes about 50 bytes in columns
                     batch_headers += size
                     if batch_headers > max_batch_headers:
                         status = TOO_MANY_HEADERS
@@ -228,7 +227,7 @@ def walk_records(const uint8_t[::1] data not None, const int64_t[::1] payload_st
 
 
 def measure_binary(const int32_t[::1] size not None, const int64_t[::1] rows):
-    """`(n_bytes, n_null)` of a column of spans; of `rows` of it, if given."""
+    """Return `(n_bytes, n_null)` of a column of spans, or of its `rows`."""
     cdef Py_ssize_t n = size.shape[0] if rows is None else rows.shape[0]
     cdef Py_ssize_t i, row
     cdef int64_t total = 0
@@ -250,9 +249,9 @@ def measure_binary(const int32_t[::1] size not None, const int64_t[::1] rows):
 def fill_binary(const uint8_t[::1] data not None, const int32_t[::1] start not None, const int32_t[::1] size not None,
                 const int64_t[::1] rows, int64_t[::1] out_offsets not None, uint8_t[::1] out_data not None,
                 uint8_t[::1] out_validity):
-    """Copy the bytes of spans one after another; as many bytes as were written.
+    """Copy the bytes of spans one after another. Return the number of bytes.
 
-    `out_offsets` has a place more than there are rows; `out_validity` may be None when there is no null.
+    `out_offsets` has one element more than there are rows; `out_validity` may be None if there is no null.
     """
     cdef Py_ssize_t n = start.shape[0] if rows is None else rows.shape[0]
     cdef Py_ssize_t room = out_data.shape[0]
@@ -299,9 +298,9 @@ def walk_headers(const uint8_t[::1] data not None, const int32_t[::1] headers_st
                  const int32_t[::1] headers_count not None, const int64_t[::1] rows, int64_t[::1] out_offsets not None,
                  int32_t[::1] key_start not None, int32_t[::1] key_size not None, int32_t[::1] value_start not None,
                  int32_t[::1] value_size not None):
-    """Spans of the headers of records that `walk_records` accepted; `(status, n_headers)`.
+    """Find the spans of the headers of accepted records. Return `(status, n_headers)`.
 
-    `out_offsets` has a place more than there are rows: where each record's headers begin.
+    `out_offsets` has one element more than there are rows: the index of each record's first header.
     """
     cdef Py_ssize_t n = headers_start.shape[0] if rows is None else rows.shape[0]
     cdef Py_ssize_t capacity = key_start.shape[0]
@@ -323,7 +322,7 @@ def walk_headers(const uint8_t[::1] data not None, const int32_t[::1] headers_st
         out_offsets[0] = 0
         for i in range(n):
             row = i if rows is None else rows[i]
-            # the spans have passed walk_records, but the arrays were in Python's hands since: each is checked again
+            # walk_records checked the spans, but Python code has held the arrays since: check again
             if row < 0 or row >= headers_start.shape[0]:
                 status = VARINT_TRUNCATED
                 break

@@ -1,7 +1,7 @@
-"""Writes the records of v2 batches: a pass that measures and checks, and one that fills.
+"""Encodes the records of v2 batches in two passes: one measures and checks, one writes.
 
-Measuring gives the bounds, and filling checks every length again before it copies: columns that change in between
-return OUTPUT_FULL and never write elsewhere. Kafka: DefaultRecord.writeTo.
+The second pass checks every length again before it copies. If columns changed in between, it returns OUTPUT_FULL and
+never writes out of bounds. Kafka: DefaultRecord.writeTo.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
@@ -14,14 +14,14 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
     static inline uint64_t kl_zigzag64(int64_t v) { return (uint64_t)v << 1 ^ (0 - (uint64_t)(v < 0)); }
-    /* bytes of an unsigned varint: one for every seven bits; without a branch where they are few */
+    /* Bytes of an unsigned varint; without a branch for small values. */
     static inline int kl_varint_size(uint64_t v) {
         int n = 1;
         if (v < 0x200000) return 1 + (v >= 0x80) + (v >= 0x4000);
         while (v >>= 7) n++;
         return n;
     }
-    /* one byte or two without a branch: lengths around 64 would have it guessed wrong all the time. Writes two. */
+    /* One or two bytes without a branch, since lengths around 64 defeat branch prediction. Writes two bytes. */
     static inline uint8_t *kl_put_varint(uint8_t *p, uint64_t v) {
         if (v < 0x4000) {
             uint8_t more = v >= 0x80;
@@ -33,8 +33,8 @@ cdef extern from *:
         *p++ = (uint8_t)v;
         return p;
     }
-    /* Short ones in whole words where both sides have room for them: a call costs more than the bytes. The caller has
-       seen to it that n + 64 bytes fit at `to`; bytes beyond n are overwritten later. */
+    /* Copy short strings in whole words if both sides have room, since a call costs more than the bytes. The caller
+       guarantees that n + 64 bytes fit at `to`; bytes past n are overwritten later. */
     static inline void kl_copy(uint8_t *to, const uint8_t *from, int64_t n, const uint8_t *end) {
         if (n <= 64 && end - from >= 64) {
             memcpy(to, from, 16);
@@ -54,15 +54,15 @@ cdef extern from "utf8_impl.h":
 
 cdef enum:
     OK = 0
-    # an offset that is not above the one before, or below the base offset
+    # an offset that does not increase, or is below the base offset
     OFFSET_ORDER = 1
-    # an offset further from the base offset than 32 bits hold
+    # an offset delta of more than 32 bits
     OFFSET_DELTA = 2
-    # offsets of a column of byte strings that fall, or lead outside of its data
+    # the offsets of a byte string column decrease, or point outside of its data
     COLUMN_OFFSETS = 3
     HEADER_KEY_NULL = 4
     HEADER_KEY_UTF8 = 5
-    # more bytes than the size field can say
+    # more bytes than the size field can hold
     TOO_LARGE = 6
     OUTPUT_FULL = 7
     BOUNDARIES = 8
@@ -80,20 +80,20 @@ STATUSES = {
 }
 
 cdef enum:
-    # what Kafka's producer allows for in the length, attributes and deltas of a batch's first record
+    # maximum size of the length, attributes and deltas of a record, as in Kafka's producer
     MAX_RECORD_OVERHEAD = 21
-    # bytes after an output that may be touched: by whole words, and by lengths that then turn out not to fit
+    # bytes past an output that may be overwritten, by whole words and by lengths that do not fit
     SLACK_BYTES = 128
 
 SLACK = SLACK_BYTES
 
 
 cdef struct Binary:
-    # NULL: every value is null
+    # NULL if every value is null
     const int64_t* offsets
     const uint8_t* data
     const uint8_t* end
-    # NULL: none is null
+    # NULL if no value is null
     const uint8_t* valid
     int64_t n_bytes
 
@@ -120,7 +120,7 @@ cdef Binary binary_of(const int64_t[::1] offsets, const uint8_t[::1] data, const
 
 
 cdef inline int span_of(Binary* column, Py_ssize_t i, const uint8_t** start, int64_t* size) noexcept nogil:
-    """Where value `i` lies, its size -1 for null; COLUMN_OFFSETS where that is nowhere."""
+    """Find start and size of value `i` (size -1 for null); COLUMN_OFFSETS if it is out of bounds."""
     cdef int64_t from_, to
     size[0] = -1
     if column.offsets == NULL or (column.valid != NULL and not column.valid[i]):
@@ -135,25 +135,25 @@ cdef inline int span_of(Binary* column, Py_ssize_t i, const uint8_t** start, int
 
 
 cdef inline int64_t sized(int64_t size) noexcept nogil:
-    """Bytes of a length and what it counts; null is a length of -1."""
+    """Bytes of a length and its content; null has the length -1."""
     return varint_size(zigzag64(size)) + (size if size > 0 else 0)
 
 
 cdef class Columns:
-    """Columns of records to write: numbers a record, and byte strings (key, value, headers) or None for all null."""
+    """Columns of records to encode: one number per record, and byte strings (key, value, headers), None if all null."""
 
     cdef Py_ssize_t n
     cdef const int64_t* offset
     cdef const int64_t* timestamp
     cdef Binary key
     cdef Binary value
-    # NULL: no record has headers
+    # NULL if no record has headers
     cdef const int64_t* headers
     cdef Py_ssize_t n_headers
     cdef Binary header_key
     cdef Binary header_value
     cdef bint any_header_keys
-    # the views keep alive what the pointers lead to
+    # the views keep the memory of the pointers alive
     cdef object held
 
     def __cinit__(self, const int64_t[::1] offset not None, const int64_t[::1] timestamp not None,
@@ -193,7 +193,7 @@ cdef class Columns:
         return self.n
 
     cdef int measure_headers(self, Py_ssize_t i, int64_t* size) noexcept nogil:
-        """Bytes of the number of headers and of the headers of a record."""
+        """Measure a record's header count and headers."""
         cdef int64_t first = 0
         cdef int64_t last = 0
         cdef int64_t j, length
@@ -221,7 +221,7 @@ cdef class Columns:
         return OK
 
     cdef inline int measure(self, Binary* key, Binary* value, Py_ssize_t i, int64_t* size) noexcept nogil:
-        """Bytes of a record's key, value and headers; the caller has copies of the columns in registers."""
+        """Measure a record's key, value and headers; the caller passes copies of the columns, in registers."""
         cdef const uint8_t* start = NULL
         cdef int64_t key_size = 0
         cdef int64_t value_size = 0
@@ -236,7 +236,7 @@ cdef class Columns:
         return status
 
     cdef int write_headers(self, Py_ssize_t i, uint8_t** at, const uint8_t* end) noexcept nogil:
-        """The number of headers and the headers of a record; OUTPUT_FULL where they do not fit before `end`."""
+        """Write a record's header count and headers; OUTPUT_FULL if they do not fit before `end`."""
         cdef int64_t first = self.headers[i]
         cdef int64_t last = self.headers[i + 1]
         cdef int64_t j, key_size, value_size
@@ -266,7 +266,7 @@ cdef class Columns:
 
     cdef int write(self, Py_ssize_t start, Py_ssize_t stop, int64_t base_offset, int64_t base_timestamp,
                    const int32_t* body_size, uint8_t** at, const uint8_t* end) noexcept nogil:
-        """Write the records of a batch; SLACK bytes after `end` may be touched."""
+        """Write the records of a batch; SLACK bytes past `end` may be overwritten."""
         cdef Py_ssize_t i
         cdef const uint8_t* key = NULL
         cdef const uint8_t* value = NULL
@@ -276,7 +276,7 @@ cdef class Columns:
         cdef uint8_t* p = at[0]
         cdef uint8_t* after = NULL
         cdef int status = OK
-        # copies: a byte that is written may be part of any object, as far as a compiler knows, but not of these
+        # local copies: the compiler must assume that a written byte may alias any object but these
         cdef Binary keys = self.key
         cdef Binary values = self.value
         cdef const int64_t* headers = self.headers
@@ -289,10 +289,10 @@ cdef class Columns:
             if n > distance(p, end):
                 return OUTPUT_FULL
             p = put_varint(p, zigzag64(body_size[i - start]))
-            # the attributes of a record, which Kafka does not use
+            # attributes of the record: unused by Kafka
             p[0] = 0
             p = put_varint(p + 1, zigzag64(wrap_sub(timestamp[i], base_timestamp)))
-            # measure_batches has seen that it fits in 32 bits
+            # measure_batches checked that it fits in 32 bits
             p = put_varint(p, zigzag64(<int32_t>wrap_sub(offset[i], base_offset)))
             p = put_varint(p, zigzag64(key_size))
             if key_size > 0:
@@ -306,7 +306,7 @@ cdef class Columns:
                 p[0] = 0
                 p += 1
             else:
-                # the address of p itself would keep it in memory, and all of this waiting for it
+                # taking the address of p would force it out of its register
                 after = p
                 status = self.write_headers(i, &after, end)
                 if status != OK:
@@ -317,9 +317,9 @@ cdef class Columns:
 
 
 def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_records, int64_t[::1] boundaries not None):
-    """Boundaries of the batches that a producer would make of the records; `(status, row, n_batches)`.
+    """Find the batch boundaries that a producer would choose. Return `(status, row, n_batches)`.
 
-    `boundaries` has a place more than there are records.
+    `boundaries` has one element more than there are records.
     """
     cdef Py_ssize_t n = columns.n
     cdef Py_ssize_t i
@@ -357,8 +357,7 @@ def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_record
                 body = 1 + content + varint_size(zigzag64(delta)) + varint_size(
                     zigzag64(wrap_sub(columns.timestamp[i], base_timestamp)))
                 size = body + varint_size(zigzag64(body))
-                # as MemoryRecordsBuilder.hasRoomFor, which closes a batch for good before the first record that does
-                # not fit
+                # as MemoryRecordsBuilder.hasRoomFor: the first record that does not fit closes the batch
                 if in_batch == max_records or delta > INT32_MAX or used >= limit or size > limit - used:
                     n_batches += 1
                     boundaries[n_batches] = i
@@ -366,10 +365,10 @@ def cut_batches(Columns columns not None, int64_t batch_size, int64_t max_record
             if not in_batch:
                 base_offset = previous
                 base_timestamp = columns.timestamp[i]
-                # attributes and both deltas, which are 0 in the first record: a byte each
+                # attributes and both deltas: one byte each, since the deltas of the first record are 0
                 body = 3 + content
                 size = body + varint_size(zigzag64(body))
-                # the buffer of a batch is as large as its first record may get: a little more than that can fit in
+                # the buffer holds at least the first record at its maximum size, so slightly more may fit
                 limit = max(batch_size, HEADER_BYTES + MAX_RECORD_OVERHEAD + content)
                 used = HEADER_BYTES
                 if size > INT32_MAX - HEADER_BYTES:
@@ -387,10 +386,10 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
                     const int64_t[::1] base_offset not None, const int64_t[::1] base_timestamp not None,
                     int32_t[::1] body_size not None, int64_t[::1] payload_size not None,
                     int64_t[::1] max_timestamp not None):
-    """Check the records of batches and measure them; `(status, row, n_done)`.
+    """Check and measure the records of batches. Return `(status, row, n_done)`.
 
-    `body_size` takes what a record's length says, from the first boundary on; `payload_size` and `max_timestamp` (-1
-    for none) have a row a batch.
+    `body_size` receives the length field of each record, from the first boundary on. `payload_size` and
+    `max_timestamp` (-1 for none) have one row per batch.
     """
     cdef Py_ssize_t n_batches = boundaries.shape[0] - 1
     cdef Py_ssize_t batch, i, start, stop, first
@@ -453,9 +452,9 @@ def measure_batches(Columns columns not None, const int64_t[::1] boundaries not 
 def write_batches(Columns columns not None, const int64_t[::1] boundaries not None, Heads heads not None,
                   const int32_t[::1] body_size not None, const int64_t[::1] payload_size not None,
                   Py_ssize_t first_batch, Py_ssize_t stop_batch, bint framed, uint8_t[::1] out not None):
-    """Write some of the batches that were measured one after another; `(status, n_bytes)`.
+    """Write some of the measured batches one after another. Return `(status, n_bytes)`.
 
-    With `framed` each with its header, else the records alone. `out` needs SLACK bytes more than are written.
+    `framed` adds the headers of batches. `out` needs SLACK bytes of additional room.
     """
     cdef Py_ssize_t n_batches = boundaries.shape[0] - 1
     cdef Py_ssize_t batch, start, stop, first
@@ -483,7 +482,7 @@ def write_batches(Columns columns not None, const int64_t[::1] boundaries not No
             if payload_size[batch] < 0 or payload_size[batch] > room - SLACK_BYTES - head - distance(origin, p):
                 status = OUTPUT_FULL
                 break
-            # a record's key and value may not go beyond the records of its batch; what else it has is less than SLACK
+            # key and value must stay within the records of their batch; the other fields take less than SLACK
             end = p + head + payload_size[batch]
             p += head
             if stop > start:

@@ -1,4 +1,4 @@
-# What other kernels fill columns with, a batch at a time.
+# Declarations for kernels that fill columns, one batch at a time.
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -90,7 +90,7 @@ cdef extern from "message_walk.h":
                          int64_t) noexcept nogil
 
 cdef enum:
-    # why filling ended
+    # why filling stopped
     ALL_DONE = 0
     IN_DOUBT = 1
     COLUMNS_FULL = 2
@@ -123,7 +123,7 @@ cdef class Filler:
     cdef int32_t max_batch_headers
     cdef int64_t max_decompressed
     cdef bint views
-    cdef bint is_in_memory  # payloads come from there, and not out of a core's cache
+    cdef bint is_in_memory  # payloads come from memory, not from the CPU cache
 
     cdef int fill(self, const uint8_t* payload, int64_t size, const uint8_t* origin, const uint8_t* readable,
                   int64_t base_offset, int64_t base_timestamp, int64_t max_timestamp, int16_t attributes,

@@ -1,4 +1,4 @@
-"""Fills columns with the records of good batches: checks, decompresses, walks and copies a batch while it is in cache.
+"""Fills columns from valid batches: checks, decompresses, parses and copies each batch while it is in cache.
 
 Kafka: DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
 """
@@ -24,7 +24,7 @@ LEVELS = ("portable", "avx2", "pext")
 
 
 def use_level(int level):
-    """Take the code for a level of `LEVELS`, or the best below it that the machine can run; its name. For tests."""
+    """Select the code of a level of `LEVELS`, or the best lower one the CPU can run. Return its name. For tests."""
     return LEVELS[kl_walk_setup(level)]
 
 
@@ -34,7 +34,7 @@ implementation = use_level(2)
 cdef class Codecs:
     """Decompressors of one thread.
 
-    The addresses are of the functions of libzstd and libdeflate; without them their codecs are not known.
+    The addresses are those of functions in libzstd and libdeflate. Codecs without an address are not supported.
     """
 
     def __cinit__(self, zstd=None, deflate=None, libraries=None):
@@ -42,7 +42,7 @@ cdef class Codecs:
         cdef int i
         memset(&self.codecs, 0, sizeof(kl_codecs))
         self.codecs.xxh32 = xxh32
-        # kept, since they may not be unloaded while their functions are in use
+        # must not be unloaded while their functions are in use
         self.libraries = libraries
         for i in range(7):
             address[i] = 0
@@ -61,13 +61,13 @@ cdef class Codecs:
             self.codecs.of.deflate_free(self.codecs.deflate)
 
     def knows(self, int codec):
-        """Whether payloads of a codec can be decompressed here."""
+        """Whether this can decompress payloads of a codec."""
         return bool(kl_knows(&self.codecs, codec))
 
     def decompress(self, int codec, const uint8_t[::1] data not None, uint8_t[::1] to not None):
-        """Decompress one payload; the number of bytes, -1 if it has to be looked at by others, -2 if there is no room.
+        """Decompress one payload. Return its size, -1 if the exact decoder must examine it, or -2 without room.
 
-        `to` has `PAD` bytes that are not counted as room.
+        The last `PAD` bytes of `to` do not count as room.
         """
         cdef const uint8_t* source = b""
         cdef int64_t n
@@ -81,11 +81,11 @@ cdef class Codecs:
 
 
 cdef class Columns:
-    """Columns that are being filled; None for those that are not wanted.
+    """Columns under construction; None for columns that are not selected.
 
-    A column of byte strings is ``(offsets, data, valid)``: int32 or int64 offsets with a place more than there are
-    rows, and data with `PAD` bytes that are not counted as room; or views ``(views, valid)``. With headers there is
-    ``(offsets, key, value)`` of which the latter two are such columns.
+    A column of byte strings is ``(offsets, data, valid)``: int32 or int64 offsets with one element more than
+    rows, and data whose last `PAD` bytes do not count as room. Or it has views: ``(views, valid)``. Headers are
+    ``(offsets, key, value)``, where key and value are such columns.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ cdef class Columns:
             columns.timestamp = &timestamp[0]
         self.take(&columns.key, key, capacity)
         self.take(&columns.value, value, capacity)
-        # the modes are 0, 1 and 2: only one of each gives this sum
+        # the modes are 0, 1 and 2: only one copy and one view give this sum
         if columns.key.mode + columns.value.mode == KL_COPY + KL_VIEW:
             raise ValueError("keys and values are both copied, or both viewed")
         if headers is not None:
@@ -177,24 +177,25 @@ cdef class Columns:
         return self.columns.n_headers
 
     def sizes(self):
-        """Of key, value, header key and header value: ``(bytes, nulls)``."""
+        """``(bytes, nulls)`` of key, value, header key and header value."""
         cdef kl_columns* c = &self.columns
         return ((c.key.used, c.key.n_null), (c.value.used, c.value.n_null),
                 (c.header_key.used, c.header_key.n_null), (c.header_value.used, c.header_value.n_null))
 
 
 cdef class Filler:
-    """What fills columns with the records of batches: where they go, what decompresses them, and limits.
+    """Fills columns with the records of batches; holds the columns, the codecs and limits.
 
-    Compressed payloads are decompressed into `arena`, which has `PAD` bytes more than room, if there are `codecs`; all
-    are plain otherwise. For views they are kept there, and views of plain ones have buffer 0, those of others 1.
+    With `codecs`, compressed payloads are decompressed into `arena`, whose last `PAD` bytes do not count as room.
+    Without, all payloads are uncompressed. Views keep the arena: they refer to buffer 0 for uncompressed payloads, and
+    to buffer 1, the arena, for others.
 
     Attributes
     ----------
     arena_used : int
-        Bytes of the arena in use: also those of a payload for which the columns have no room.
+        Bytes of the arena in use, including a payload for which the columns had no room.
     n_bytes : int
-        Bytes of the payloads whose records were filled in, decompressed.
+        Decompressed bytes of the payloads filled in.
     """
 
     def __cinit__(self, Columns columns not None, Codecs codecs, uint8_t[::1] arena, int32_t max_records,
@@ -229,9 +230,9 @@ cdef class Filler:
     cdef int fill(self, const uint8_t* payload, int64_t size, const uint8_t* origin, const uint8_t* readable,
                   int64_t base_offset, int64_t base_timestamp, int64_t max_timestamp, int16_t attributes,
                   int32_t records_count) noexcept nogil:
-        """Fill in the records of one batch, all or none; why not.
+        """Fill in all records of one batch or none. Return the status.
 
-        Views count from `origin`, and memory may be read up to `readable`.
+        Positions of views start at `origin`. Memory may be read up to `readable`.
         """
         cdef kl_columns* out = &self.columns.columns
         cdef int codec = attributes & CODEC_MASK if self.codecs is not None else 0
@@ -245,14 +246,14 @@ cdef class Filler:
         batch.readable = readable
         batch.origin = origin
         if codec:
-            # what is copied into columns is needed in the arena only while one batch is walked
+            # without views, the arena is needed only while one batch is parsed
             if not self.views:
                 self.used = 0
             size = kl_decompress(&self.codecs.codecs, codec, payload, size, self.room + self.used,
                                  self.arena_room - self.used)
             if size == KL_NO_ROOM:
                 return ARENA_FULL
-            # the exact way decompresses it again, and tells a damaged stream from one that is larger than the limit
+            # the exact decoder repeats this, and tells a damaged stream from one above the limit
             if size < 0 or size > self.max_decompressed:
                 return IN_DOUBT
             batch.payload = self.room + self.used
@@ -260,7 +261,7 @@ cdef class Filler:
             batch.readable = batch.end + KL_PAD
             batch.origin = self.room
             self.used += size
-        # a record has 7 bytes at least: a larger count is a lie, and must size no column
+        # a record has at least 7 bytes: an impossible count must not size a column
         if records_count > size // MIN_RECORD_BYTES:
             return IN_DOUBT
         if not kl_has_room(out, size, records_count):
@@ -272,8 +273,7 @@ cdef class Filler:
         batch.appended = attributes & LOG_APPEND_TIME_BIT != 0
         batch.max_headers = self.max_headers
         batch.max_batch_headers = self.max_batch_headers
-        # what was decompressed is in cache; tiny records would ask for more than the next batch, large ones for more
-        # than arrives while they are walked
+        # decompressed bytes are in cache already; for tiny or very large records, prefetching does not pay
         batch.lines_ahead = 0
         if self.is_in_memory and codec == 0 and size >= LEAST_ASKED * <int64_t>records_count:
             batch.lines_ahead = min(size // (LINE * <int64_t>records_count) + 1, MOST_LINES)
@@ -287,7 +287,7 @@ cdef class Filler:
     cdef int fill_message(self, const uint8_t* message, int64_t size, const uint8_t* origin, const uint8_t* readable,
                           int magic, int16_t attributes, int64_t offset, int64_t timestamp,
                           int32_t* n_filled) noexcept nogil:
-        """Fill in a v0 or v1 message like `fill`; `n_filled` is the number of its records: a compressed one has many.
+        """Fill in a v0 or v1 message like `fill`; `n_filled` is its number of records, several if it is compressed.
 
         A compressed message must hold messages of its own magic.
         """
@@ -314,7 +314,7 @@ cdef class Filler:
             self.filled += size
             return ALL_DONE
         value = kl_message_value(message, message + size, magic, &key, &key_size, &value_size)
-        # Kafka's zstd came with v2; LZ4 frames in v0 have a checksum of their own
+        # zstd exists from v2 on; LZ4 frames in v0 have a different header checksum
         if codec >= KL_ZSTD or (codec == KL_LZ4 and magic == 0):
             return IN_DOUBT
         if self.codecs is None or value == NULL or value_size < 0:
@@ -332,7 +332,7 @@ cdef class Filler:
         n = kl_count_messages(value, size, magic, &last)
         if n == 0 or n > self.max_records:
             return IN_DOUBT
-        # relative offsets; a wrapper offset of 0 is produce data as librdkafka writes it: the base is 0
+        # relative offsets; if the wrapper's offset is 0, as librdkafka writes it, the base is 0
         if magic != 0 and offset != 0:
             if offset < last or last < 0:
                 return IN_DOUBT
@@ -352,10 +352,11 @@ def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                  const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
                  const int16_t[::1] attributes not None, const int32_t[::1] records_count not None,
                  const uint32_t[::1] crc not None, bint check_crc, Filler filler not None):
-    """Fill columns with the records of batches whose payloads lie in `data`, up to the first that is not good.
+    """Fill columns with the records of batches whose payloads lie in `data`, up to the first invalid batch.
 
-    With `check_crc` the header of a batch lies right before its payload, and its checksum is compared. The call ends
-    before a batch that is not plainly good (`IN_DOUBT`), for which the columns have no room, or the arena.
+    With `check_crc`, the header of a batch must lie right before its payload, and its checksum is compared. The call
+    ends before a batch that needs the exact decoder (`IN_DOUBT`), and before one that does not fit into columns or
+    arena.
 
     Returns
     -------
@@ -390,7 +391,7 @@ def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_st
                     ending = IN_DOUBT
                     break
             elif filler.codecs is None or attributes[row] & CODEC_MASK == 0:
-                # the walk is bound by latency: have the batch in cache before it starts
+                # parsing is bound by latency: prefetch the batch
                 line = origin + start
                 while line < origin + start + size:
                     kl_prefetch(line)
@@ -408,10 +409,11 @@ def decompress_payloads(const uint8_t[::1] data not None, const int64_t[::1] pay
                         const int32_t[::1] records_count not None, int32_t max_records, int64_t max_decompressed,
                         Codecs codecs not None, uint8_t[::1] arena not None, int64_t used, int64_t stop_at,
                         int64_t[::1] ends not None):
-    """Decompress payloads one after another into `arena`, from `used` on; how many of them.
+    """Decompress payloads one after another into `arena`, from `used` on. Return their number.
 
-    Plain ones are copied, and of batches without records nothing is taken. `ends` tells where each ends. The call ends
-    once `stop_at` bytes are used, and before a batch that is unusual or wrong, or for which there is no room.
+    Uncompressed payloads are copied, and batches without records are skipped. `ends` receives the end of each payload.
+    The call ends once `stop_at` bytes are used, and before a batch that is invalid, needs the exact decoder, or does
+    not fit.
     """
     cdef Py_ssize_t n = payload_start.shape[0]
     cdef Py_ssize_t row
@@ -453,8 +455,15 @@ def decompress_payloads(const uint8_t[::1] data not None, const int64_t[::1] pay
 
 
 def view_strings(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, uint8_t[::1] views not None):
-    """Write 16 bytes for each byte string of a column: its size, then up to 12 bytes of it, or the first four and where
-    it begins. Raises ValueError if a string does not lie in the column's first 2 GiB."""
+    """Write an Arrow view of 16 bytes for each byte string of a column.
+
+    It has the size, then up to 12 bytes, or the first four bytes and the position of the string.
+
+    Raises
+    ------
+    ValueError
+        A string is not in the first 2 GiB of the column.
+    """
     cdef Py_ssize_t n = offsets.shape[0] - 1
     cdef Py_ssize_t i
     cdef int64_t start, stop, size

@@ -1,6 +1,6 @@
-"""Judges spans of bytes in place: comparisons, prefixes, searches, membership, headers by name.
+"""Filters spans of bytes in place: comparisons, prefixes, searches, membership, headers by name.
 
-Every function narrows a mask: rows that are already out are not looked at.
+Every function clears rows of a mask; it skips rows that are already cleared.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -24,13 +24,13 @@ cdef extern from *:
         while (n > 0) w = w << 8 | p[--n];
         return w;
     }
-    /* keys differ at their ends more often than at their starts */
+    /* keys differ at the end more often than at the start */
     static inline int kl_same(const uint8_t *a, const uint8_t *b, Py_ssize_t n) {
         if (n >= 8) return kl_word(a + n - 8) == kl_word(b + n - 8) && memcmp(a, b, n - 8) == 0;
         while (n > 0) { n--; if (a[n] != b[n]) return 0; }
         return 1;
     }
-    /* for tables in memory alone: it differs from machine to machine */
+    /* only for tables in memory: the result depends on the machine */
     static inline uint64_t kl_hash(const uint8_t *p, Py_ssize_t n) {
         uint64_t h = (uint64_t)n * 0x9E3779B97F4A7C15u;
         while (n >= 8) { h = (h ^ kl_word(p)) * 0x9E3779B97F4A7C15u; h ^= h >> 29; p += 8; n -= 8; }
@@ -94,7 +94,7 @@ cdef inline bint search(const uint8_t* data, Py_ssize_t size, Text needle) noexc
 
 
 cdef inline bint judge(const uint8_t* data, Py_ssize_t size, int operation, Text text) noexcept nogil:
-    """Whether a value, null if `size` is negative, stands in that relation to a text; null stands in none."""
+    """Whether a comparison of a value with a text is true; it is false for null (a negative `size`)."""
     cdef int order
     cdef Py_ssize_t shorter
     if operation == IS_NULL:
@@ -140,7 +140,7 @@ cdef int check_spans(const uint8_t[::1] data, const int32_t[::1] start, const in
 
 def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not None, const int32_t[::1] size not None,
                 int operation, const uint8_t[::1] needle not None, uint8_t[::1] mask not None):
-    """Take out of `mask` the rows whose bytes do not stand in a relation to `needle`; bytes compare unsigned."""
+    """Clear the rows of `mask` whose comparison with `needle` is false; bytes compare unsigned."""
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t limit = data.shape[0]
     cdef Py_ssize_t i, soon
@@ -154,7 +154,7 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
         origin = &data[0]
     with nogil:
         for i in range(n):
-            # the bytes of a row may lie anywhere in megabytes: have them on their way before its turn comes
+            # the bytes of rows may be scattered over megabytes: prefetch them
             if i + AHEAD < n:
                 soon = start[i + AHEAD]
                 if 0 <= soon < limit:
@@ -164,7 +164,7 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
             if size[i] > 0 and (start[i] < 0 or size[i] > limit - start[i]):
                 outside = True
                 break
-            # another length decides without a look at the bytes, which may not be in cache
+            # a different length decides without reading the bytes, which may not be in cache
             if operation == EQUAL and size[i] != text.size:
                 mask[i] = 0
             else:
@@ -174,12 +174,12 @@ def match_bytes(const uint8_t[::1] data not None, const int32_t[::1] start not N
 
 
 cdef class TextSet:
-    """Texts to look for, hashed once; any number of threads may look.
+    """Texts to search for, hashed once; safe to use from several threads.
 
     Parameters
     ----------
     texts : uint8[...]
-        One behind the other; copied.
+        The texts one after another; copied.
     offsets : int64[n + 1]
         Text `i` is ``texts[offsets[i]:offsets[i + 1]]``.
     """
@@ -214,7 +214,7 @@ cdef class TextSet:
             raise MemoryError()
         if n_bytes:
             memcpy(self.texts, &texts[0], n_bytes)
-        # of the copies, which nobody changes afterwards
+        # hash the copies, since the caller may change its arrays
         memcpy(self.offsets, &offsets[0], (n + 1) * sizeof(int64_t))
         for i in range(n):
             if self.offsets[i] < 0 or self.offsets[i + 1] < self.offsets[i] or self.offsets[i + 1] > n_bytes:
@@ -250,10 +250,10 @@ cdef bint is_in(TextSet texts, const uint8_t* pointer, int64_t size) noexcept no
     cdef uint64_t h = hashed(pointer, size)
     cdef uint64_t place, _probe
     cdef int32_t number
-    # a bit first: it rules out most values, and the bits stay in cache
+    # a bit filter rules out most values, and stays in cache
     if texts.bits[(h >> 6) & (texts.n_words - 1)] & bit_of(h) == 0:
         return False
-    # other bits of the hash than those above, so that a false hit there is rarely one here, too
+    # other bits of the hash than above, so that a false positive there is rarely one here
     place = (h >> 24) & (texts.n_places - 1)
     for _probe in range(texts.n_places):
         number = texts.table[place]
@@ -268,7 +268,7 @@ cdef bint is_in(TextSet texts, const uint8_t* pointer, int64_t size) noexcept no
 
 def match_set(const uint8_t[::1] data not None, const int32_t[::1] start not None, const int32_t[::1] size not None,
               TextSet texts not None, bint null_is_in, bint negate, uint8_t[::1] mask not None):
-    """Take out of `mask` the rows whose bytes are not in a set; negated, those whose bytes are."""
+    """Clear the rows of `mask` whose bytes are not in a set; negated, those whose bytes are."""
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t limit = data.shape[0]
     cdef Py_ssize_t i, soon
@@ -302,9 +302,9 @@ def match_set(const uint8_t[::1] data not None, const int32_t[::1] start not Non
 def match_header(const uint8_t[::1] data not None, const int32_t[::1] headers_start not None,
                  const int32_t[::1] headers_count not None, const uint8_t[::1] name not None, int operation,
                  const uint8_t[::1] needle not None, bint any_value, bint negate, uint8_t[::1] mask not None):
-    """Take out of `mask` the rows without a header of that name whose value stands in a relation to `needle`.
+    """Clear the rows of `mask` without a header of this name whose comparison with `needle` is true.
 
-    With `any_value` the name is enough; with `negate` the rows that have such a header are taken out.
+    `any_value` compares only the name. `negate` clears the rows that have such a header.
     """
     cdef Py_ssize_t n = headers_start.shape[0]
     cdef Py_ssize_t limit = data.shape[0]
@@ -344,7 +344,7 @@ def match_header(const uint8_t[::1] data not None, const int32_t[::1] headers_st
                     if read_varint(&cursor, &value_size) != OK or value_size > remaining(&cursor):
                         outside = True
                         break
-                    # names may repeat within a record; one header that matches is enough
+                    # names may repeat within a record; one match is enough
                     if key_size == wanted.size and same(key, wanted.pointer, key_size):
                         if any_value or judge(cursor.pointer, value_size, operation, text):
                             found = True

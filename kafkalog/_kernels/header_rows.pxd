@@ -5,7 +5,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t
 from kafkalog._kernels.buffer_pool cimport Block
 
 cdef struct Rows:
-    # one row a batch; see BatchTable
+    # one row per batch; see BatchTable
     int64_t* position
     int32_t* size_in_bytes
     int64_t* base_offset

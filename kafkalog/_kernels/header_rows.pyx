@@ -1,40 +1,40 @@
-"""Headers of batches as one kernel writes them, and a batch table has them: a column after another in one block."""
+"""Batch headers in the layout that kernels write and `BatchTable` reads: columns one after another in a block."""
 
 from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint32_t
 
 from kafkalog._kernels.buffer_pool cimport Block
 
 cdef enum:
-    # of all columns of a row, and its number of records
+    # bytes per row: all columns, and the number of records filled in
     ROW_BYTES = 79
 
 
 cdef class HeaderRows:
-    """Room for the headers of batches, and what `read_intact` found in those that it read.
+    """Room for batch headers, and a summary of the headers that `read_intact` read.
 
     Attributes
     ----------
     block : Block
-        The columns of a batch table one behind the other, each with `capacity` rows; then the number of records that
-        were filled in of each batch, as int32.
+        The columns of a batch table, one after another, each with `capacity` rows. The last column is the number of
+        records filled in from each batch, as int32.
     capacity : int
         A multiple of 8, so that columns are aligned.
     n : int
-        How many rows there are.
+        Number of rows.
     magics, attribute_bits, common_bits : int
-        Bit m for each magic m that occurs; all attribute bits that occur; those that all batches have.
+        Bit m for each magic m; the attribute bits of any batch; the attribute bits of all batches.
     largest : int
         Size of the largest batch.
     first_offset, last_offset : int
-        Of the batches. Of a compressed v0 or v1 message only the last offset is known.
+        A compressed v0 or v1 message has only a last offset.
     last_position, end_position : int
-        Where the last batch begins, and where it ends.
+        Start and end of the last batch.
     has_empty : bool
-        Whether the header of a batch says that it has no records.
+        Whether any batch header has a record count of 0.
     has_hidden : bool
         Whether bytes follow the header of such a batch.
     next_offset : int or None
-        The offset field behind the last batch; None if its bytes were not read.
+        The offset field after the last batch; None if it was not read.
     """
 
     def __cinit__(self, int64_t capacity):

@@ -1,4 +1,4 @@
-# Reads good batches, for kernels that do more in the same call.
+# Reads valid batches, for kernels that process them in the same call.
 
 from libc.stdint cimport int64_t, uint8_t
 

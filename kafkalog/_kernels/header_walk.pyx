@@ -23,10 +23,10 @@ cdef enum:
     MIN_RECORD_BYTES = 7
     LARGE = 4096
     MANY_SMALL = 32
-    # of a large batch as much is read as a header and a control record take, of small ones many at once
+    # bytes to read of a large batch: a header and a control record; of small batches, many at once
     HEAD = 128
     HEADS = 8192
-    AHEAD = 0x4000  # bytes; half of the first cache of a core
+    AHEAD = 0x4000  # bytes; half of a core's L1 cache
 
 
 def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t window_start, int64_t previous_offset,
@@ -36,11 +36,11 @@ def walk_batches(const uint8_t[::1] window not None, Py_ssize_t start, int64_t w
                  int64_t[::1] max_timestamp not None, int64_t[::1] producer_id not None,
                  int16_t[::1] producer_epoch not None, int32_t[::1] base_sequence not None,
                  int32_t[::1] records_count not None, int16_t[::1] control_type not None):
-    """Walk headers from `window[start]` on, a row a batch; `(status, n_rows, position, needed)`.
+    """Walk headers from `window[start]` on, one row per batch. Return `(status, n_rows, position, needed)`.
 
-    `window_start` is the position of `window[0]` in the file. Offsets have to rise above `previous_offset` (-1 for
-    any), else OFFSET_ORDER. The walk stops before the batch that it cannot take: `position` is where that one starts in
-    the file, `needed` its size in bytes if known, else 0. NEED_MORE: the window ends inside a batch,
+    `window_start` is the position of `window[0]` in the file. Offsets must increase from `previous_offset` (-1
+    for any), else the status is OFFSET_ORDER. The walk stops before a batch that it cannot take. `position` is its
+    start in the file, and `needed` its size in bytes, 0 if unknown. NEED_MORE means that the window ends inside a batch
     or at `position`.
     """
     cdef Py_ssize_t end = window.shape[0]
@@ -86,19 +86,24 @@ cdef int check_lengths(Py_ssize_t n, int32_t[::1] size_in_bytes, int64_t[::1] ba
 cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
                         bint check_crc, int stop_at, int64_t start_offset, int64_t end_offset, Py_ssize_t read_bytes,
                         uint8_t[::1] room, const uint8_t[::1] data, Filler filler, HeaderRows rows):
-    """Read good batches of a file from a batch boundary on.
+    """Read valid batches of a file, starting at a batch boundary.
 
-    Returns ``(n_rows, needed, ending)``; `rows` has the headers, in place of what it had.
+    Returns ``(n_rows, needed, ending)``; `rows` is overwritten with the headers.
 
-    Bytes are read into `room`, or are given as `data`, from `start` on; at most `read_bytes` at a time, few enough to
-    stay in a core's cache. `room` is used again for the next bytes, unless views of a `filler` point into it: then the
-    call ends when it is full. A `filler` fills in the records, except those of control batches.
+    Bytes are read into `room`, at most `read_bytes` at a time to stay in cache, or come from `data`, which begins at
+    `start`. `room` is reused for the next bytes, unless views of a `filler` point into it: then the call ends when it
+    is full. A `filler` fills in the records, except those of control batches.
 
-    The call ends before a batch with a wrong checksum or header, with an offset that does not rise, with an offset
-    below `start_offset` or from `end_offset` on, or of more than `max_batch_bytes`; before a batch of v2 with one of
-    the attribute bits `stop_at`; before a batch that cannot be filled in (`ending` says why); before a batch larger
-    than `room` (`needed` is its size, else 0); at `stop`; when the columns are full; and where the file ends or cannot
-    be read. It does not say which of these it was: the caller reads that batch with `walk_batches`.
+    The call ends:
+
+    - before a batch with a wrong checksum or header, or an offset that does not increase,
+    - before a batch outside of `start_offset` and `end_offset`, or above `max_batch_bytes`,
+    - before a v2 batch with any of the attribute bits `stop_at`,
+    - before a batch that cannot be filled in (`ending` has the reason),
+    - before a batch larger than `room` (`needed` is its size, else 0),
+    - at `stop`, when the columns are full, and where the file ends or cannot be read.
+
+    It does not return which of these applied: the caller reads that batch with `walk_batches`.
     """
     cdef Py_ssize_t n_rows = 0
     cdef Py_ssize_t capacity = rows.capacity
@@ -146,7 +151,7 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
         filler.is_in_memory = is_there
     with nogil:
         while good and status == NEED_MORE:
-            # the start of a batch that the last read cut
+            # the start of a batch that the last read truncated
             if at and not is_kept:
                 if at < filled:
                     memmove(&room[0], &room[at], filled - at)
@@ -170,7 +175,7 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
             filled += n_read
             status = OUTPUT_FULL
             while good and status == OUTPUT_FULL and n_rows < capacity:
-                # a header is looked at when its turn comes, before that it is not in cache; small ones many at once
+                # parse large batches' headers one by one, as they get into cache; of small batches many at once
                 row = n_rows
                 status = walk_headers(
                     window, &at, filled, room_start, &previous_offset, &n_rows,
@@ -178,10 +183,10 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
                 while row < n_rows:
                     total = to.size_in_bytes[row]
                     p = window + <Py_ssize_t>(to.position[row] - room_start)
-                    # the cheap questions first: a batch that is not wanted costs no checksum
+                    # cheap checks first: a batch out of range costs no checksum
                     if (total > max_batch_bytes or to.base_offset[row] < start_offset
                             or to.last_offset[row] >= end_offset
-                            # as librdkafka writes wrappers: the last offset is inside
+                            # librdkafka's wrappers have offset 0: the last offset is inside
                             or (to.last_offset[row] == 0 and to.base_offset[row] < 0 and end_offset != INT64_MAX)
                             or (to.attributes[row] & stop_at and to.magic[row] >= 2)):
                         good = False
@@ -190,7 +195,7 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
                     elif to.magic[row] >= 2:
                         good = crc32c(p + 21, total - 21) == to.crc[row]
                     else:
-                        # messages are short: prefetch, or the walk waits for the size of each
+                        # messages are short: prefetch, or the walk waits for each size field
                         if filler is not None and filler.is_in_memory:
                             kl_ask_for(p + AHEAD, total)
                         good = crc32(p + 16, total - 16) == to.crc[row]
@@ -208,7 +213,7 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
                                                          to.attributes[row], to.last_offset[row], to.max_timestamp[row],
                                                          &n_filled[row])
                         good = ending == ALL_DONE
-                    # rows after a batch that is not good are dropped with it: a wrong size field may have led to them
+                    # drop the rows after an invalid batch as well: a wrong size field may have led to them
                     if good:
                         magics |= 1 << (to.magic[row] & 7)
                         bits |= to.attributes[row]
@@ -246,17 +251,15 @@ cpdef tuple read_intact(int descriptor, int64_t start, int64_t stop, int64_t pre
 
 def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_offset, int64_t max_batch_bytes,
                  int stop_at, HeaderRows rows not None, const uint8_t[::1] data=None):
-    """Read the headers of good batches of a file from a batch boundary on, and nothing else of large ones; `n_rows`.
+    """Read only the headers of valid batches, starting at a batch boundary. Return `n_rows`.
 
-    Bytes are read from a descriptor, or are given as `data`, from `start` on.
-    -1 instead of 0 if the system does not read so, or not this file. `rows` has the headers, in place of what it had,
-    and the offset behind them; nothing is summed up.
-    Checksums are not compared. Only what the system has in memory is read: where it would have to wait for a disk, it
-    had better read much at a time.
+    Bytes are read from a descriptor, or come from `data`, which begins at `start`. -1 instead of 0 means that the
+    system cannot read this file so. `rows` is overwritten with the headers and the offset after them, without a
+    summary. Checksums are not compared. Only bytes in the page cache are read: from a disk, larger reads are faster.
 
-    The call ends before a batch with a wrong header, with an offset that does not rise, or of more than
-    `max_batch_bytes`; before a batch of v2 with one of the attribute bits `stop_at`; at `stop`; when the columns are
-    full; and where bytes are not in memory, or cannot be read. It does not say which of these it was.
+    The call ends before a batch with a wrong header, an offset that does not increase, more than `max_batch_bytes`, or
+    any of the v2 attribute bits `stop_at`. It also ends at `stop`, when the columns are full, and where bytes are not
+    in memory or cannot be read. It does not return which of these applied.
     """
     cdef uint8_t room[HEADS]
     cdef const uint8_t* p
@@ -294,7 +297,7 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
                 at = 0
                 if filled < n_needed:
                     break
-            # the header alone is there: of what comes after it, a control record is looked at
+            # only the header and possibly a control record are in memory
             p = there + at
             if n_needed == HEAD and p[16] == 2 and p[22] & CONTROL_BIT:
                 if ENVELOPE + <int64_t>load_be32(p + 8) > filled - at:
@@ -319,10 +322,10 @@ def read_headers(int descriptor, int64_t start, int64_t stop, int64_t previous_o
 
 
 def find_boundary(of, int64_t start, int64_t stop, int64_t n_bytes):
-    """The position of the first batch that begins `n_bytes` or more after the one at `start`; `stop` if there is none.
+    """Position of the first batch that begins at least `n_bytes` after the one at `start`; `stop` if there is none.
 
-    `of` is a descriptor, or the bytes themselves, from `start` on. Only size fields are followed, so it is a guess:
-    nothing else of the batches is checked.
+    `of` is a descriptor, or the bytes from `start` on. This follows size fields and checks nothing else, so the result
+    is a guess.
     """
     cdef uint8_t room[4096]
     cdef const uint8_t* there = room
@@ -355,7 +358,7 @@ def find_boundary(of, int64_t start, int64_t stop, int64_t n_bytes):
             if size < MIN_SIZE_ANY:
                 break
             at += ENVELOPE + <int64_t>size
-            # of large batches only the size is read, of small ones many
+            # read only the size field of large batches, and many small batches at once
             wanted = sizeof(room) if size < <int32_t>sizeof(room) else ENVELOPE
     return at if start < at <= stop else stop
 
@@ -364,11 +367,11 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
                    const int8_t[::1] magic not None, const int16_t[::1] attributes not None,
                    const int32_t[::1] records_count not None, int64_t window_start,
                    int64_t[::1] payload_start not None, int64_t[::1] payload_end not None):
-    """Sum up headers for a decoder; `(magics, attribute_bits, n_records, n_bytes)`.
+    """Summarise headers for a decoder. Return `(magics, attribute_bits, n_records, n_bytes)`.
 
-    `magics` has bit m set for each magic m that occurs, `attribute_bits` all attribute bits that occur. Payloads are
-    those of v2 batches, as positions in the window. `n_records` is the sum of their counts, each limited to what the
-    payload can hold; `n_bytes` is the size of the payloads.
+    `magics` has bit m set for each magic m, and `attribute_bits` has the bits of any batch. Payloads are those of v2
+    batches, as positions in the window. `n_records` is the sum of their counts, each limited to the number that
+    fits its payload; `n_bytes` is the size of the payloads.
     """
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t row
@@ -384,7 +387,7 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
         raise ValueError("the window lies outside any file")
     with nogil:
         for row in range(n):
-            # magics come from the caller's table: a shift by more bits than an int has is undefined in C
+            # magics come from the caller's table, and a shift by more bits than an int has is undefined in C
             magics |= 1 << (magic[row] & 7)
             bits |= attributes[row]
             if position[row] < window_start or size_in_bytes[row] < V2_OVERHEAD:
@@ -392,7 +395,7 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
                 payload_end[row] = 0
                 continue
             start = position[row] - window_start
-            # positions and sizes come from there, too: their sum must not overflow
+            # so do positions and sizes: their sum must not overflow
             if start > INT64_MAX - size_in_bytes[row]:
                 start = INT64_MAX - size_in_bytes[row]
             end = start + size_in_bytes[row]
@@ -400,7 +403,7 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
             payload_start[row] = start
             payload_end[row] = end
             room = (end - start) // MIN_RECORD_BYTES
-            # the sum sizes columns, so a count in a damaged header must not make it larger than the bytes allow
+            # the sum sizes columns, so the count in a damaged header must not exceed the payload
             if records_count[row] > 0:
                 n_records += records_count[row] if records_count[row] < room else room
             n_bytes += end - start

@@ -16,16 +16,16 @@ cdef enum:
     CONTROL_BIT = 0x20
     NOT_CONTROL = -1
     NO_CONTROL_RECORD = -2
-    # bytes after the size field of the shortest message or batch
+    # bytes after the size field in the shortest message or batch
     MIN_SIZE_ANY = 14
     MIN_SIZE_V1 = 22
     MIN_SIZE_V2 = 49
 
 
 cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total) noexcept nogil:
-    """Judge a size field and a magic byte; `total` is the size of the batch in bytes, if it is known.
+    """Check a size field and a magic byte; `total` is the size of the batch in bytes, if known.
 
-    As in FileLogInputStream, 17 bytes or fewer are the torn start of a batch whatever they hold.
+    As in FileLogInputStream, 17 bytes or fewer count as the torn start of a batch, whatever they contain.
     """
     cdef int32_t size
     cdef uint8_t magic
@@ -34,7 +34,7 @@ cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total
         return NEED_MORE
     size = <int32_t>load_be32(p + 8)
     if left <= MAGIC_END:
-        # the caller reads that many bytes next; a size that no batch has must not make it read gigabytes
+        # the caller reads this many bytes next: an impossible size must not make it read gigabytes
         if size >= MIN_SIZE_ANY:
             total[0] = <int64_t>size + ENVELOPE
         return NEED_MORE
@@ -44,7 +44,7 @@ cdef inline int check_envelope(const uint8_t* p, Py_ssize_t left, int64_t* total
         return SIZE_TOO_SMALL
     total[0] = <int64_t>size + ENVELOPE
     magic = p[16]
-    # FileLogInputStream takes magics above 2 for v2 and negative ones for v0: only a checksum refuses them
+    # FileLogInputStream treats magics above 2 as v2 and negative ones as v0: only the checksum rejects them
     if magic > 2:
         return BAD_MAGIC
     if (magic == 1 and size < MIN_SIZE_V1) or (magic == 2 and size < MIN_SIZE_V2):
@@ -61,7 +61,7 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     cdef int64_t delta = 0
     cursor.pointer = start
     cursor.end = end
-    # compaction may leave a control batch without its record
+    # compaction may remove the record of a control batch
     if count <= 0:
         return NO_CONTROL_RECORD
     if read_varint(&cursor, &n) != OK or cursor.pointer >= cursor.end:
@@ -69,7 +69,7 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
     cursor.pointer += 1
     if read_varlong(&cursor, &delta) != OK or read_varint(&cursor, &n) != OK or read_varint(&cursor, &n) != OK:
         return NO_CONTROL_RECORD
-    # a version above 0 is read as 0 (ControlRecordType.parseTypeId)
+    # versions above 0 are read as 0 (ControlRecordType.parseTypeId)
     if n < 4 or remaining(&cursor) < 4 or <int16_t>load_be16(cursor.pointer) < 0:
         return NO_CONTROL_RECORD
     return <int16_t>load_be16(cursor.pointer + 2)
@@ -78,11 +78,11 @@ cdef inline int control_type_of(const uint8_t* start, const uint8_t* end, int32_
 cdef inline int walk_headers(const uint8_t* window, Py_ssize_t* at, Py_ssize_t end, int64_t window_start,
                              int64_t* previous_offset, Py_ssize_t* n_rows, Py_ssize_t capacity, int64_t* needed,
                              const Rows* rows) noexcept nogil:
-    """Walk from `window[at]` to `end`, adding rows up to `capacity`; all pointers are moved on, and the status says why
-    it stopped."""
-    # magics are bytes, and a byte may lie anywhere for the compiler: pointers are kept here
+    """Walk from `window[at]` to `end` and add rows up to `capacity`. Moves all pointers; the status tells why it
+    stopped."""
+    # local copies: a byte that is written, such as a magic, may alias any pointer elsewhere
     cdef Rows to = rows[0]
-    # of short messages, what a walk from size to size has to wait for is most of the time: no way through memory
+    # with short messages, latency from size to size dominates: keep the variables in registers
     cdef Py_ssize_t row = n_rows[0]
     cdef Py_ssize_t here = at[0]
     cdef int64_t before = previous_offset[0]
@@ -109,7 +109,7 @@ cdef inline int walk_headers(const uint8_t* window, Py_ssize_t* at, Py_ssize_t e
         first = <int64_t>load_be64(p)
         if version == 2:
             delta = <int32_t>load_be32(p + 23)
-            # a last offset beyond int64 would wrap, and seem to lie before all others
+            # a last offset beyond int64 would wrap and become the lowest
             if delta < 0 or first > INT64_MAX - delta:
                 status = HEADER_INCONSISTENT
                 break
@@ -125,7 +125,7 @@ cdef inline int walk_headers(const uint8_t* window, Py_ssize_t* at, Py_ssize_t e
             to.records_count[row] = <int32_t>load_be32(p + 57)
             if bits & CONTROL_BIT == 0:
                 to.control_type[row] = NOT_CONTROL
-            # what is compressed is not looked into here; with_markers in state/producers.py does that where it matters
+            # compressed markers are not decoded here; with_markers in state/producers.py does it where needed
             elif bits & CODEC_MASK:
                 to.control_type[row] = NO_CONTROL_RECORD
             else:
@@ -146,13 +146,13 @@ cdef inline int walk_headers(const uint8_t* window, Py_ssize_t* at, Py_ssize_t e
                 to.records_count[row] = -1
             else:
                 to.records_count[row] = 1
-        # of a compressed v0 or v1 message only the last offset is known
+        # a compressed v0 or v1 message has only a last offset
         if (first if first >= 0 or version == 2 else last) <= before:
             status = OFFSET_ORDER
             break
         before = last
         to.position[row] = window_start + here
-        # fits in 32 bits: the batch lies within the window, and a window has less than 2 GiB
+        # fits in 32 bits, since a window has less than 2 GiB
         to.size_in_bytes[row] = <int32_t>size
         to.base_offset[row] = first
         to.last_offset[row] = last

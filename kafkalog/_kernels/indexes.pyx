@@ -1,6 +1,6 @@
-"""Picks index entries out of the columns of a batch table, a window after the other; looks up many queries in entries.
+"""Computes index entries from a batch table, one window after another, and looks up many queries in entries.
 
-Also counts entries alone, to tell when a segment is full.
+Also counts entries, to decide when a segment rolls.
 
 Kafka: LogSegment.recover, LogSegment.append, LogSegment.shouldRoll, OffsetIndex.append, TimeIndex.maybeAppend,
 AbstractIndex.largestLowerBoundSlotFor.
@@ -11,7 +11,7 @@ from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
 from kafkalog._kernels.wire cimport OFFSET_ORDER, OK, wrap_sub
 
 cdef enum:
-    # what is carried from window to window
+    # state carried from window to window
     FIRST_POSITION = 0
     LAST_ENTRY_POSITION = 1
     LAST_ENTRY_OFFSET = 2
@@ -22,7 +22,7 @@ cdef enum:
     N_CARRIED = 7
 
 cdef enum:
-    # the same of `count_until_roll`
+    # the state of `count_until_roll`
     ROLL_SIZE = 0
     ROLL_FIRST_TIMESTAMP = 1
     ROLL_BYTES_SINCE_LAST_ENTRY = 2
@@ -33,9 +33,9 @@ cdef enum:
     ROLL_N_CARRIED = 7
 
 cdef enum:
-    # queries searched side by side: while the entry of one is on its way from memory, the others go on
+    # queries searched at the same time, to overlap their cache misses
     LANES = 16
-    # keys passed one by one before the steps grow
+    # keys to test one by one before the steps grow
     NEAR = 4
 
 
@@ -44,13 +44,12 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
                   int64_t[::1] carried not None, int32_t[::1] indexed_offset not None,
                   int32_t[::1] indexed_position not None, int64_t[::1] indexed_timestamp not None,
                   int32_t[::1] timestamp_offset not None):
-    """Entries of both indexes for batches that follow on those before; `(status, n_rows, n_offset, n_time)`.
+    """Compute the entries of both indexes for the next batches. Return `(status, n_rows, n_offset, n_time)`.
 
-    `carried` is what the batches before left: the position of the first, position and offset of the last offset entry,
-    the largest timestamp and its offset, timestamp and offset of the last time entry; -1 where there is none. Offsets
-    come out relative to `base_offset`. The outputs have to have room for an entry a batch. OK with fewer rows than
-    there are: the next offset does not fit relative to `base_offset`, or its position not in 31 bits.
-    OFFSET_ORDER: an entry would not lie past the one before.
+    `carried` is the state after the previous batches: position of the first batch, position and offset of the last
+    offset entry, largest timestamp and its offset, timestamp and offset of the last time entry; -1 for none. Offsets in
+    entries are relative to `base_offset`. Outputs need room for one entry per batch. OK with fewer rows means that the
+    next relative offset or position does not fit. OFFSET_ORDER means that an entry would not increase.
     """
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t row = 0
@@ -81,15 +80,15 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
             here = position[row]
             if offset < base_offset or offset - base_offset > INT32_MAX or here < 0 or here > INT32_MAX:
                 break
-            # LogSegment counts bytes since the last entry, and those of a batch after it: the first batch gets no entry
+            # LogSegment adds the bytes of a batch after it tests for an entry: the first batch gets none
             if first < 0:
                 first = here
                 last_entry = here
-            # of equal timestamps the first batch stays, as in LogSegment.append
+            # with equal timestamps, the first batch stays, as in LogSegment.append
             if max_timestamp[row] > largest:
                 largest = max_timestamp[row]
                 largest_offset = offset
-            # positions of a walk rise from 0 on; 31 bits leave room for any difference
+            # positions increase from 0, and 31 bits leave room for any difference
             if last_entry >= 0 and last_entry <= INT32_MAX and here - last_entry > interval:
                 if offset <= last_entry_offset or largest_offset < last_time_offset:
                     status = OFFSET_ORDER
@@ -99,7 +98,7 @@ def build_entries(const int64_t[::1] position not None, const int64_t[::1] last_
                 n_offset += 1
                 last_entry = here
                 last_entry_offset = offset
-                # TimeIndex.maybeAppend leaves out what is not larger than its last entry
+                # TimeIndex.maybeAppend skips timestamps that are not above its last entry
                 if largest > last_time:
                     indexed_timestamp[n_time] = largest
                     timestamp_offset[n_time] = <int32_t>(largest_offset - base_offset)
@@ -121,11 +120,11 @@ def count_until_roll(const int32_t[::1] size_in_bytes not None, const int64_t[::
                      const int64_t[::1] max_timestamp not None, int64_t base_offset, int64_t segment_bytes,
                      int64_t roll_ms, int64_t interval, int64_t max_offset_entries, int64_t max_time_entries,
                      int64_t[::1] carried not None):
-    """How many of these batches go into the segment; all of them if nothing rolls it.
+    """Count the batches that go into the segment before it rolls.
 
-    `carried` is what the batches before left: bytes, the first batch's timestamp, bytes since the last index entry, the
-    entries of both indexes, the largest timestamp, that of the last time entry (-1 for none). A batch that an empty
-    segment does not take is refused only where its offset is too far from `base_offset`.
+    `carried` is the state after the previous batches: bytes, the first batch's timestamp, bytes since the last index
+    entry, the number of entries in both indexes, the largest timestamp, and that of the last time entry (-1 for none).
+    An empty segment accepts any batch, unless its offset is too far from `base_offset`.
     """
     cdef Py_ssize_t n = size_in_bytes.shape[0]
     cdef Py_ssize_t row = 0
@@ -151,11 +150,11 @@ def count_until_roll(const int32_t[::1] size_in_bytes not None, const int64_t[::
             if size > 0:
                 if size > segment_bytes - size_in_bytes[row]:
                     break
-                # a first batch without a timestamp has waited by the clock: no time at all. Java's long wraps
+                # without a timestamp in the first batch, a broker uses the clock: no time passed. Java's long wraps
                 waited = wrap_sub(max_timestamp[row], first)
                 if first >= 0 and waited > roll_ms:
                     break
-                # the last slot of a time index is kept for the entry that a roll or a close adds (AbstractIndex.isFull)
+                # the last slot of a time index is reserved for the entry of a roll or close (AbstractIndex.isFull)
                 if n_offset >= max_offset_entries or n_time >= max_time_entries - 1:
                     break
             else:
@@ -182,7 +181,7 @@ def count_until_roll(const int32_t[::1] size_in_bytes not None, const int64_t[::
 
 
 cdef inline Py_ssize_t count_from(const int64_t* key, Py_ssize_t n, Py_ssize_t at, int64_t query) noexcept nogil:
-    """How many keys are at or below a query, where the first `at` are: for a query that is not far ahead."""
+    """Count keys at or below a query, if the first `at` keys are: fast for a query that is near."""
     cdef Py_ssize_t step = 1
     cdef Py_ssize_t low, half
     for _ in range(NEAR):
@@ -193,7 +192,7 @@ cdef inline Py_ssize_t count_from(const int64_t* key, Py_ssize_t n, Py_ssize_t a
     while step < n - low and key[low + step] <= query:
         low += step
         step *= 2
-    # of the next keys as many as a step has may be at or below it, too
+    # up to `step` of the next keys may also be at or below it
     half = n - low if step > n - low else step
     while half > 0:
         step = half // 2
@@ -207,10 +206,10 @@ cdef inline Py_ssize_t count_from(const int64_t* key, Py_ssize_t n, Py_ssize_t a
 
 def look_up(const int64_t[::1] key not None, const int64_t[::1] value not None, bint is_sorted,
             const int64_t[::1] query not None, int64_t[::1] found not None):
-    """For each query the value after the last key at or below it, and `value[0]` where there is none.
+    """Find the value of the last key at or below each query, or `value[0]` if there is none.
 
-    `value` has an element more than `key`, the one for no key first. Queries may come in any order; of keys that are
-    sorted (as is said), those that rise cost less. Of other keys, what is found for a query depends on it alone.
+    `value` has one element more than `key`: the first is for no key. Queries may be in any order; with sorted keys,
+    increasing queries are faster. With unsorted keys, each result depends on its query only.
     """
     cdef Py_ssize_t n = key.shape[0]
     cdef Py_ssize_t m = query.shape[0]
@@ -254,7 +253,7 @@ def look_up(const int64_t[::1] key not None, const int64_t[::1] value not None, 
                 while left > 1:
                     half = left // 2
                     for lane in range(LANES):
-                        # no branch: the direction cannot be predicted
+                        # no branch, since the direction cannot be predicted
                         count[lane] += half & -<Py_ssize_t>(keys[count[lane] + half - 1] <= asked[lane])
                     left -= half
                 for lane in range(width):

@@ -1,8 +1,8 @@
-"""Decodes JSON of a known type: runs a program over the bytes of many values, and appends what they hold to columns.
+"""Decodes JSON of a known type: runs a program over the bytes of many values and appends to columns.
 
-A program is a table of nodes, one for each type: what to read, the column to append it to (-1: only look at it), and
-the nodes inside, which stand one after another. A value that is of another type, or out of the ordinary, is left to
-a parser that reads it alone; so each one that is taken is JSON, has no name twice, and has nothing but known fields.
+A program is a table of nodes, one for each type. A node has an operation, the column to append to (-1 only checks the
+value) and consecutive child nodes. A value of another type, or an unusual one, is left to a slower parser. So each
+value accepted here is valid JSON, has no duplicate name and no unknown field.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -20,7 +20,7 @@ from kafkalog._kernels.value_columns cimport (
 from kafkalog._kernels.wire cimport OK, Cursor, distance
 
 cdef enum Op:
-    NULL_OP = 0        # nothing but null
+    NULL_OP = 0        # only null
     BOOL_OP = 1
     LONG_OP = 2
     DOUBLE_OP = 3
@@ -28,9 +28,9 @@ cdef enum Op:
     LIST_OP = 5
     STRUCT_OP = 6
     RAW_OP = 7         # the text of any value
-    SMALL_OP = 8       # a whole number that a double holds, whatever comes before and after it
+    SMALL_OP = 8       # a whole number that a double holds exactly
     WHOLE_OP = 9       # the text of a whole number that a decimal of 38 digits holds
-    OPEN_OP = 10       # a struct with other fields, too, which are passed over
+    OPEN_OP = 10       # a struct that may have other fields, which are skipped
 
 cdef enum:
     NO_MEMORY = 201
@@ -46,8 +46,8 @@ FAILURES = {OTHER: "not of the known type", NO_MEMORY: "the value takes too much
 
 cdef enum:
     MOST_DEPTH = 64
-    MOST_NAMES = 32       # of an object that is read for its text
-    NAME_BYTES = 256      # of a name with escapes
+    MOST_NAMES = 32       # in an object that is read as text
+    NAME_BYTES = 256      # in a name with escapes
     MOST_DIGITS = 38
 
 
@@ -66,7 +66,7 @@ cdef struct State:
     const int32_t* symbol_offsets
     const uint8_t* symbols
     const uint64_t* powers
-    int64_t* seen         # by node: the object in which its name was found last
+    int64_t* seen         # per node: the last object that contained its name
     int64_t n_objects
 
 
@@ -83,7 +83,7 @@ cdef inline int found(bint is_there) noexcept nogil:
 
 
 cdef int pass_over(Cursor* cursor, int depth) noexcept nogil:
-    """Read a value of any type, and check it."""
+    """Skip a value of any type, and check it."""
     cdef const uint8_t* names[MOST_NAMES]
     cdef int64_t[MOST_NAMES] sizes
     cdef const uint8_t* begin = NULL
@@ -117,7 +117,7 @@ cdef int pass_over(Cursor* cursor, int depth) noexcept nogil:
         if is_object:
             if next_byte(cursor) != 0x22 or read_string(cursor, &begin, &size, &escaped) != OK:
                 return OTHER
-            # two names may be one where one is escaped
+            # escapes can write the same name in two ways
             if escaped or n_names == MOST_NAMES:
                 return OTHER
             for i in range(n_names):
@@ -147,7 +147,7 @@ cdef inline bint is_name(State* state, const Node* node, const uint8_t* begin, i
 
 
 cdef inline int read_name(State* state, const Node* node, Cursor* cursor, int32_t* at) noexcept nogil:
-    """The field of a struct whose name comes next; most often the one at `at`."""
+    """Read a name and find its field of a struct; usually the one at `at`."""
     cdef uint8_t[NAME_BYTES] text
     cdef const uint8_t* begin = NULL
     cdef int64_t size = 0
@@ -276,7 +276,7 @@ cdef inline int read_text(State* state, const Node* node, Cursor* cursor) noexce
         return grown(append_text(&state.columns, column, begin, size))
     if append_validity(&state.columns, column, 1) != OK:
         return NO_MEMORY
-    to = append_data(&state.columns, column, size)  # escapes are longer than what they stand for
+    to = append_data(&state.columns, column, size)  # an escape is longer than its character
     if to == NULL:
         return NO_MEMORY
     n = unescape(begin, size, to)
@@ -290,7 +290,7 @@ cdef inline int read_text(State* state, const Node* node, Cursor* cursor) noexce
 
 
 cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
-    """One value of a node's type. Columns have part of it where it is another one."""
+    """Read one value of a node's type. After a failure, columns may contain a part of it."""
     cdef uint8_t byte = next_byte(cursor)
     cdef Number number
     cdef double real = 0
@@ -359,10 +359,10 @@ cdef int read_value(State* state, const Node* node, Cursor* cursor, int depth) n
 
 
 cdef int read_whole(void* state, Cursor* value) noexcept nogil:
-    """A value, with nothing but spaces after it."""
+    """Read a value with only whitespace after it."""
     cdef State* whole = <State*>state
     cdef int status = read_value(whole, &whole.nodes[0], value, 0)
-    # a byte that is no space, and one of value 0 as well
+    # next_byte returns 0 both at the end and for a byte of value 0
     if status == OK and (next_byte(value) or value.pointer < value.end):
         return OTHER
     return status
@@ -373,14 +373,14 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[:, ::1] columns n
            const uint8_t[::1] symbols not None, const uint64_t[:, ::1] powers not None,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
            int64_t room, int32_t[::1] failures not None):
-    """Decode values with the program whose first node is the value's, into columns of which the first is the value's.
+    """Decode values into columns. Node 0 and column 0 belong to the whole value.
 
     Parameters
     ----------
     nodes : int32[n, 6]
-        op, column, first node inside, number of these, name, whether it has to be there.
+        op, column, first child, number of children, name, whether it is required.
     powers : uint64[651, 2]
-        The first 128 bits of 10**-342 to 10**308, rounded up below 1 and down above.
+        The first 128 bits of 10**-342 to 10**308: rounded up below 1, down above.
     columns, start, stop, room, failures
         See `kafkalog._kernels.avro.decode`, which returns columns in the same form.
     """

@@ -1,5 +1,5 @@
-# What JSON is made of, read from untrusted bytes through a cursor: words, strings, numbers. `OTHER` is what is not
-# JSON, and what is left to a parser that reads a value alone.
+# Reads the tokens of JSON (words, strings, numbers) from untrusted bytes through a cursor. The status `OTHER` means
+# that the bytes are not JSON, or that the slower parser must read this value.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
@@ -15,7 +15,7 @@ cdef enum:
 
 cdef extern from *:
     """
-    /* a double has 53 bits, and tells numbers of 17 digits apart */
+    /* a double has 53 bits, and distinguishes numbers of 17 digits */
     static const uint64_t kl_most_exact = 9007199254740992u;
     static const uint64_t kl_most_told_apart = 100000000000000000u;
     """
@@ -24,11 +24,11 @@ cdef extern from *:
 
 
 cdef struct Number:
-    uint64_t digits       # the first 19
-    int64_t exponent      # of ten
+    uint64_t digits       # the first 19 digits
+    int64_t exponent      # power of ten
     bint negative
     bint integer
-    bint inexact          # there are more digits, not all of them 0
+    bint inexact          # more digits follow, not all of them 0
 
 
 cdef extern from "json_impl.h":
@@ -43,7 +43,7 @@ cdef extern from "utf8_impl.h":
 
 
 cdef inline uint8_t next_byte(Cursor* cursor) noexcept nogil:
-    """The next byte that is no space, without taking it; 0 at the end."""
+    """The next byte that is not whitespace, without taking it; 0 at the end."""
     cdef uint8_t byte
     while cursor.pointer < cursor.end:
         byte = cursor.pointer[0]
@@ -65,7 +65,7 @@ cdef inline bint is_digit(Cursor* cursor) noexcept nogil:
 
 
 cdef inline int read_string(Cursor* cursor, const uint8_t** begin, int64_t* size, bint* escaped) noexcept nogil:
-    """A string, with its escapes as they stand; they are not checked."""
+    """Read a string. Its escapes are kept and not checked."""
     cdef uint8_t bits = 0
     cursor.pointer += 1  # the quote
     begin[0] = cursor.pointer
@@ -79,7 +79,7 @@ cdef inline int read_string(Cursor* cursor, const uint8_t** begin, int64_t* size
         escaped[0] = True
         if remaining(cursor) < 2:
             return OTHER
-        # what is escaped may be a quote; bytes of a longer escape come after it
+        # the escaped byte may be a quote; the rest of a longer escape needs no special care
         bits |= cursor.pointer[1]
         cursor.pointer += 2
     size[0] = distance(begin[0], cursor.pointer)
@@ -138,7 +138,7 @@ cdef inline int read_number(Cursor* cursor, Number* number) noexcept nogil:
 
 
 cdef inline bint is_kept(Number* number) noexcept nogil:
-    """Whether a double surely has all digits; whole numbers must be exact."""
+    """Whether a double certainly keeps all digits; whole numbers must be exact."""
     if number.integer:
         return number.exponent == 0 and not number.inexact and number.digits <= MOST_EXACT
     return not number.inexact and number.digits < MOST_TOLD_APART
@@ -159,7 +159,7 @@ cdef inline int to_double(Number* number, const uint64_t* powers, double* to) no
         power = powers + 2 * (number.exponent - LEAST_POWER)
         if not next_double(number.digits, number.exponent, power, to):
             return OTHER
-        # with more digits it lies between these two
+        # with more digits, the number lies between these two doubles
         if number.inexact and not (next_double(number.digits + 1, number.exponent, power, &other) and other == to[0]):
             return OTHER
     if number.negative:

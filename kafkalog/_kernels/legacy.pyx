@@ -1,4 +1,4 @@
-"""Decodes v0 and v1 messages: plain ones in bulk, and the message sets inside compressed ones.
+"""Decodes v0 and v1 messages: uncompressed ones in bulk, and the message sets inside compressed ones.
 
 Kafka: LegacyRecord, AbstractLegacyRecordBatch.DeepRecordsIterator.
 """
@@ -24,7 +24,7 @@ cdef enum:
 
 cdef inline int key_and_value(const uint8_t* origin, Py_ssize_t at, Py_ssize_t end, int8_t magic, int32_t* key_start,
                               int32_t* key_size, int32_t* value_start, int32_t* value_size) noexcept nogil:
-    """Spans of the key and value of the message at `at`; a negative length is null."""
+    """Find the spans of key and value of the message at `at`; a negative length is null."""
     cdef Py_ssize_t position = at + (KEY_V0 if magic == 0 else KEY_V1)
     cdef int32_t size
     if end - position < 4:
@@ -55,9 +55,9 @@ def walk_messages(const uint8_t[::1] data not None, const int64_t[::1] start not
                   const int8_t[::1] magic not None, const uint32_t[::1] crc not None, bint check_crc,
                   int32_t[::1] key_start not None, int32_t[::1] key_size not None, int32_t[::1] value_start not None,
                   int32_t[::1] value_size not None):
-    """Spans of the key and value of v0 and v1 messages in `data`; `(status, n_done)`.
+    """Find the spans of key and value of v0 and v1 messages in `data`. Return `(status, n_done)`.
 
-    Of a compressed message the value is the compressed message set.
+    The value of a compressed message is its compressed message set.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t row = 0
@@ -92,10 +92,10 @@ def walk_message_set(const uint8_t[::1] data not None, Py_ssize_t start, Py_ssiz
                      int64_t[::1] offset not None, int64_t[::1] timestamp not None, int8_t[::1] timestamp_type not None,
                      int32_t[::1] key_start not None, int32_t[::1] key_size not None, int32_t[::1] value_start not None,
                      int32_t[::1] value_size not None):
-    """Spans of the messages in `data[start:stop]`, decompressed out of a wrapper; `(status, n, position)`.
+    """Find the spans of messages decompressed from a wrapper, in `data[start:stop]`. Return `(status, n, position)`.
 
-    A cut-off last message is dropped, as Kafka drops it. The wrapper's magic rules the offsets, the inner magic
-    the timestamps.
+    A truncated last message is dropped, as in Kafka. The wrapper's magic decides how offsets are read, the inner magic
+    decides about timestamps.
     """
     cdef Py_ssize_t capacity = offset.shape[0]
     cdef Py_ssize_t at = start
@@ -136,14 +136,14 @@ def walk_message_set(const uint8_t[::1] data not None, Py_ssize_t start, Py_ssiz
             if n >= capacity:
                 status = OUTPUT_FULL
                 break
-            # inner checksums are not compared: that of the wrapper covers them; Kafka's consumer compares both
+            # inner checksums are not compared, since the wrapper's covers them; Kafka's consumer compares both
             offset[n] = <int64_t>load_be64(origin + at)
             if magic == 0:
                 timestamp[n] = -1
                 timestamp_type[n] = -1
             else:
                 timestamp[n] = wrapper_timestamp if appended else <int64_t>load_be64(origin + at + 18)
-                # v0 has no timestamp type, so what is inside a v0 wrapper has none either
+                # v0 has no timestamp type, and neither have messages in a v0 wrapper
                 timestamp_type[n] = -1 if wrapper_magic == 0 else appended
             status = key_and_value(origin, at, at + total, <int8_t>magic, &key_start[n], &key_size[n], &value_start[n],
                                    &value_size[n])
@@ -154,8 +154,8 @@ def walk_message_set(const uint8_t[::1] data not None, Py_ssize_t start, Py_ssiz
         if status == OK and n == 0:
             status = LEGACY_EMPTY_WRAPPER
         if status == OK and wrapper_magic >= 1:
-            # relative offsets; a wrapper offset of 0 is produce data as librdkafka writes it: the base is 0
-            # the last offset, not the count: compaction leaves holes inside wrappers
+            # relative offsets; if the wrapper's offset is 0, as librdkafka writes it, the base is 0. Use the last
+            # offset, not the count: compaction leaves gaps inside wrappers
             last = offset[n - 1]
             if wrapper_offset == 0:
                 shift = 0

@@ -8,7 +8,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 cdef extern from *:
     """
     #include <stdint.h>
-    /* MurmurHash2 of 32 bits with Kafka's seed; words are little-endian, whatever the machine is */
+    /* 32-bit MurmurHash2 with Kafka's seed; words are little-endian on every machine */
     static inline uint32_t kl_murmur2(const uint8_t *p, int64_t n) {
         const uint32_t m = 0x5bd1e995u;
         uint32_t h = 0x9747b28cu ^ (uint32_t)n;
@@ -30,9 +30,9 @@ cdef extern from *:
 
 
 def hash_keys(const int64_t[::1] offsets not None, const uint8_t[::1] data not None, int32_t[::1] hashes not None):
-    """The murmur2 of each byte string ``data[offsets[i]:offsets[i + 1]]``; the number hashed.
+    """Hash each byte string ``data[offsets[i]:offsets[i + 1]]`` with murmur2. Return the number hashed.
 
-    It is less than there are where the next one does not lie within the data.
+    It stops at the first string outside of the data.
     """
     cdef Py_ssize_t n = offsets.shape[0] - 1
     cdef Py_ssize_t row = 0
@@ -48,7 +48,7 @@ def hash_keys(const int64_t[::1] offsets not None, const uint8_t[::1] data not N
         while row < n:
             if offsets[row] < 0 or offsets[row + 1] < offsets[row] or offsets[row + 1] > size:
                 break
-            # Java's arrays, and so Kafka's keys, have at most 2^31 - 1 bytes
+            # a Java array, and so a key in Kafka, has at most 2^31 - 1 bytes
             if offsets[row + 1] - offsets[row] > INT32_MAX:
                 break
             hashes[row] = <int32_t>murmur2(p + offsets[row], offsets[row + 1] - offsets[row])

@@ -1,8 +1,8 @@
-"""Decodes Protobuf: runs a program over the bytes of many values, and appends what they hold to columns.
+"""Decodes Protobuf: runs a program over the bytes of many values and appends to columns.
 
-A program is a table of nodes, one for each field: what to read, and the columns to append it to (-1: check it only).
-The nodes of a message's fields are in the order of their numbers. Fields without a node are passed over. Of a field
-that occurs twice the last one counts, and of a message within a message both together, as everywhere in Protobuf.
+A program is a table of nodes, one for each field. A node has an operation and the columns to append to (-1 checks the
+value only). The nodes of a message's fields are in the order of their numbers. Fields without a node are skipped. If a
+field occurs twice, the last one counts; nested messages are merged, as in every Protobuf library.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -53,16 +53,16 @@ cdef enum:
     MERGED_AT_LEAST = 65536
 
 
-cdef int64_t LEAST_SECONDS = -62135596800  # of the years that Protobuf allows
+cdef int64_t LEAST_SECONDS = -62135596800  # start of the years that Protobuf allows
 cdef int64_t MOST_SECONDS = 253402300799
 
 
 cdef int append_zero(State* state, const Node* node, int depth) noexcept nogil:
-    """What a field that is not there stands for."""
+    """Append the value of an absent field."""
     cdef Column* column = &state.columns.all[node.column]
     cdef Cursor nothing
     cdef uint8_t* to
-    # the default of a closed enum is its first number, which need not be 0
+    # the default of a closed enum is its first number, which may not be 0
     if node.op == ENUM_OP:
         return append_enum(state, node, state.numbers[node.a + node.b])
     if node.op == STRING_OP or node.op == BYTES_OP:
@@ -78,7 +78,7 @@ cdef int append_zero(State* state, const Node* node, int depth) noexcept nogil:
 
 
 cdef int read_timestamp(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
-    """Seconds and nanoseconds, as microseconds."""
+    """Read seconds and nanoseconds as microseconds."""
     cdef uint64_t value
     cdef int64_t seconds = 0
     cdef int32_t nanos = 0
@@ -110,7 +110,7 @@ cdef int read_timestamp(State* state, const Node* node, Cursor* cursor, int dept
 
 
 cdef int read_message(State* state, const Node* node, Cursor* cursor, int depth) noexcept nogil:
-    """A message's bytes, as one value."""
+    """Read a message from its bytes, as one value."""
     cdef Column* column = NULL
     cdef const uint8_t* begin = cursor.pointer
     cdef int64_t size = remaining(cursor)
@@ -138,7 +138,7 @@ cdef int read_message(State* state, const Node* node, Cursor* cursor, int depth)
 
 
 cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row, int depth) noexcept nogil:
-    """The fields of a message; `row` is the number of values before it."""
+    """Read the fields of a message; `row` is the number of values before it."""
     cdef const int32_t* children = state.node_children + node.first
     cdef bint has_columns = node.column >= 0
     cdef bint is_merged = False
@@ -168,17 +168,17 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
         if child == NULL or child.number != number:
             status = skip_value(cursor, number, wire, depth)
         elif wire != child.wire:
-            # writers may pack the numbers of a list or not, whatever the schema says: readers take both
+            # writers may pack a list's numbers or not, despite the schema: readers must accept both
             if wire == DELIMITED and child.label == REPEATED and child.op <= FIXED64_OP:
                 status = read_packed(state, child, cursor)
             else:
                 status = skip_value(cursor, number, wire, depth)
-        # a closed enum of proto2: a number that it does not have counts as an unknown field
+        # in a closed enum (proto2), an unknown number counts as an unknown field
         elif child.closed and not counts(state, child, cursor[0]):
             status = skip_value(cursor, number, wire, depth)
         else:
             if has_columns and child.label != REPEATED:
-                # of a oneof the last field counts: what an earlier one appended is taken back
+                # the last member of a oneof counts: remove the value of an earlier one
                 if child.oneof >= 0:
                     other = state.oneofs[child.oneof]
                     if other >= 0 and other != children[at]:
@@ -186,7 +186,7 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
                             cut(&state.columns, state.nodes[other].column, row)
                         state.seen[other] = 0
                     state.oneofs[child.oneof] = children[at]
-                # a field that comes again: of numbers and texts the last counts, messages are merged
+                # a repeated occurrence: the last number or text counts, messages are merged
                 if state.seen[children[at]] and child.column >= 0:
                     if child.op >= MESSAGE_OP:
                         state.seen[children[at]] = 2
@@ -233,7 +233,7 @@ cdef int read_fields(State* state, const Node* node, Cursor* cursor, int64_t row
 
 
 cdef inline int32_t find_field(State* state, const Node* node, int32_t number, int32_t at) noexcept nogil:
-    """The child with a number, else any; most values have their fields in order, so it is looked for from `at` on."""
+    """Find the child with a number, else return any. Starts at `at`, since most fields are in order."""
     cdef const int32_t* children = state.node_children + node.first
     cdef int32_t low = 0
     cdef int32_t high = node.count
@@ -251,7 +251,7 @@ cdef inline int32_t find_field(State* state, const Node* node, int32_t number, i
 
 
 cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t row, int depth) noexcept nogil:
-    """A message within a message whose bytes are in several places: all of them, one after another."""
+    """Read a nested message whose bytes are in several places, as if they followed each other."""
     cdef const int32_t* children = state.node_children + node.first
     cdef const Node* wanted = &state.nodes[children[at]]
     cdef const Node* child
@@ -262,7 +262,7 @@ cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t
     cdef int32_t found = 0
     cdef int status = OK
     cdef uint8_t* buffer
-    # each level that merges reads its bytes once more: hostile nesting would multiply them
+    # each merging level reads its bytes again, and hostile nesting would multiply that
     state.merge_left -= remaining(&whole)
     if state.merge_left < 0:
         return TOO_MANY_PARTS
@@ -297,7 +297,7 @@ cdef int merge(State* state, const Node* node, int32_t at, Cursor whole, int64_t
 
 
 cdef int read_whole(void* state, Cursor* value) noexcept nogil:
-    """A message that takes all bytes."""
+    """Read a message that must use all bytes."""
     cdef State* whole = <State*>state
     whole.merge_left = MERGED_TIMES * remaining(value) + MERGED_AT_LEAST
     return read_message(whole, &whole.nodes[0], value, 0)
@@ -316,7 +316,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     nodes : int32[n, 12]
         The attributes of `Node`.
     numbers : int32[l]
-        The numbers that symbols stand for, rising in each enum; behind those of an enum, its default.
+        The numbers of symbols, sorted within each enum, then the enum's default.
     columns, start, stop, room, failures
         See `kafkalog._kernels.avro.decode`, which returns columns in the same form.
     n_cut : int64[1]

@@ -1,4 +1,4 @@
-# The program that decodes Protobuf, and its fields that are no messages: numbers, enums, text and bytes to columns.
+# The program that decodes Protobuf, and its scalar fields: numbers, enums, text and bytes.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -14,8 +14,8 @@ cdef extern from "utf8_impl.h":
 
 cdef enum Op:
     BOOL_OP = 0
-    INT32_OP = 1        # uint32 too
-    INT64_OP = 2        # uint64 too
+    INT32_OP = 1        # also uint32
+    INT64_OP = 2        # also uint64
     SINT32_OP = 3
     SINT64_OP = 4
     ENUM_OP = 5         # a, b: first symbol and number of symbols
@@ -24,10 +24,10 @@ cdef enum Op:
     STRING_OP = 8
     BYTES_OP = 9
     MESSAGE_OP = 10     # a, b: first oneof and number of oneofs; children: the fields
-    RAW_OP = 11         # the bytes of a message; child: what checks them
+    RAW_OP = 11         # the bytes of a message; child: the node that checks them
     WRAPPER_OP = 12     # a message with one field, which is the value; child: the message
     TIMESTAMP_OP = 13
-    SKIP_OP = 14        # a member of a oneof that nobody asked for
+    SKIP_OP = 14        # a member of a oneof that is not selected
 
 cdef enum Label:
     NULL_IF_ABSENT = 0
@@ -45,8 +45,8 @@ cdef struct Node:
     int32_t b
     int32_t number
     int32_t label
-    int32_t oneof       # -1: in none
-    int32_t closed      # of an enum: other numbers do not count
+    int32_t oneof       # -1 for none
+    int32_t closed      # a closed enum: unknown numbers do not count
 
 
 cdef struct State:
@@ -69,7 +69,7 @@ cdef inline int grown(int status) noexcept nogil:
 
 
 cdef inline int32_t find_symbol(State* state, const Node* node, int32_t number) noexcept nogil:
-    """Where the name of an enum's number is; -1 if it has none."""
+    """Index of the name of an enum's number; -1 if it has none."""
     cdef int32_t low = 0
     cdef int32_t high = node.b - 1
     cdef int32_t middle
@@ -87,7 +87,7 @@ cdef inline int32_t find_symbol(State* state, const Node* node, int32_t number) 
 
 
 cdef inline int append_enum(State* state, const Node* node, int32_t number) noexcept nogil:
-    """The name of a number, or the number as text."""
+    """Append the name of a number, or the number as text."""
     cdef Column* column = &state.columns.all[node.column]
     cdef int32_t at = find_symbol(state, node, number)
     cdef uint8_t[12] digits
@@ -109,7 +109,7 @@ cdef inline int append_enum(State* state, const Node* node, int32_t number) noex
 
 
 cdef inline bint counts(State* state, const Node* node, Cursor cursor) noexcept nogil:
-    """Whether a field of the right type is there for a reader; numbers that a closed enum does not have are not."""
+    """Whether a field of the right type counts; unknown numbers of a closed enum do not."""
     cdef uint64_t number = 0
     if node.op != ENUM_OP or not node.closed or read_number(&cursor, &number) != OK:
         return True
@@ -117,7 +117,7 @@ cdef inline bint counts(State* state, const Node* node, Cursor cursor) noexcept 
 
 
 cdef inline int append_number(State* state, const Node* node, uint64_t number) noexcept nogil:
-    """A varint, as a value of the node's type."""
+    """Append a varint as a value of the node's type."""
     cdef uint8_t* to
     if node.op == ENUM_OP:
         return append_enum(state, node, <int32_t>number)
@@ -138,7 +138,7 @@ cdef inline int append_number(State* state, const Node* node, uint64_t number) n
 
 
 cdef inline int read_scalar(State* state, const Node* node, Cursor* cursor) noexcept nogil:
-    """A value that is no message."""
+    """Read a value that is not a message."""
     cdef uint64_t number = 0
     cdef Cursor inside
     cdef uint8_t* to
@@ -172,7 +172,7 @@ cdef inline int read_scalar(State* state, const Node* node, Cursor* cursor) noex
 
 
 cdef inline int read_packed(State* state, const Node* node, Cursor* cursor) noexcept nogil:
-    """Numbers one after another."""
+    """Read packed numbers."""
     cdef uint64_t number = 0
     cdef Cursor inside
     cdef Column* column

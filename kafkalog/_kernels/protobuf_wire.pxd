@@ -30,7 +30,7 @@ cdef enum:
 
 
 cdef inline int read_number(Cursor* cursor, uint64_t* value) noexcept nogil:
-    """A varint of at most ten bytes."""
+    """Read a varint of at most ten bytes."""
     cdef uint64_t result = 0
     cdef uint8_t byte
     cdef int shift = 0
@@ -65,7 +65,7 @@ cdef inline int read_tag(Cursor* cursor, int32_t* number, int32_t* wire) noexcep
 
 
 cdef inline int read_span(Cursor* cursor, Cursor* inside) noexcept nogil:
-    """The bytes after a length."""
+    """Read a length and the bytes after it."""
     cdef uint64_t size = 0
     cdef int status = read_number(cursor, &size)
     if status != OK:
@@ -79,7 +79,7 @@ cdef inline int read_span(Cursor* cursor, Cursor* inside) noexcept nogil:
 
 
 cdef inline int skip_value(Cursor* cursor, int32_t number, int32_t wire, int depth) noexcept nogil:
-    """Pass over the value of a field."""
+    """Skip the value of a field."""
     cdef uint64_t ignored = 0
     cdef Cursor inside
     if wire == VARINT:
@@ -97,7 +97,7 @@ cdef inline int skip_value(Cursor* cursor, int32_t number, int32_t wire, int dep
 
 
 cdef inline int read_group(Cursor* cursor, Cursor* inside, int32_t number, int depth) noexcept nogil:
-    """The bytes of a group, up to its end."""
+    """Read the bytes of a group, up to its end tag."""
     cdef int32_t inner = 0
     cdef int32_t wire = 0
     cdef int status
@@ -119,5 +119,5 @@ cdef inline int read_group(Cursor* cursor, Cursor* inside, int32_t number, int d
 
 
 cdef inline int read_content(Cursor* cursor, Cursor* inside, int32_t number, int32_t wire, int depth) noexcept nogil:
-    """The bytes of a message."""
+    """Read the bytes of a message."""
     return read_group(cursor, inside, number, depth) if wire == GROUP else read_span(cursor, inside)

@@ -1,6 +1,6 @@
-"""Decodes the records of good batches, a window a call: bytes, headers, checksums and columns, in one block of memory.
+"""Decodes the records of valid batches, one window per call, into columns in one block of memory.
 
-A window is handed on as an Arrow record batch, through the C Data Interface, or as NumPy arrays of the same block.
+A window becomes an Arrow record batch (through the C Data Interface) or NumPy arrays of the same block.
 """
 
 cimport cython
@@ -23,32 +23,32 @@ cdef extern from "unistd.h":
     Py_ssize_t pread(int descriptor, void* buffer, size_t size, int64_t position) nogil
 
 cdef enum:
-    # a batch is at least as large, as far as memory for it is concerned
+    # memory is allocated for batches of at least this size
     LEAST_LARGEST = 16384
     LEAST_ROWS = 256
     MOST_ROWS = 65536
     MIN_RECORD_BYTES = 7
     SMALL_WINDOW = 65536
     ENVELOPE = 12
-    # of memory to decompress into: what stays in a core's cache, and what a thread keeps
+    # memory to decompress into: fits a core's cache, and one per thread stays allocated
     ARENA_BYTES = 262144
     KEPT_ARENA = 4194304
-    # views keep it
+    # arena size with views, which keep it alive
     VIEWED_ARENA = 6291456
     HUGE_PAGE = 2097152
-    # bytes for which there is room, in multiples of this
+    # windows have room for a multiple of this
     STEP = 131072
-    # a block that has so much unused is copied into a smaller one
+    # a block with more unused bytes than this is copied into a smaller one
     SPARE = 65536
     TIMESTAMP_TYPE_BIT = 0x08
     CODEC_MASK = 0x07
-    # a column of strings of more bytes is cut by others
+    # larger string columns are split elsewhere
     MOST_COLUMN_BYTES = 67108864
     MOST_FIELDS = 16
     N_NESTED = 3
 
 cdef enum Kind:
-    # what a field of a schema is made of
+    # the source of a field of a schema
     OFFSET = 0
     TIMESTAMP = 1
     TIMESTAMP_TYPE = 2
@@ -64,7 +64,7 @@ FORMS = {"arrow": 0, "views": 1, "numpy": 2}
 
 
 cdef struct Rates:
-    # how much a decompressed byte filled of each column in the last call, and what else that call met
+    # per decompressed byte, how much of each column the last call filled; and other statistics of that call
     double n_records
     double key
     double value
@@ -72,13 +72,13 @@ cdef struct Rates:
     double header_key
     double header_value
     double n_batches
-    # bytes of the file for a decompressed one
+    # bytes in the file per decompressed byte
     double compressed
     int64_t largest
     bint is_compressed
 
 cdef struct Strings:
-    # where the parts of a column of byte strings begin in its block
+    # start of each part of a byte string column in its block
     int64_t offsets
     int64_t bytes
     int64_t valid
@@ -96,7 +96,7 @@ cdef struct Layout:
     int64_t size
 
 cdef struct Room:
-    # for how much there is room
+    # available room
     int64_t n_rows
     int64_t key
     int64_t value
@@ -105,7 +105,7 @@ cdef struct Room:
     int64_t header_value
 
 cdef struct Batch:
-    # an Arrow batch, its children, and what they keep alive: one piece of memory
+    # an Arrow batch, its children and the objects they keep alive, in one allocation
     ArrowArray child[MOST_FIELDS]
     ArrowArray* children[MOST_FIELDS]
     ArrowArray nested[N_NESTED]
@@ -115,7 +115,7 @@ cdef struct Batch:
     PyObject* kept
     int n_alive
 
-# a new object begins with what the last call of any found: an estimate, whoever writes it
+# the first estimate of a new object is that of the latest call; races are harmless
 cdef Rates newest = Rates(1. / 128, 0.25, 1.0, 1. / 64, 1. / 16, 1. / 16, 1. / 4096, 1.0, 65536, False)
 
 
@@ -124,13 +124,13 @@ cdef int64_t aligned(int64_t size) noexcept nogil:
 
 
 cdef void follow(double* rate, double needed) noexcept nogil:
-    """A little more than was needed; the rate itself if that is about right, for blocks of the same size."""
+    """Adapt a rate to slightly more than was needed. Keep a rate that fits roughly, so that block sizes repeat."""
     if not needed <= rate[0] <= 1.1 * needed + 1. / 256:
         rate[0] = 1.04 * needed
 
 
 cdef int64_t place(int64_t* end, int64_t size) noexcept nogil:
-    """Where a part of a block begins, which then ends after it."""
+    """Reserve a part of a block. Return its start and move `end` past it."""
     cdef int64_t start = end[0]
     end[0] += aligned(size)
     return start
@@ -161,32 +161,31 @@ cdef void forget(Batch* batch) noexcept:
 
 @cython.final
 cdef class RecordWindow:
-    """Good batches that follow each other, and their records.
+    """Consecutive valid batches and their records.
 
     Attributes
     ----------
     n_batches, n_records : int
     first_offset, last_offset : int
-        Of the batches; see `HeaderRows`.
+        Offsets of the batches; see `HeaderRows`.
     last_position, end_position : int
-        Where the last batch begins, and where it ends.
+        Start and end of the last batch.
     next_offset : int or None
-        The offset field behind the last batch; None at the end of the file.
+        The offset field after the last batch; None at the end of the file.
     is_plain : bool
-        Whether nothing about the batches needs a look at their headers: none is empty with bytes after its header, and
-        the offset after them rises. At the end of the file, the last batch follows the one before without a gap.
+        Whether no header needs further checks: no empty batch has bytes after its header, and the offset after the
+        window increases. At the end of the file, the last batch continues the previous one without a gap.
     batch : pyarrow.RecordBatch or None
-        The records, if `RecordWindows` has a schema and can make such a batch of them.
+        The records, if `RecordWindows` has a schema and the records allow it.
     block : Block or None
         Without a `batch`: the memory of the columns.
     columns : dict or None
-        Where each column lies in the block: an array is ``(dtype, size, start)``. Of strings there are
-        ``(offsets, data, valid)``, of views ``(views, valid)``, where `valid` is None without nulls; of headers
-        ``(offsets, key, value)``.
+        Place of each column in the block. An array is ``(dtype, size, start)``. Strings are ``(offsets, data, valid)``,
+        views ``(views, valid)``, and headers ``(offsets, key, value)``. `valid` is None without nulls.
     rows : HeaderRows or None
-        The headers of the batches, unless there is a `batch` of plain ones.
+        The headers of the batches; None if there is a `batch` and `is_plain`.
     data, arena : object
-        What views point into: bytes of the file, and decompressed ones; None if they were copied.
+        Memory that views point into: bytes of the file, and decompressed bytes; None if they were copied.
     """
 
     cdef readonly int64_t n_batches
@@ -214,24 +213,24 @@ cdef class RecordWindows:
     names : collection of str
         Which of offset, timestamp, key, value and headers to fill.
     form : str
-        Of `FORMS`: how byte strings are written.
+        The representation of byte strings, one of `FORMS`.
     window_bytes : int
-        Decompressed bytes for which a window makes room. One batch of more gets a window of its own.
+        Decompressed bytes per window. A larger batch gets a window of its own.
     read_bytes : int
-        Bytes read at a time: few enough to stay in a core's cache until they are decoded.
+        Bytes read at a time; they should stay in a core's cache until they are decoded.
     max_batch_bytes, max_records, max_headers, max_batch_headers, max_decompressed : int
         Batches above a limit end a window.
     check_crc : bool
     stop_at : int
-        A window ends before a batch of v2 with one of these attribute bits.
+        A window ends before a v2 batch with any of these attribute bits.
     offsets : tuple of int
-        Half-open; a window ends before a batch with others.
+        Half-open range; a window ends before a batch with other offsets.
     fields : list of tuple, optional
-        Of a schema, for record batches: a number of `KINDS`, and for constants the value or None.
+        Fields of the schema, for record batches: a number of `KINDS`, and the value of a constant or None.
     schema, import_batch : pyarrow.Schema, callable
         ``import_batch(address, schema)`` makes a record batch.
     is_kept : bool
-        Whether the caller keeps all windows: then blocks are made of whole huge pages.
+        Whether the caller keeps all windows: then blocks consist of whole huge pages.
     """
 
     cdef Columns columns
@@ -260,7 +259,7 @@ cdef class RecordWindows:
     cdef list values
     cdef object schema
     cdef object import_batch
-    # arrays of constants for so many rows: zeros, ones, and of each field its own
+    # rows of the constant arrays: zeros, ones, and one for each constant field
     cdef int64_t n_constants
     cdef Block zeros
     cdef Block ones
@@ -286,7 +285,7 @@ cdef class RecordWindows:
         self.stop_at = stop_at
         self.start_offset, self.end_offset = offsets
         self.columns = Columns(0, None, None, None, None, None)
-        # the arena is made for each window
+        # each window gets its own arena
         self.filler = Filler(self.columns, None, None, min(max_records, INT32_MAX), min(max_headers, INT32_MAX),
                              min(max_batch_headers, INT32_MAX), max_decompressed)
         self.filler.views = self.form == 1
@@ -307,15 +306,15 @@ cdef class RecordWindows:
         Parameters
         ----------
         codecs : Codecs
-            Decompressors of the thread that calls.
+            Decompressors of the calling thread.
         descriptor : int
             A file to read; -1 if there are only `data`.
         start, stop : int
-            Positions in the file; batches that end behind `stop` are in no window.
+            Positions in the file; a batch that ends after `stop` is in no window.
         size : int
-            Where the file ends.
+            Size of the file.
         previous_offset : int
-            Offsets must rise above this one.
+            Offsets must be above this one.
         data : uint8[n], optional
             Bytes from `start` on.
         is_mapped : bool
@@ -337,11 +336,11 @@ cdef class RecordWindows:
         if start < 0 or stop < start or size < stop:
             raise ValueError("the range lies outside the file")
         wanted = min(available, <int64_t>(self.rates.compressed * self.window_bytes) + 1)
-        # not a small window for what little remains
+        # avoid a small last window
         if available - wanted < wanted // 4:
             wanted = available
         n_bytes = max(<int64_t>(wanted / self.rates.compressed) + 1, 1024)
-        # blocks of the same size are used again
+        # rounding lets blocks be reused
         if n_bytes > STEP:
             n_bytes = (n_bytes + STEP - 1) // STEP * STEP
         room_bytes = self.room.size if self.room is not None else self.read_bytes
@@ -398,7 +397,7 @@ cdef class RecordWindows:
         return min(<int64_t>(1.25 * self.rates.n_batches * n_bytes) + LEAST_ROWS, <int64_t>MOST_ROWS)
 
     cdef int64_t first_size(self, int descriptor, int64_t start, data) except -1:
-        """Size in bytes of the first batch, as its header says; 0 if there is none."""
+        """Size in bytes of the first batch, from its header; 0 if there is none."""
         cdef uint8_t head[ENVELOPE]
         cdef const uint8_t[::1] there = data
         if descriptor >= 0:
@@ -416,7 +415,7 @@ cdef class RecordWindows:
         return self.arena.size if self.arena is not None else 0
 
     cdef bint grow_arena(self) except -1:
-        """Make a larger arena; whether that is allowed."""
+        """Make a larger arena. Return whether the limit allows it."""
         cdef int64_t most = self.max_decompressed + KL_PAD
         cdef int64_t size = self.arena_bytes()
         if size >= most:
@@ -433,16 +432,16 @@ cdef class RecordWindows:
             self.arena = None
 
     cdef Block prepare(self, int64_t n_bytes, Layout* layout):
-        """A block with room for the columns of so many bytes, and an arena."""
+        """Allocate a block for the columns of `n_bytes` decompressed bytes, and an arena."""
         cdef kl_columns* c = &self.columns.columns
         cdef Rates* rates = &self.rates
         cdef int64_t largest = min(max(rates.largest, <int64_t>LEAST_LARGEST), n_bytes)
         cdef Room room
         cdef Block block
         cdef uint8_t* p
-        # strings have offsets of 32 bits
+        # strings have 32-bit offsets
         room.n_rows = min(<int64_t>(rates.n_records * n_bytes), n_bytes // MIN_RECORD_BYTES) + largest // 64 + 1
-        if n_bytes <= SMALL_WINDOW:  # room for all that it may hold, so that a tiny log is one window
+        if n_bytes <= SMALL_WINDOW:  # room for the worst case, so that a tiny log is one window
             room.n_rows = n_bytes // MIN_RECORD_BYTES + 1
         room.key = room.value = room.n_headers = room.header_key = room.header_value = 0
         if self.form != 1:
@@ -504,7 +503,7 @@ cdef class RecordWindows:
         column.room = room - KL_PAD
 
     cdef void lay_out(self, const Room* room, Layout* layout) noexcept:
-        """Where the columns begin in a block."""
+        """Compute the start of each column in a block."""
         cdef int64_t end = 0
         cdef int64_t n = room.n_rows
         memset(layout, 0, sizeof(Layout))
@@ -520,7 +519,7 @@ cdef class RecordWindows:
             layout.header_offsets = place(&end, (8 if self.form == 2 else 4) * (n + 1))
             self.lay_out_strings(&layout.header_key, &end, room.n_headers, room.header_key, False)
             self.lay_out_strings(&layout.header_value, &end, room.n_headers, room.header_value, False)
-        # of the buffers of views
+        # sizes of the buffers that views point into
         layout.sizes = place(&end, 16)
         layout.size = end
 
@@ -531,7 +530,7 @@ cdef class RecordWindows:
         at.bits = place(end, (n + 7) // 8)
 
     cdef Block shrunk(self, Block block, Layout* layout):
-        """The block, or a copy of what is used of it if much is not."""
+        """Return the block, or a smaller copy if much of it is unused."""
         cdef kl_columns* c = &self.columns.columns
         cdef Layout old = layout[0]
         cdef Room room
@@ -573,7 +572,7 @@ cdef class RecordWindows:
             memcpy(to + at.valid, p + old.valid, n)
 
     cdef void adapt(self, int64_t n_bytes, int64_t n_batches) noexcept:
-        """Room for the next window: a little more than this one took."""
+        """Estimate the room for the next window: slightly more than this one took."""
         cdef kl_columns* c = &self.columns.columns
         cdef double filled = max(self.filler.filled, <int64_t>1)
         cdef Rates* rates = &self.rates
@@ -585,7 +584,7 @@ cdef class RecordWindows:
             return
         rates.compressed = min(max(n_bytes / filled, 1. / 4096), 4.0)
         if rates.is_compressed:
-            # decompressed, if the batches are about alike
+            # decompressed size, assuming similar batches
             rates.largest = min(<int64_t>(1.5 * rates.largest / rates.compressed), <int64_t>INT32_MAX // 4)
         follow(&rates.n_records, c.n_records / filled)
         if self.has_key and self.form != 1:
@@ -602,7 +601,7 @@ cdef class RecordWindows:
 
     cdef RecordWindow window(self, Block block, Layout* layout, int descriptor, int64_t start, int64_t size,
                              int64_t previous_offset, int64_t n, data, const uint8_t[::1] there):
-        """What the kernel has filled."""
+        """Make the result from the filled columns."""
         cdef RecordWindow window = RecordWindow.__new__(RecordWindow)
         cdef HeaderRows rows = self.rows
         cdef kl_columns* c = &self.columns.columns
@@ -632,7 +631,7 @@ cdef class RecordWindows:
             base = rows.at.base_offset[n - 1] if rows.at.base_offset[n - 1] >= 0 else rows.at.last_offset[n - 1]
             window.is_plain = base <= before + 1
         window.is_plain = window.is_plain and not rows.has_hidden
-        # before the columns move
+        # decide before the columns move
         makes_batch = c.n_records and window.is_plain and self.import_batch is not None and self.can_be_arrow()
         self.adapt(rows.end_position - start, n)
         if not self.is_kept or block.size < HUGE_PAGE:
@@ -661,7 +660,7 @@ cdef class RecordWindows:
         return window
 
     cdef dict places(self, Layout* layout):
-        """Where the columns lie in a block."""
+        """Places of the columns in a block."""
         cdef kl_columns* c = &self.columns.columns
         cdef int64_t n = c.n_records
         found = {}
@@ -689,14 +688,14 @@ cdef class RecordWindows:
     # ------------------------------------------------------------------------------------------- Arrow
 
     cdef bint can_be_arrow(self) noexcept:
-        """Whether the columns are those of an Arrow batch, and others need not look at them."""
+        """Whether the columns can become an Arrow batch without further conversion."""
         cdef kl_columns* c = &self.columns.columns
         cdef HeaderRows rows = self.rows
         cdef int i
         if c.key.used > MOST_COLUMN_BYTES or c.value.used > MOST_COLUMN_BYTES:
             return False
         for i in range(self.n_fields):
-            # without a timestamp, as in v0, or with types that differ
+            # v0 has no timestamps, and timestamp types may differ
             if self.kinds[i] == TIMESTAMP and rows.magics & 1:
                 return False
             if self.kinds[i] == TIMESTAMP_TYPE and (
@@ -710,7 +709,7 @@ cdef class RecordWindows:
 
     cdef object arrow_batch(self, Block block, Layout* layout, RecordWindow window, const uint8_t[::1] there,
                             int64_t n_viewed):
-        """The record batch of a schema, which keeps the block alive."""
+        """Make the record batch of a schema; it keeps the block alive."""
         cdef kl_columns* c = &self.columns.columns
         cdef int64_t n = c.n_records
         cdef uint8_t* p = <uint8_t*>block.pointer
@@ -788,7 +787,7 @@ cdef class RecordWindows:
             array.n_buffers = 3
             array.buffers[2] = p + at.bytes
             return
-        # the buffers that views point into, and the sizes of those
+        # the buffers that views point into, and their sizes
         array.buffers[2] = viewed
         if decompressed == NULL:
             array.n_buffers = 4
@@ -799,7 +798,7 @@ cdef class RecordWindows:
             array.buffers[4] = sizes
 
     cdef void put_headers(self, ArrowArray* array, Batch* batch, uint8_t* p, Layout* layout) noexcept:
-        """A list of structs of key and value."""
+        """Make the headers column: a list of structs of key and value."""
         cdef kl_columns* c = &self.columns.columns
         cdef int64_t n = c.n_headers
         cdef int i
@@ -820,7 +819,7 @@ cdef class RecordWindows:
             self.put_strings(&batch.nested[1], p, &layout.header_key, &c.header_key, NULL, NULL, NULL)
             self.put_strings(&batch.nested[2], p, &layout.header_value, &c.header_value, NULL, NULL, NULL)
         else:
-            # of views: validity, views and the sizes of no buffers
+            # views have the buffers validity, views, and an empty list of sizes
             batch.nested[1].buffers[1] = batch.nested[2].buffers[1] = self.zeros.pointer
             batch.nested[1].buffers[2] = batch.nested[2].buffers[2] = self.zeros.pointer
 
@@ -841,7 +840,7 @@ cdef class RecordWindows:
             array.buffers[2] = p + aligned(4 * (n + 1))
 
     cdef int make_constants(self, int64_t needed) except -1:
-        """Columns that have one value, for at least so many rows."""
+        """Make constant columns of at least `needed` rows."""
         cdef int64_t n = 64
         cdef int64_t size, k
         cdef Block block

@@ -1,8 +1,8 @@
-"""The last record of each key, of records that come part by part.
+"""Keeps the last record of each key, for records that arrive in parts.
 
-Keys get numbers in the order in which they first appear. A table of places, of which at most half are taken, leads
-from the hash of a key to its number; keys are compared as bytes. A key and its last value lie side by side: the next
-value is written over the one before, so what has been replaced takes no memory, and nothing is sorted out later.
+Keys get numbers in the order in which they first appear. A hash table, at most half full, maps the
+hash of a key to its number; keys are compared as bytes. A key is stored next to its last value. A new value overwrites
+the old one, so replaced values take no memory.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -33,13 +33,13 @@ cdef extern from *:
             while (n > 0) { n--; if (a[n] != b[n]) return 0; }
             return 1;
         }
-        /* keys differ at their ends more often than at their starts */
+        /* keys differ at the end more often than at the start */
         if (kl_word(a + n - 8) != kl_word(b + n - 8)) return 0;
         for (; n > 16; a += 16, b += 16, n -= 16)
             if ((kl_word(a) ^ kl_word(b)) | (kl_word(a + 8) ^ kl_word(b + 8))) return 0;
         return n < 8 || kl_word(a) == kl_word(b);
     }
-    /* most values are short, and a call takes longer than the copy */
+    /* most values are short, and a call costs more than the copy */
     static inline void kl_copy(uint8_t *to, const uint8_t *from, int64_t n) {
         if (n >= 16 && n <= 32) {
             uint8_t first[16], last[16];
@@ -49,7 +49,7 @@ cdef extern from *:
             memcpy(to + n - 16, last, 16);
         } else if (n > 0) memcpy(to, from, (size_t)n);
     }
-    /* the seeds are secret, or keys could be made that all lie in one place */
+    /* secret seeds, so that nobody can craft keys that all collide */
     static inline uint64_t kl_hash(const uint8_t *p, int64_t n, uint64_t seed, uint64_t other) {
         uint64_t h = seed ^ (uint64_t)n, last = 0;
         const uint8_t *end = p + n;
@@ -74,7 +74,7 @@ cdef enum:
     FIRST_KEYS = 8
     FIRST_BYTES = 512
     MAX_KEYS = 0x3FFFFFFF
-    IN_CACHE = 0x40000  # bytes of keys and values that are found without a wait for memory
+    IN_CACHE = 0x40000  # up to this many bytes of keys and values stay in cache
     LEAST_WASTE = 0x10000
     VIEW = 16
     INLINE = 12
@@ -82,7 +82,7 @@ cdef enum:
 cdef struct Record:
     int64_t offset
     int64_t timestamp
-    int64_t value  # where it is in the bytes; the key lies past this struct
+    int64_t value  # start of the value in the bytes; the key follows this struct
     int32_t key_size
     int32_t value_size  # -1 for null
     int32_t room
@@ -101,7 +101,7 @@ cdef struct Strings:
 
 
 cdef inline const uint8_t* string_at(const Strings* strings, int64_t row, int64_t* size) noexcept nogil:
-    """The bytes of a view; NULL if it leads out of its buffer."""
+    """The bytes of a view; NULL if it points out of its buffer."""
     cdef const uint8_t* view = strings.views + VIEW * row
     cdef int32_t words[4]
     memcpy(words, view, VIEW)
@@ -120,7 +120,7 @@ cdef inline uint32_t size_at(const Strings* strings, int64_t row) noexcept nogil
 
 
 cdef inline const uint8_t* text_at(const Strings* strings, int64_t row, uint32_t size) noexcept nogil:
-    """The same as `string_at` for a size below 2 GiB."""
+    """As `string_at`, for a size below 2 GiB."""
     cdef const uint8_t* view = strings.views + VIEW * row
     cdef uint32_t[2] where
     if size <= INLINE:
@@ -136,7 +136,7 @@ cdef inline int64_t rounded(int64_t size) noexcept nogil:
 
 
 cdef class LastRows:
-    """The last record of each key, of records that come part by part.
+    """The last record of each key, for records that arrive in parts.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ cdef class LastRows:
     Attributes
     ----------
     n_keys, key_bytes, value_bytes : int
-        Of the last records.
+        Totals of the last records.
     """
 
     cdef readonly int64_t n_keys
@@ -184,11 +184,11 @@ cdef class LastRows:
 
     def feed(self, key not None, value not None, const int64_t[::1] offset not None,
              const int64_t[::1] timestamp not None, int32_t partition, const uint8_t[::1] wanted, bint only_newer):
-        """Take the next part, of a partition.
+        """Add the next records of a partition.
 
-        Key and value are ``(views, buffers, valid)``, of a buffer or two; `valid` may be None, and records without a
-        key are left out. Rows that are 0 in `wanted` do not count; None for all. With `only_newer`, neither do those
-        whose offset is not above that of the last record of their key.
+        Key and value are ``(views, buffers, valid)`` with one or two buffers; `valid` may be None. Records without a
+        key are ignored. So are rows with 0 in `wanted` (None for all rows). With `only_newer`, a record is also ignored
+        unless its offset is above that of the last record of its key.
         """
         cdef int64_t n = offset.shape[0]
         cdef const uint8_t[::1] key_valid = key[2]
@@ -215,26 +215,26 @@ cdef class LastRows:
                 is_far = self.n_bytes > IN_CACHE
                 memset(is_hashed, 0, sizeof(is_hashed))
                 if is_far or not self.in_order:
-                    # their places are fetched into cache together, instead of one wait for memory a key
+                    # prefetch the places of all keys together, instead of one cache miss per key
                     before, size_before = NULL, 0
                     for i in range(n_group):
                         text = string_at(&keys, first + i, &size)
                         if text == NULL:
                             continue
-                        # keys in a known order follow each other in memory: those that differ in their last bytes
+                        # keys that arrive in a known order are adjacent in memory: they differ only in their last bytes
                         if not (self.in_order and size == size_before and size > 8 and same(text, before, size - 8)):
                             hashes[i] = hashed(text, size, self.seed, self.other)
                             is_hashed[i] = 1
                             kl_prefetch(self.places + (hashes[i] & (self.n_places - 1)))
                         before, size_before = text, size
-                    # of many keys each step misses the cache: all in a group do it together
+                    # with many keys each step misses the cache: prefetch for the whole group
                     for i in range(n_group if is_far else 0):
                         if is_hashed[i]:
                             number = self.places[hashes[i] & (self.n_places - 1)].number
                             kl_prefetch(self.starts + (number - (number > 0)))
                     number = 0
                     for i in range(n_group if is_far else 0):
-                        # the key that follows one in a known order is that of the next number
+                        # in a known order, the next key has the next number
                         number = self.places[hashes[i] & (self.n_places - 1)].number if is_hashed[i] else number + 1
                         if 0 < number <= self.n_keys:
                             kl_prefetch(self.bytes + self.starts[number - 1])
@@ -279,7 +279,7 @@ cdef class LastRows:
                     self.of(number).offset = offset[row]
                     self.of(number).timestamp = timestamp[row]
                     self.of(number).partition = partition
-                # a group that commits all its partitions writes the same keys each time, one after another
+                # a consumer group that commits all its partitions writes the same keys in the same order each time
                 self.in_order = 2 * n_in_order > n_group
                 first += n_group
         del kept
@@ -291,7 +291,7 @@ cdef class LastRows:
     def copy(self, int64_t[::1] key_offsets not None, uint8_t[::1] keys not None, int64_t[::1] value_offsets not None,
              uint8_t[::1] values not None, uint8_t[::1] valid not None, int64_t[::1] offset not None,
              int64_t[::1] timestamp not None, int32_t[::1] partition not None):
-        """Copy the last records to columns, in the order of the numbers of their keys; how many values are null."""
+        """Copy the last records to columns, in the order of key numbers. Return the number of null values."""
         cdef int64_t number, key_at = 0, value_at = 0, n_null = 0
         cdef Record* record
         if (key_offsets.shape[0] != self.n_keys + 1 or keys.shape[0] != self.key_bytes
@@ -318,7 +318,7 @@ cdef class LastRows:
 
     cdef Py_ssize_t follow(self, const Strings* keys, const Strings* values, const int64_t* offset,
                            const int64_t* timestamp, int32_t partition, int64_t row, int64_t stop) noexcept nogil:
-        """Take rows as long as their keys follow in the known order and their values find room; how many."""
+        """Add rows while their keys follow the known order and their values fit. Return how many."""
         cdef int64_t first = row
         cdef int64_t number = self.known + 1
         cdef const int64_t* starts = self.starts
@@ -331,7 +331,7 @@ cdef class LastRows:
             stop = row + self.n_keys - number
         while row < stop:
             record = <Record*>(bytes + starts[number])
-            # sizes below 0 are above all others here; `feed` looks at what is unusual
+            # as unsigned, negative sizes are the largest; `feed` handles unusual rows
             key_size = size_at(keys, row)
             value_size = size_at(values, row)
             if key_size != <uint32_t>record.key_size or value_size > <uint32_t>record.room:
@@ -353,7 +353,7 @@ cdef class LastRows:
         return <Record*>(self.bytes + self.starts[number])
 
     cdef inline bint is_key(self, int64_t number, const uint8_t* key, int64_t size) noexcept nogil:
-        """Whether a number is that of a key."""
+        """Whether a key has this number."""
         cdef Record* record
         if number >= self.n_keys:
             return False
@@ -364,20 +364,20 @@ cdef class LastRows:
         """The number of a key; -1 if it is new."""
         cdef uint64_t at = h & (self.n_places - 1)
         while self.places[at].number != 0:
-            # keys that share a place mostly differ in the tag, so their bytes need not be compared
+            # most keys with the same place differ in the tag, so that their bytes are not compared
             if self.places[at].tag == <uint32_t>(h >> 32):
-                # numbers in places begin with 1, so that memory from calloc is a table without keys
+                # numbers in places start at 1, so that memory from calloc is an empty table
                 if self.is_key(self.places[at].number - 1, key, size):
                     return self.places[at].number - 1
             at = (at + 1) & (self.n_places - 1)
         return -1
 
     cdef inline bint put(self, int64_t number, const uint8_t* value, int64_t size) noexcept nogil:
-        """Write a value over the one before; whether there is memory for it."""
+        """Overwrite the value of a key. Return whether there is memory."""
         cdef Record* record = self.of(number)
         cdef int64_t more
         if size > record.room:
-            # a value that grows each time is moved a few times only
+            # spare room, so that a growing value is moved only a few times
             more = rounded(size + size // 4)
             if not self.make_room(more):
                 return False
@@ -392,7 +392,7 @@ cdef class LastRows:
         return self.wasted <= LEAST_WASTE or 2 * self.wasted <= self.n_bytes or self.close_gaps()
 
     cdef int64_t add(self, const uint8_t* key, int64_t size, int64_t value_size, uint64_t h) noexcept nogil:
-        """Add a key that is new, with room for a value; its number, -1 if there is no memory."""
+        """Add a new key with room for a value. Return its number, or -1 without memory."""
         cdef int64_t value_room = rounded(value_size) if value_size > 0 else 0
         cdef int64_t needed = <int64_t>sizeof(Record) + rounded(size)
         cdef Record* made
@@ -407,7 +407,7 @@ cdef class LastRows:
                 return -1
             self.starts = <int64_t*>grown
             self.room_of_keys *= 2
-        # half of the places stay free, so that a search for a new key ends after a few steps
+        # at most half full, so that a search for a new key ends after a few steps
         if <uint64_t>(2 * self.n_keys) >= self.n_places and not self.spread():
             return -1
         made = <Record*>(self.bytes + self.n_bytes)
@@ -441,7 +441,7 @@ cdef class LastRows:
         return True
 
     cdef bint close_gaps(self) noexcept nogil:
-        """Move keys and values together, which leaves out values that were too short for the next ones."""
+        """Compact keys and values: drop the room of values that moved to a larger place."""
         cdef int64_t room = self.n_bytes - self.wasted
         cdef uint8_t* moved = <uint8_t*>malloc(room)
         cdef int64_t number, size, at = 0
@@ -480,7 +480,7 @@ cdef class LastRows:
 
 
 cdef object set_strings(Strings* strings, column, int64_t n):
-    """Where the strings of a column are; returns what keeps them there."""
+    """Set the pointers to a column's strings. Return the objects that keep them alive."""
     cdef const uint8_t[::1] views = column[0]
     cdef const uint8_t[::1] data
     cdef int i

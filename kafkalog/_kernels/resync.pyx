@@ -1,8 +1,8 @@
-"""Finds every intact batch in bytes of which some are damaged, in linear time; chooses among batches that disagree.
+"""Finds every intact batch in damaged bytes, in linear time, and chooses among contradicting batches.
 
-`candidates.pxd` says whether a batch is intact. Here positions are tried one after the other, and it is decided whether
-a batch is one of the log or lies in the value of a record. Kafka has nothing like it: FileLogInputStream ends where a
-batch does not parse.
+`candidates.pxd` decides whether a batch is intact. This module tries all positions, and decides whether a batch belongs
+to the log or lies in the value of a record. Kafka has no equivalent: FileLogInputStream ends at a batch that does not
+parse.
 """
 
 from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
@@ -22,9 +22,9 @@ cdef extern from "utf8_impl.h":
 gf_setup()
 
 cdef enum:
-    HEADER_CREDIT = 8  # bytes of headers to look at for each byte of the file
-    CREDIT = 1048576  # bytes to checksum in vain where batches are expected, beyond those of intact ones
-    LOOK_BACK = 160  # bytes before a batch in which the record that encloses it may begin
+    HEADER_CREDIT = 8  # header bytes that may be examined per byte of the file
+    CREDIT = 1048576  # bytes to checksum without success where batches are expected, besides those of intact ones
+    LOOK_BACK = 160  # an enclosing record begins at most this many bytes before a batch
     # kinds of rows
     CHAINED = 1
     SEARCHED = 2
@@ -43,16 +43,16 @@ LOOK_INSIDE = 2
 
 
 cdef bint message_ends(View* view, int64_t end) noexcept nogil:
-    """Whether the file ends at `end`, or the next message of v0 or v1 seems to begin there."""
+    """Whether the file ends at `end`, or a v0 or v1 message seems to begin there."""
     if end >= view.size - MAGIC_END:
         return end == view.size + view.left_behind
-    # no log has offsets of more than 48 bits
+    # real offsets fit in 48 bits
     return ((load_be32(view.bytes + end) >> 16) == 0 and view.bytes[end + 16] < 2
             and plausible_size(view, <Py_ssize_t>end, False) > 0)
 
 
 cdef bint is_text(View* view, const uint8_t* key, int32_t length) noexcept nogil:
-    """Whether bytes may be the key of a header: text without control characters."""
+    """Whether bytes may be a header key: text without control characters."""
     cdef int32_t i
     view.headers_left -= 1 + length
     for i in range(length):
@@ -62,9 +62,9 @@ cdef bint is_text(View* view, const uint8_t* key, int32_t length) noexcept nogil
 
 
 cdef bint read_headers(View* view, Cursor* cursor) noexcept nogil:
-    """Whether a count of headers and as many headers come next; moves the cursor after them.
+    """Whether a header count and that many headers come next; moves the cursor past them.
 
-    After many tries that found none, as in hostile bytes, headers are accepted unread.
+    After many failed attempts, as in hostile bytes, headers are accepted without reading them.
     """
     cdef int32_t _i, n = 0, length = 0
     if read_varint(cursor, &n) != OK or n < 0 or n > remaining(cursor):
@@ -86,7 +86,7 @@ cdef bint read_headers(View* view, Cursor* cursor) noexcept nogil:
 
 
 cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t total) noexcept nogil:
-    """End of the record in whose value the batch at `at` lies, as an index; 0 if no record is seen around it."""
+    """End index of the record whose value contains the batch at `at`; 0 if no record encloses it."""
     cdef Py_ssize_t start = at - 6
     cdef Py_ssize_t floor = at - LOOK_BACK
     cdef Cursor cursor
@@ -115,7 +115,7 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
             cursor.pointer += key
         if read_varint(&cursor, &length) != OK or remaining(&cursor) != 0 or length < total:
             continue
-        # a value, and the headers after it
+        # a value and its headers
         if <int64_t>inside + body < <int64_t>at + length + 1:
             continue
         if <int64_t>inside + body <= view.size:
@@ -124,8 +124,8 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
             if not read_headers(view, &cursor) or remaining(&cursor) != 0:
                 continue
         return <int64_t>inside + body
-    # a message of v0 or v1 ends with its value, whose size stands before it: there the next batch begins, or the
-    # damaged one ends by its own size field
+    # a v0 or v1 message ends with its value, which follows its size: there the next batch begins, or the damaged
+    # batch ends by its own size field
     if at - 4 >= floor:
         length = <int32_t>load_be32(view.bytes + at - 4)
         if length >= total and length <= view.size - at + view.left_behind:
@@ -136,10 +136,10 @@ cdef int64_t record_around(View* view, Py_ssize_t lowest, Py_ssize_t at, int64_t
 
 
 cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    """Whether the bytes are the rest of a v2 record after its value, and whole records after it.
+    """Whether the bytes are the end of a v2 record after its value, followed by whole records.
 
-    The first record of a batch, whose offset delta is 0, comes after no other. The end of a duplicated batch
-    looks the same, and is no record around that batch.
+    The first record of a batch (offset delta 0) never follows another one. This excludes the end of a duplicated batch,
+    which looks similar but does not enclose that batch.
     """
     cdef Cursor cursor
     cdef const uint8_t* record = NULL
@@ -151,7 +151,7 @@ cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept
         return False
     cursor.pointer = view.bytes + start
     cursor.end = view.bytes + stop
-    # a count of no headers, at the end of a batch, is one zero byte: that alone says nothing
+    # a header count of 0 at the end of a batch is one zero byte, which proves nothing
     if not read_headers(view, &cursor) or (remaining(&cursor) == 0 and stop - start < 3):
         return False
     while remaining(&cursor) > 0:
@@ -168,7 +168,7 @@ cdef bint records_follow(View* view, Py_ssize_t start, Py_ssize_t stop) noexcept
 
 
 cdef inline int8_t kind_of(const uint8_t* p) noexcept nogil:
-    """The kind of an intact batch that was searched."""
+    """The kind of an intact batch that was found by searching."""
     return PLAIN if is_plain(p) else SEARCHED
 
 
@@ -181,17 +181,17 @@ cdef inline bint is_inside_kind(int8_t kind) noexcept nogil:
 
 
 cdef bint is_outside(const uint8_t* p, int64_t at, int64_t total, const int64_t[::1] state) noexcept nogil:
-    """Whether an intact batch within the extent of a damaged message is none of its bytes: its size field is wrong."""
+    """Whether a batch within the extent of a damaged message is not part of it, so that its size is wrong."""
     if state[4] < 0:
         return False
     return at + total > state[1] or comes_after(p, state[5], at + total - state[4])
 
 
 cdef bint ends_the_file(View* view, Py_ssize_t first, Py_ssize_t left, const int64_t[::1] state) noexcept nogil:
-    """Whether batches within the extent of a damaged message are none of its bytes, since the file ends with them.
+    """Whether batches within the extent of a damaged message are not part of it, since the file ends with them.
 
-    A file that was cut off within a message rarely ends with a whole batch in its value. But between two of the
-    messages in a compressed one, it may.
+    A file truncated within a message rarely ends with a whole batch in its value. It may end between two messages
+    inside a compressed one.
     """
     if left or state[4] < 0 or <int64_t>load_be64(view.bytes + first) <= state[5]:
         return False
@@ -203,35 +203,43 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                 int64_t[::1] n_sums not None, int64_t[::1] state not None, int64_t[::1] position not None,
                 int32_t[::1] size_in_bytes not None, int64_t[::1] first_offset not None,
                 int64_t[::1] last_offset not None, int32_t[::1] leader_epoch not None, int8_t[::1] kind not None):
-    """Find intact batches from `window[start]` on, a row each; `(status, n_rows, index, needed)`.
+    """Find intact batches from `window[start]` on, one row each. Return `(status, n_rows, index, needed)`.
 
-    A row of kind CHAINED begins where the one before ends. One of kind SEARCHED was found by looking at every byte, or
-    follows such a one; PLAIN says the same of a message of v0 or v1 that is not compressed, and follows no other batch:
-    it may be one of those in a compressed message whose header is lost. INSIDE says that it lies in the value of a
-    record or a message that is seen around it, WRAPPED in a compressed message. LINKED is a damaged
-    batch whose size field leads to an intact one, or to the end of the file, maybe over more such damaged ones: its
-    inside is not searched.
+    Kinds of rows:
 
-    The scan stops at `index`: OK at the end of the file, OUTPUT_FULL when there is no more room for rows, NEED_MORE
-    when the window has to hold `needed` bytes from there on. `sums` are for checksums of parts of the window: room for
-    one a block of `BLOCK_BYTES`, and one more; `n_sums` (two, 1 for a new window) counts those that are computed.
-    `state`, which goes from call to call: 1 if a batch is expected here, 2 if a damaged one begins here that is to be
-    searched; the position where an enclosing record or message ends; the position where the last row ends; the kind of
-    its run. Of an enclosing damaged message also: its position or -1, its offset, and whether it is compressed.
+    - CHAINED begins at the end of the previous batch.
+    - SEARCHED was found by testing every byte, or follows such a batch.
+    - PLAIN is a SEARCHED, uncompressed v0 or v1 message after no other batch. It may come from a compressed message
+      whose header is lost.
+    - INSIDE lies in the value of an enclosing record or message, WRAPPED in a compressed message.
+    - LINKED is a damaged batch whose size field leads to an intact one or to the end of the file, possibly over more
+      damaged ones. Its inside is not searched.
+
+    The scan stops at `index`. The status is OK at the end of the file, OUTPUT_FULL if there is no room for rows, and
+    NEED_MORE if the window must hold `needed` bytes from there on. `sums` has room for one checksum per `BLOCK_BYTES`
+    and one more; `n_sums` (two, 1 for a new window) counts the computed ones.
+
+    `state` is carried from call to call:
+
+    - 1 if a batch is expected here, 2 if a damaged batch to search begins here,
+    - the end position of an enclosing record or message,
+    - the end position of the last row,
+    - the kind of its run,
+    - for an enclosing damaged message: its position or -1, its offset, and whether it is compressed.
     """
     cdef View view
     cdef Py_ssize_t at = start
     cdef Py_ssize_t capacity = position.shape[0]
     cdef Py_ssize_t row = 0
-    cdef Py_ssize_t run_row = 0  # the first row of the searched run that the last row belongs to
+    cdef Py_ssize_t run_row = 0  # first row of the searched run that ends with the last row
     cdef Py_ssize_t end = window.shape[0]
-    cdef Py_ssize_t searched = start  # up to where headers have their credit
+    cdef Py_ssize_t searched = start  # header credit is granted up to here
     cdef Py_ssize_t lowest, i
     cdef int64_t size, around, total = 0, needed = 0
     cdef Damaged damaged
     cdef const uint8_t* p = NULL
     cdef int found, status = OK
-    cdef bint is_searched = state[0] == 2  # the damaged batch that begins here
+    cdef bint is_searched = state[0] == 2  # a damaged batch to search begins here
     cdef int8_t what, is_expected = state[0] != 0, run_kind = <int8_t>state[3]
     if start < 0 or start > end:
         raise ValueError("start lies outside the window")
@@ -290,7 +298,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                 needed = total
                 break
             if found != OK and is_expected and window_start + at < state[1]:
-                is_expected = False  # inside of a record or a message no batch leads to another
+                is_expected = False  # inside a record or message, batches do not form a chain
                 at += 1
                 continue
             if found != OK and is_expected:
@@ -326,7 +334,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                 run_kind = CHAINED
                 state[2] = window_start + at + total
                 if total >= end - at:
-                    at = end  # the end of the file: nothing more is wanted of it
+                    at = end  # the end of the file: done
                     if view.left_behind > 0:
                         view.left_behind = 0
                     break
@@ -337,9 +345,9 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
                 continue
             what = run_kind if is_expected else kind_of(p)
             if what == PLAIN:
-                what = kind_of(p)  # after a batch that stands for itself, others do as well
+                what = kind_of(p)  # batches after an independent one are independent as well
             if not is_expected:
-                # what was searched before this one may have been inside a record that reaches up to here
+                # the rows found so far may lie inside a record that ends here
                 if row and is_searched_kind(kind[row - 1]) and records_follow(
                         &view, <Py_ssize_t>(state[2] - window_start), at):
                     for i in range(run_row, row):
@@ -361,7 +369,7 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
             elif is_inside_kind(what) and window_start + at >= state[1]:
                 what = CHAINED
             elif is_inside_kind(what) and window_start + at + total > state[1]:
-                # no value ends within an intact batch: what seemed to be a record around them is none
+                # a value does not end within an intact batch: the enclosing record was not real
                 for i in range(run_row, row):
                     kind[i] = kind_of(view.bytes + (position[i] - window_start))
                 what = kind_of(p)
@@ -393,10 +401,10 @@ def scan_window(const uint8_t[::1] window not None, Py_ssize_t start, int64_t wi
 def choose_rising(const int64_t[::1] weight not None, const int64_t[::1] rank_first not None,
                   const int64_t[::1] rank_last not None, int64_t[::1] tree not None, int32_t[::1] tree_row not None,
                   int32_t[::1] before not None, uint8_t[::1] chosen not None):
-    """Choose rows of the largest total weight, in order, so that each begins above the end of the one before.
+    """Choose rows with the largest total weight, in order, such that each begins after the end of the previous one.
 
-    `rank_first[i]` is the number of rows, of all, that end below the beginning of row i; `rank_last[i]` the number of
-    those that end at or below its end. `tree` and `tree_row` have a place more than there are rows.
+    `rank_first[i]` is the number of rows that end before row i begins. `rank_last[i]` is the number of rows that end at
+    or before its end. `tree` and `tree_row` have one element more than rows.
     """
     cdef Py_ssize_t n = weight.shape[0]
     cdef Py_ssize_t i, k
@@ -408,7 +416,7 @@ def choose_rising(const int64_t[::1] weight not None, const int64_t[::1] rank_fi
             or tree.shape[0] != n + 1 or tree_row.shape[0] != n + 1):
         raise ValueError("columns differ in length")
     with nogil:
-        # a Fenwick tree of maxima: a row asks for the best of all that end before it begins, in log n steps
+        # a Fenwick tree of maxima: finds the best of all rows that end before a row begins, in log n steps
         for i in range(n + 1):
             tree[i] = 0
             tree_row[i] = -1
@@ -421,7 +429,7 @@ def choose_rising(const int64_t[::1] weight not None, const int64_t[::1] rank_fi
                 with gil:
                     raise ValueError("a rank is out of range")
             while k > 0:
-                # of equal weights the row that was met first stays, so that the choice does not depend on what follows
+                # with equal weights the first row stays, so that the choice does not depend on later rows
                 if tree[k] > best:
                     best = tree[k]
                     row = tree_row[k]

@@ -1,4 +1,4 @@
-# Columns that values are appended to. Their memory grows up to a limit, and is handed over in the end.
+# Columns that values are appended to. Their memory grows up to a limit; at the end, it is handed over.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -9,15 +9,15 @@ from kafkalog._kernels.wire cimport OK, Cursor
 
 cdef enum:
     FULL = 1
-    FEW_BYTES = 8        # of a text
-    COPIED_BYTES = 4096  # less is copied into an object of bytes
+    FEW_BYTES = 8        # initial bytes per text
+    COPIED_BYTES = 4096  # smaller buffers are copied into bytes objects
 
 cdef enum Kind:
-    FLAT = 0           # width bytes a value
+    FLAT = 0           # `width` bytes per value
     TEXT = 1           # offsets and bytes
     LIST = 2           # offsets; one child
-    STRUCT = 3         # children as long as itself
-    EMPTY = 4          # nothing but nulls
+    STRUCT = 3         # children of its own length
+    EMPTY = 4          # only nulls
 
 
 cdef struct Column:
@@ -44,7 +44,7 @@ cdef struct Columns:
 
 
 cdef inline int make_room(Columns* columns, void** memory, int64_t* room, int64_t need) noexcept nogil:
-    """Let a buffer have `need` bytes at least."""
+    """Grow a buffer to at least `need` bytes."""
     cdef int64_t more
     cdef void* moved
     if need <= room[0]:
@@ -84,7 +84,7 @@ cdef inline int append_offset(Columns* columns, Column* column, int64_t stop) no
 
 
 cdef inline uint8_t* append_data(Columns* columns, Column* column, int64_t size) noexcept nogil:
-    """Where to put `size` more bytes; NULL if there is no memory."""
+    """Reserve `size` more bytes. Return their address; NULL without memory."""
     if column.size + size > column.data_room:
         if make_room(columns, <void**>&column.data, &column.data_room, column.size + size) != 0:
             return NULL
@@ -93,7 +93,7 @@ cdef inline uint8_t* append_data(Columns* columns, Column* column, int64_t size)
 
 
 cdef inline int append_null(Columns* columns, int32_t number) noexcept nogil:
-    """Null; a column that has none gets zeros, which stand under a null of a struct around it."""
+    """Append null; a column without nulls gets zeros, under the null of an enclosing struct."""
     cdef Column* column = &columns.all[number]
     cdef uint8_t* to
     cdef int32_t i
@@ -118,7 +118,7 @@ cdef inline int append_null(Columns* columns, int32_t number) noexcept nogil:
 
 
 cdef inline void cut(Columns* columns, int32_t number, int64_t n) noexcept nogil:
-    """Drop the values of a column from `n` on."""
+    """Drop the values of a column from index `n` on."""
     cdef Column* column = &columns.all[number]
     cdef int32_t i
     if column.kind == FLAT:
@@ -157,9 +157,9 @@ cdef inline uint8_t* append_flat(Columns* columns, Column* column) noexcept nogi
 
 cdef inline int read_columns(Columns* columns, const int32_t[:, ::1] table, const int32_t[::1] children,
                              int64_t room, int64_t n) except -1:
-    """Columns without values: kind, width, first child, number of children, nullable of each.
+    """Make empty columns from a table of kind, width, first child, number of children, nullable.
 
-    They have memory for `n` values each, unless that is much of the room.
+    Each has memory for `n` values, unless that is a large part of the room.
     """
     cdef Py_ssize_t i
     cdef Column* column
@@ -206,7 +206,7 @@ cdef inline void release(Columns* columns, Py_ssize_t n) noexcept:
 
 
 cdef inline object handed_over(Column* column):
-    """A column's buffers as objects that own them; the column has none any more."""
+    """Move a column's buffers to objects that own them."""
     valid = offsets = values = None
     if column.nullable:
         valid = owned(<void**>&column.valid, column.n)
@@ -225,7 +225,7 @@ cdef inline object owned(void** memory, int64_t size):
     fitting = realloc(memory[0], size)
     if fitting != NULL:
         memory[0] = fitting
-    block = Block(0)  # one of no capacity is freed, and not used again
+    block = Block(0)  # a block of no capacity is freed, not reused
     free(block.pointer)
     block.pointer, block.size = memory[0], size
     memory[0] = NULL
@@ -238,9 +238,9 @@ ctypedef int (*ReadValue)(void* state, Cursor* value) noexcept nogil
 cdef inline list decode_values(Columns* columns, Py_ssize_t n_columns, int32_t root, ReadValue read, void* state,
                                const uint8_t[::1] data, const int64_t[::1] start, const int64_t[::1] stop, int outside,
                                int32_t[::1] failures):
-    """Append values to the column `root` (-1: only look at them), and hand over all columns.
+    """Append values to the column `root` (-1 only checks them), and hand over all columns.
 
-    A value that `read` fails on is null, and so is one that does not lie within `data`, whose failure is `outside`.
+    A value becomes null if `read` fails on it, or if it is not within `data` (failure `outside`).
     """
     cdef Py_ssize_t row, i
     cdef Cursor cursor

@@ -1,14 +1,14 @@
-# The only reader of untrusted bytes: a cursor is a pointer and an end, a length is compared with what is left before
-# it is used, and what went wrong is a Status. Kafka's ByteUtils and DefaultRecord.
+# The only reader of untrusted bytes. A cursor is a pointer and an end. Each length is compared with the remaining bytes
+# before use, and failures are a Status. Source: Kafka's ByteUtils and DefaultRecord.
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum Status:
     OK = 0
-    # where a walk stopped without finding anything wrong
+    # a walk stopped without an error
     NEED_MORE = 1
     OUTPUT_FULL = 2
-    # headers of batches
+    # batch headers
     SIZE_NEGATIVE = 10
     SIZE_TOO_SMALL = 11
     BAD_MAGIC = 12
@@ -42,7 +42,7 @@ cdef struct Cursor:
 cdef extern from *:
     """
     #include <stdint.h>
-    /* composed byte by byte: right on every byte order and alignment, and one movbe where the machine has it */
+    /* composed byte by byte: right for every byte order and alignment, and one movbe where available */
     static inline uint16_t kl_be16(const uint8_t *p) { return (uint16_t)((uint16_t)p[0] << 8 | p[1]); }
     static inline uint32_t kl_be32(const uint8_t *p) {
         return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
@@ -53,7 +53,7 @@ cdef extern from *:
     /* Java's arithmetic: wraps. Signed overflow is undefined in C, so it is done unsigned. */
     static inline int64_t kl_wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
     static inline int64_t kl_wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-    /* bytes between two pointers: in C, since Cython's overflow check takes pointers for integers */
+    /* bytes between two pointers; in C, since Cython's overflow check treats pointers as integers */
     static inline Py_ssize_t kl_distance(const uint8_t *from, const uint8_t *to) { return to - from; }
     static inline int32_t kl_unzigzag32(uint32_t v) { return (int32_t)((v >> 1) ^ (0u - (v & 1))); }
     static inline int64_t kl_unzigzag64(uint64_t v) { return (int64_t)((v >> 1) ^ (0ull - (v & 1))); }
@@ -77,7 +77,7 @@ cdef inline Py_ssize_t remaining(Cursor* cursor) noexcept nogil:
 
 
 cdef inline int read_unsigned_varint(Cursor* cursor, uint32_t* value) noexcept nogil:
-    """At most five bytes; the excess bits of the fifth are dropped, as ByteUtils.readUnsignedVarint drops them."""
+    """Read at most five bytes; the excess bits of the fifth are dropped, as in ByteUtils.readUnsignedVarint."""
     cdef uint32_t result
     cdef uint8_t byte
     cdef int shift
@@ -112,7 +112,7 @@ cdef inline int read_varint(Cursor* cursor, int32_t* value) noexcept nogil:
 
 
 cdef inline int read_varlong(Cursor* cursor, int64_t* value) noexcept nogil:
-    """At most ten bytes, as ByteUtils.readVarlong."""
+    """Read at most ten bytes, as in ByteUtils.readVarlong."""
     cdef uint64_t result = 0
     cdef uint8_t byte
     cdef int shift = 0
