@@ -1,8 +1,8 @@
 """Decides whether offsets that no segment holds were compacted away, or whether a segment was lost.
 
-A segment normally begins where the previous one ends. The log cleaner leaves gaps, too, and a lost segment looks the
-same. One function, `is_compacted`, answers for every command. It needs the files next to the partition, and how dense
-the offsets of its segments are.
+A segment normally begins where the previous one ends. The log cleaner also leaves gaps, and a lost segment looks the
+same. One function, `is_compacted`, answers for every command. It uses the files next to the partition, and the density
+of offsets in its segments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Density(NamedTuple):
 
 
 class GapMeter:
-    """Whether offsets are missing in a segment, by its intact batches: a damaged header may show gaps that are none.
+    """Detects missing offsets in a segment from intact batches, since a damaged header may show false gaps.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class GapMeter:
         self._last, self._end = base_offset - 1, 0
 
     def feed(self, batches: BatchTable, position: npt.NDArray[np.int64] | None = None) -> None:
-        """Add batches with right checksums, in order; `position` says where they are if they were gathered."""
+        """Add batches with correct checksums, in order; `position` has the positions of gathered batches."""
         if not len(batches):
             return
         position = batches.position if position is None else position
@@ -91,9 +91,9 @@ def is_compacted(
 
     Notes
     -----
-    A broker's cleaner stores how far it has come. A follower copies the gaps of a compacted leader, so gaps inside
-    segments show compaction even if its own cleaner has never run. While a broker runs, its cleaner replaces segments
-    before it stores how far it is.
+    A broker's cleaner stores its progress. A follower copies the gaps of a compacted leader, so gaps inside segments
+    show compaction even if its own cleaner has never run. The cleaner of a running broker replaces segments before it
+    stores its progress.
     """
     if key is not None and key.topic in COMPACTED:
         return True
@@ -113,7 +113,7 @@ def is_compacted(
         return True
     if is_known:
         return is_lost
-    # the cleaner never touches the last segment, so only the others show that nothing was compacted; it empties some
+    # the cleaner skips the last segment, so only the others can show that nothing was compacted; it empties some
     is_emptied = any(row.last_offset < row.base_offset for row in rows[:-1])
     is_dense = any(row.last_offset > row.base_offset for row in rows[:-1])
     return is_lost if is_dense and not is_emptied else None

@@ -120,7 +120,7 @@ class Partition(ReadMethods):
         return sum(segment.size_in_bytes for segment in self.segments)
 
     def _checkpoint(self, name: str) -> int | None:
-        # checkpoints name live partitions alone: directories that a broker has renamed have no entry
+        # checkpoints name live partitions only: directories that a broker renamed have no entry
         if self.topic_partition is None or self.kind is not None:
             return None
         try:
@@ -137,7 +137,7 @@ class Partition(ReadMethods):
         if given is None and self._known is None:
             given = self._checkpoint(kf.LOG_START_OFFSET_CHECKPOINT)
         if given is not None and self._known is not None and self._known.is_planned:
-            return given  # of the partition: the records of a part may lie below the name of its first segment
+            return given  # of the whole partition: a part may hold records below the name of its first segment
         if given is not None:
             self.findings += start_findings(str(self.path), given, self.segments)
         # retention may have deleted segments since the checkpoint was written, which brokers do once a minute
@@ -342,7 +342,7 @@ class Partition(ReadMethods):
         return [Density(one.base_offset, last, meter.has_gaps) for one, last, meter in rows]
 
     def gap_between(self, start: int, end: int) -> Finding | None:
-        """The finding about offsets that are missing between two segments; None where they were compacted."""
+        """The finding about offsets missing between two segments; None if they were compacted."""
         compacted = self.is_compacted(end) if self.is_whole else True
         return None if compacted else gap_finding(str(self.path), start, end, is_compacted=compacted)
 

@@ -1,11 +1,11 @@
 """Parts of a partition: byte ranges of its segments, as small picklable values that open as a `Partition`.
 
-`kafkalog.scanning.planning` makes a `PartitionRange`; a reader opens it, maybe in another process. Scans, damage, log
-start offset and isolation level work as for a whole partition. The only difference is that a segment may begin at a
+`kafkalog.scanning.planning` makes a `PartitionRange`; a reader opens it, possibly in another process. Scans, damage,
+log start offset and isolation level work as for a whole partition. The only difference is that a segment may begin at a
 batch in the middle of its file and end before another one.
 
-The plan is checked against the files: the topic has to be the one that was planned, the file has to have the planned
-size, the first batch has to be the one that was seen there, and the last batch has to end where the part ends.
+Opening checks the plan against the files: the topic, the size of the file and the first batch must be as planned, and
+the last batch must end where the part ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SegmentRange:
     is_preallocated: bool = False
     """Whether a roll may cut zeros from the end of the file."""
     etag: str | None = None
-    """Of an object in a store, when the read was planned."""
+    """Version of an object in a store, when the read was planned."""
 
     @classmethod
     def of(cls, segment: Segment, *, is_last: bool) -> SegmentRange:
@@ -81,17 +81,17 @@ class PartitionRange:
     """The partition's log start offset."""
     start_offset: int | None = None
     end_offset: int | None = None
-    """Offsets of the wanted records; half-open."""
+    """Half-open range of offsets to read."""
     outcomes: TransactionOutcomes | None = None
     """How the transactions ended, for `read_committed`. None if the reader computes this itself, because the range is
     the whole partition.
     """
     following: SegmentRange | None = None
-    """What another part reads next: a segment, or the rest of one."""
+    """The range after this one, which another part reads: a segment, or the rest of one."""
     unread_offset: int | None = None
-    """Base offset of the next segment, if nobody can read it; `following` is None then."""
+    """Base offset of the next segment if it cannot be read; then `following` is None."""
     directory: DirectoryIdentity | None = field(default=None, repr=False, compare=False)
-    """Of the directory when the read was planned."""
+    """Identity of the directory when the read was planned."""
     earlier: tuple[SegmentRange, ...] = field(default=(), repr=False, compare=False)
     """The last segments before these, as `Known` has them."""
 
@@ -115,7 +115,7 @@ class PartitionRange:
         return parts
 
     def joined(self, other: PartitionRange) -> PartitionRange | None:
-        """This range and one that begins where it ends as one; else None."""
+        """Join this range and one that begins at its end; None if they are not adjacent."""
         if self.path != other.path or self.following is None or self.start_offset != other.start_offset:
             return None
         last, first = self.segments[-1], other.segments[0]
@@ -133,12 +133,12 @@ class PartitionRange:
         Raises
         ------
         ReadError
-            A segment has disappeared, or cannot be read; or the topic was deleted since, and made again.
+            A segment has disappeared or cannot be read, or the topic was deleted and created again.
         FileChangedError
             A file has changed since the read was planned.
         """
         directory = as_path(self.path)
-        # before the comparison: what replaces it after that has another one
+        # read before the comparison, so that a later replacement is detected
         identity = None if self.directory is None else directory_identity(directory)
         if was_replaced(directory, self.directory):
             raise removed_error(directory)
@@ -146,7 +146,7 @@ class PartitionRange:
         segments = tuple(RangedSegment(directory, one, memory_map=memory_map, **options) for one in self.segments)
         earlier = []
         for one in self.earlier:
-            with contextlib.suppress(KafkalogError):  # other readers say that it cannot be read
+            with contextlib.suppress(KafkalogError):  # other readers report that it cannot be read
                 earlier.append(RangedSegment(directory, one, memory_map=memory_map, **options))
         next_base_offset = self.unread_offset
         if self.following is not None:
@@ -190,7 +190,7 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRanges:
-    """Parts of partitions that are read together, as a scan takes them in place of an opened path."""
+    """Parts of partitions that one scan reads, in place of an opened path."""
 
     parts: tuple[PartitionRange, ...]
     """Ordered by topic, partition and offset."""
@@ -230,7 +230,7 @@ class RangedSegment(Segment):
     memory_map, limits, topic_partition
         See `Segment`.
     identity : DirectoryIdentity or None
-        Of the directory.
+        Identity of the directory.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class RangedSegment(Segment):
         ReadError, LimitExceededError
             See `Segment.open`.
         FileChangedError
-            The size of the file is not what it was when the part was planned.
+            The size of the file has changed since the part was planned.
         """
         source = super().open()
         planned = self._range
@@ -319,7 +319,7 @@ def join_outside(pieces: list[SegmentRange], base_offset: int, next_base_offset:
 
 
 def missing_behind(partition: Partition, end_offset: int | None) -> list[Finding]:
-    """The note about a missing end of the log, if the last segment is empty: then no part reads up to it."""
+    """The note about a missing end of the log, if the last segment is empty, since then no part reads up to it."""
     last = partition.segments[-1] if partition.segments else None
     if last is None or last.error or last.size_in_bytes or (end_offset is not None and last.base_offset >= end_offset):
         return []

@@ -1,8 +1,9 @@
 """Reads a segment as a broker's recovery does, and returns index entries, producer batches and leader epochs.
 
-Mirrors the loop of `LogSegment.recover`: it accepts what recovery accepts and stops where recovery stops. That differs
-from a strict reader (a magic byte above 2 and offsets that go back are not covered by the checksum, and pass) and from
-a tolerant one (nothing after damage is read). Nothing is written; what recovery would cut off is reported.
+Mirrors the loop of `LogSegment.recover`: it accepts what recovery accepts and stops where recovery stops. A
+strict reader accepts less: recovery ignores magic bytes above 2 and offsets that go back, since no checksum covers
+them. A tolerant reader accepts more: recovery reads nothing after damage. This module writes nothing; it reports the
+part that recovery would truncate.
 """
 
 from __future__ import annotations
@@ -35,28 +36,28 @@ class RecoveredSegment:
     time_entries: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, kf.TIME_INDEX_DTYPE))
     """Entries of `.index` and `.timeindex`."""
     replay: list[tuple[BatchTable, npt.NDArray[np.int32]]] = field(default_factory=list)
-    """The batches that suffice for a replay of producers, one table per window, with the coordinator epochs of the
-    markers among them."""
+    """The batches needed to replay producers, one table per window, and the coordinator epochs of their
+    markers."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """Each leader epoch larger than all before it, and the base offset of its first batch."""
     last_epoch: int = kf.NO_EPOCH
-    """That of the last v2 batch."""
+    """Value of the last v2 batch."""
     map_end_offset: int = 0
     """The offset after the last v2 batch; the base offset if there is none."""
     next_offset: int = 0
     """The offset that a broker would give to the next record: the one after the last batch. The base offset if there is
     no batch, or if offsets go back so that the broker does not find the offset of the last index entry."""
     n_bytes: int = 0
-    """Size of the `.log` once it was read. Zeros of a preallocated one may be gone that were there when it was listed:
-    a running broker cuts them off as it rolls."""
+    """Size of the `.log` after the read. It may be smaller than when it was listed: a running broker that rolls
+    truncates the zeros of a preallocated file."""
     n_valid_bytes: int = 0
-    """Where a broker would truncate the `.log`; its size if all is well."""
+    """Position at which a broker would truncate the `.log`; its size if nothing is wrong."""
     is_emptied: bool = False
     """Whether a broker would truncate it to 0 bytes instead."""
     finding: Finding | None = None
     """Why the broker would truncate or empty it."""
     unnoticed: Finding | None = None
-    """The first damage that recovery does not notice: a magic byte or an offset that is wrong, which no checksum
+    """The first damage that recovery does not notice: a wrong magic byte or offset, which no checksum
     covers."""
 
     @property
@@ -112,7 +113,7 @@ def recover(
                 break
         found.finding, found.unnoticed = found.finding or windows.finding, windows.unnoticed
         found.n_bytes = source.size
-    # a broker adds the final time entry after the last batch that it keeps: only then it finds this disorder
+    # a broker adds the final time entry after the last batch that it keeps: only then does it detect this disorder
     if not is_refused and not builder.ends_in_order:
         found.is_emptied = True
         detail = "the offset of the largest timestamp decreases; a broker empties the segment"
@@ -151,7 +152,7 @@ def _finds_last_entry(found: RecoveredSegment) -> bool:
     with segment.open() as source:
         for window in _Windows(segment, source, needs_control_bytes=False, start=start):
             batches = window.batches
-            # a compressed v0 or v1 message hides its base offset: its last offset stands in
+            # a compressed v0 or v1 message lacks its base offset: use its last offset
             base = np.where(batches.base_offset >= 0, batches.base_offset, batches.last_offset)
             inside = batches.next_position <= found.n_valid_bytes
             if (base[inside] >= target).any():
@@ -164,7 +165,7 @@ def _finds_last_entry(found: RecoveredSegment) -> bool:
 class _Windows:
     """Windows of intact batches up to where recovery stops. `finding` is the reason, None at the end of the file.
 
-    `unnoticed` is the first damage that recovery passes over.
+    `unnoticed` is the first damage that recovery ignores.
 
     With `needs_control_bytes` a window has the bytes of its control batches. Other bytes may be missing.
     """
@@ -235,10 +236,10 @@ class _Windows:
         return Window(window.data, window.start, batches[:row])
 
     def _unwatched(self, error: CorruptionError, position: int) -> Window | None:
-        """The batch at a position, if only what its checksum does not cover is wrong with it; None for other damage.
+        """The batch at a position if only fields without a checksum are wrong; None for other damage.
 
-        The checksum of a v2 batch covers neither its base offset nor its magic. Recovery accepts such a batch, as it
-        does one whose last offset lies before its first.
+        The checksum of a v2 batch covers neither its base offset nor its magic. Recovery accepts such a batch, and
+        also one whose last offset is below its first.
         """
         if error.reason not in (Reason.BAD_MAGIC, Reason.OFFSET_ORDER, Reason.HEADER_INCONSISTENT):
             return None
@@ -286,7 +287,7 @@ def _take(found: RecoveredSegment, window: Window, with_producers: bool) -> None
 
 
 def wrong_epoch(recovered: Iterable[RecoveredSegment]) -> str | None:
-    """Say that a batch has a larger leader epoch than the last one of all segments; None if none has.
+    """The message that a batch has a larger leader epoch than the last batch of all segments; else None.
 
     No checksum covers epochs, and recovery puts each that is larger than all before it into the checkpoint.
     """
@@ -356,7 +357,7 @@ def _refusal(segment: Segment, batch: BatchTable, reason: Reason) -> Finding:
 
 _MAGIC_END = 17
 _LEAST_BYTES = 26
-_OFFSETS = ((0, 8), (23, 4))  # where the base offset and the last offset's delta are
+_OFFSETS = ((0, 8), (23, 4))  # position and size of the base offset and the last offset delta
 _JAVA_BYTE_MAX = 127  # Java reads a larger byte as negative, so as a v0 or v1 message, whose checksum covers the magic
 _WINDOW_BEHIND_DAMAGE = 2**16
 _UNREADABLE_HEADERS = frozenset(

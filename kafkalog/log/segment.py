@@ -81,7 +81,7 @@ class Segment(ReadMethods):
     first_position = 0
     """Position of the first batch to read."""
     directory: DirectoryIdentity | None = None
-    """Of its directory when that was listed; None if the file was named."""
+    """Identity of its directory when that was listed; None if the file was named."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Segment(ReadMethods):
         return source
 
     def reopened(self) -> Segment:
-        """The whole of a segment of which this may be a part."""
+        """The whole segment, if this is a part of one."""
         return Segment(self.path, limits=self.limits, is_last=False, must_open=False)
 
     def iter_windows(
@@ -206,7 +206,7 @@ class Segment(ReadMethods):
         bases = [base for name, base in offsets if base is not None and name.endswith(kf.LOG_SUFFIX)]
         ends = [end for name, end in offsets if end is not None and name.endswith(kf.PRODUCER_SNAPSHOT_SUFFIX)]
         following = min((base for base in bases if base > self.base_offset), default=None)
-        # the last segment has no next one whose name bounds its offsets: its index serves instead
+        # no next segment bounds the offsets of the last one: use its index
         index = None if following is not None else self.offset_hint
         return Witnesses(index, following if self.has_base_offset else None, frozenset(ends))
 
@@ -366,8 +366,8 @@ class Segment(ReadMethods):
         """Number of the entry of the offset index from which to look for an offset; -1 for none.
 
         An entry counts if an intact batch (its checksum included) at or below `offset` starts at its position. Offsets
-        rise, so all batches before it are below `offset` too. Also, batches have to follow each other from there for a
-        window: a record's value may hold whole batches, but no batch follows after those.
+        increase, so all batches before it are also below `offset`. From there, batches must follow each other for one
+        window: a record's value may contain whole batches, but other bytes follow them.
         """
         index = self.offset_hint
         if index is None or not len(index):

@@ -1,7 +1,7 @@
 """Reads the segments of a partition in order, as windows of batches.
 
-Damage, and files that cannot be read, are handled according to `on_corruption`. With `read_committed` the batches of a
-window are those that a consumer would get. Records are not decoded here.
+Damage, and files that cannot be read, are handled according to `on_corruption`. With `read_committed`, a window
+has the batches that a consumer would get. Records are not decoded here.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class SegmentReader:
         What is known in advance.
     gap_between, behind_end : callable
         ``gap_between(start, end)`` returns the finding, if any, about missing offsets (half-open) between two segments,
-        and ``behind_end(end)`` that about offsets behind the log end.
+        and ``behind_end(end)`` the finding about offsets past the log end.
     limits : Limits
     """
 
@@ -185,7 +185,7 @@ class SegmentReader:
         statistics : ScanStatistics, optional
             Its counts are increased.
         once : bool
-            Whether batches that an earlier segment has, too, are left out after damage, if it is skipped.
+            Whether to leave out batches after skipped damage if an earlier segment also has them.
         """
         counts = ScanStatistics() if statistics is None else statistics
         counts.n_segments += len(self._segments)
@@ -265,7 +265,7 @@ class SegmentReader:
                         yield SegmentWindow(number, segment, source, window, n_bytes, whole)
                         del window, whole  # its memory can be reused for the next one
                         if n is not None:
-                            break  # a later segment that begins below the end is read all the same
+                            break  # a later segment that begins below the end is still read
             except (ReadError, LimitExceededError) as error:
                 counts.n_bytes += segment.size_in_bytes if stream is None else 0
                 # a plan promised these files: leaving one out would lose records that another process counts on
@@ -284,7 +284,7 @@ class SegmentReader:
             if stream is not None:
                 is_end |= stream.stopped
                 previous, reached = stream.previous, stream.end_offset
-                # what damage at the end of the segment held is reported as lost already
+                # records in damage at the end of the segment are already reported as lost
                 reached = None if reached is None else max(reached, lost_to)
         if self._known.next_base_offset is not None and not is_end:
             self._report_gap(reached, self._known.next_base_offset, report)
@@ -392,14 +392,14 @@ class SegmentReader:
         return replace(finding, last_offset=end - 1, n_records=end - first, certainty="at_most")
 
     def read_committed(self, on_corruption: OnCorruption = "raise", check_crcs: bool = True) -> ReadCommitted:
-        """What selects the batches that a `read_committed` consumer gets."""
+        """The selector of batches that a `read_committed` consumer gets."""
         known = self._known.outcomes
         return ReadCommitted(known or self._learner(on_corruption, check_crcs), check_crcs=check_crcs)
 
     def learn_outcomes(
         self, until_offset: int | None, *, on_corruption: OnCorruption, check_crcs: bool = True
     ) -> TransactionOutcomes:
-        """See `Partition.learn_outcomes`; without `check_crcs`, batches are believed whatever their checksums are."""
+        """See `Partition.learn_outcomes`; without `check_crcs`, batches count even with wrong checksums."""
         return self._learner(on_corruption, check_crcs).learn(until_offset)
 
     def _learner(self, on_corruption: OnCorruption, check_crcs: bool = True) -> OutcomeLearner:
@@ -430,11 +430,10 @@ class SegmentReader:
         return found[mask]
 
     def replay_windows(self, reached: Reached, *, on_corruption: OnCorruption = "raise") -> Generator[ReplayWindow]:
-        """Windows after what was reached.
+        """Windows after the position reached so far.
 
-        Damage is skipped, and passed on with the next window.
-        A window is released when the next one is requested. A file that cannot be read counts as damage, unless
-        `on_corruption` is "raise".
+        Damage is skipped, and reported with the next window. A window is released when the next one is requested. A
+        file that cannot be read counts as damage, unless `on_corruption` is "raise".
         """
         first, position = divmod(reached.position, 1 << POSITION_BITS)
         previous, last = reached.last_offset, reached.last_position

@@ -28,7 +28,7 @@ from kafkalog.storage.source import ByteSource
 
 
 class SegmentFile(Protocol):
-    """What a stream uses of a `Segment`."""
+    """The part of `Segment` that a stream uses."""
 
     path: Path
     base_offset: int
@@ -69,16 +69,16 @@ class SegmentStream:
     first_window_bytes : int, optional
         Bytes to read first, if few may be wanted; doubled from window to window.
     checked : bool
-        Whether windows have the result of their checksums, and no bytes if all are correct (`walk_checked`).
+        Whether windows come with checked checksums, and without bytes if all are correct (`walk_checked`).
     reader : BatchReader, optional
         Reads the good batches (see `walk_with`).
     follows : int, optional
         Position of the batch before the one where reading starts, if it was read, and `previous` is its last offset.
     goes_on : bool
-        Whether the reader continues after damage. False if it ends there, and this stream looks ahead for it: then its
-        findings do not say how many bytes were passed over.
+        Whether the reader continues after damage. False if it ends there and this stream only looks ahead. Then
+        findings lack the number of skipped bytes.
     earlier : sequence of Segment
-        The segments that have been read before. Of a batch that they also have, only theirs is returned.
+        Segments that were read before. A batch that one of them also has is not returned again.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class SegmentStream:
     def windows(self, start: int = 0) -> Iterator[Window]:
         """Windows from a batch boundary on. A partial last batch of the last segment ends them, and is reported."""
         segment, source, limits = self.segment, self.source, self.segment.limits
-        witnesses = cache(segment.witnesses)  # they take a listing of the directory
+        witnesses = cache(segment.witnesses)  # listed once: it reads the directory
         segment.findings = []
         self._start = max(start, segment.first_position)
         if source.fetches_ranges and self._reads_all and self._first_window_bytes is None:
@@ -143,7 +143,7 @@ class SegmentStream:
                     first_window_bytes=self._first_window_bytes,
                     limits=limits,
                 ):
-                    if window.run is not None:  # its ends were compared as they were read
+                    if window.run is not None:  # its ends were compared during the read
                         segment.check_start(window)
                         yield window
                         self.previous = before = window.run.end_offset - 1
@@ -153,7 +153,7 @@ class SegmentStream:
                     reason = odd_end(window, source, before, limits.max_batch_bytes, witnesses)
                     odd = None if reason is None else odd_end_error(window, reason, segment.path)
                     is_sound = window.valid is not None and (window.records is not None or window.valid.all())
-                    # making the resynchroniser lists the directory: not for each of perhaps thousands of sound segments
+                    # a resynchroniser lists the directory: avoid that for thousands of sound segments
                     if odd is None and not is_sound and self._on_corruption == "skip":
                         row = self._resynchroniser.leading_astray(window)
                         if row is not None:
@@ -186,16 +186,16 @@ class SegmentStream:
                 position = self._go_on(error, error.position)
                 if position is None:
                     return
-                # the walk goes on in small windows: where one batch is damaged, the next ones often are
+                # continue in small windows: more damage is likely nearby
                 self._first_window_bytes = _WINDOW_BEHIND_DAMAGE
         self.end_offset = max(self.previous + 1, segment.base_offset)
 
     def _first(self, window: Window, n: int) -> Window:
-        """The first batches of a window. Records that were read with it are left to be decoded again from its bytes."""
+        """The first batches of a window. Records that were read with them are decoded again from the bytes."""
         return with_bytes(self.source, window._replace(batches=window.batches[:n])).first(n)
 
     def _go_on(self, error: KafkalogError, where: int) -> int | None:
-        """Report the damage, and return where to continue; None for nowhere in this segment."""
+        """Report the damage, and return where to continue; None if this segment has no more batches."""
         if self._on_corruption == "stop":
             self.stopped = True
             self.report(replace(error.to_finding(), base_offset=self.previous + 1))
@@ -224,7 +224,7 @@ class SegmentStream:
         return position
 
     def _behind_too_large(self, error: KafkalogError) -> int | None:
-        """Position of the intact batch after one that is larger than the limit, in which no other is looked for."""
+        """Position of the intact batch after one above the size limit, whose inside is not searched."""
         if error.reason is not Reason.BATCH_TOO_LARGE or error.position is None or error.length is None:
             return None
         position = error.position + error.length
@@ -285,13 +285,13 @@ class SegmentStream:
         if original is not None:
             segment, position = original
             self._next_original = segment, position + behind - where
-            # as many offsets are missing here as it has: then its own may be what is damaged, and it is no copy
+            # exactly its number of offsets is missing here: it is not a copy, but its offset may be damaged
             if not following or following[0] - self.previous - 1 != last - first + 1:
                 place = "" if segment is self.segment else f" of {segment.path.name}"
                 detail = f"a copy of the batch at position {position}{place}; it is returned once"
                 self.report(replace(finding, detail=detail, base_offset=first, last_offset=last))
                 return behind
-        # once for a batch: where those after it go back even farther, each would report it again
+        # report a batch once, although each later batch that goes back would report it again
         if where != self._gone_back_at and 2 * sum(offset > self.previous for offset in following) < len(following):
             self._gone_back_at = where
             self.report(
@@ -318,14 +318,14 @@ class SegmentStream:
         """The segment and the position of an earlier batch with the same bytes."""
         places = [] if self._last_position is None else [(self.segment, self._last_position)]
         places += [] if self._next_original is None else [self._next_original]
-        # comparing with every copy could cost a lookup a batch: after so many only neighbours are looked at
+        # each comparison may cost a lookup: after this many, compare only neighbours
         if self._n_searches < _MOST_SEARCHES:
             self._n_searches += 1
             last = int(copy.batches.last_offset[0])
             before = [one for one in self._earlier if one.base_offset <= last]
             for segment in (self.segment, *reversed(before)):
                 with contextlib.suppress(KafkalogError):  # earlier damage has been reported already
-                    whole = segment.reopened()  # a part of it begins past what other parts read
+                    whole = segment.reopened()  # a part would lack the batches before it
                     places.append((segment, int(whole.find_offsets([last])["position"][0])))
         return next((place for place in places if self._is_same(*place, copy)), None)
 

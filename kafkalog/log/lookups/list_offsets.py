@@ -149,7 +149,7 @@ class ListOffsets:
         self._walks: dict[int, _Walk] = {}
 
     def answer(self, timestamps: Any, *, use_time_index: bool = False) -> npt.NDArray[np.void]:
-        """See `Partition.find_timestamps`; with `use_time_index` from where the time indexes say."""
+        """See `Partition.find_timestamps`; `use_time_index` starts where the time indexes point."""
         questions = parse_timestamps(timestamps, lambda: latest_timestamp(self._given))
         flat = questions.ravel()
         found = np.full(flat.size, -1, kf.TIMESTAMP_AND_OFFSET_DTYPE)
@@ -287,7 +287,7 @@ class ListOffsets:
 
 
 def _walk_from(position: int, walk: _Walk) -> _Walk:
-    """A walk from a position, before which all is older than what is searched: it is of no use to other searches."""
+    """A walk from a position before which all records are too old; other searches cannot reuse it."""
     return walk if position <= walk.position[-1] else _Walk(walk.identity, [position], walk.previous_offset[:1])
 
 

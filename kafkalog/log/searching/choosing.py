@@ -1,12 +1,12 @@
-"""Chooses, among the intact batches found in a damaged segment, those that are the log's own.
+"""Chooses which of the intact batches in a damaged segment belong to the log.
 
-A right checksum is not enough. Records may hold whole batches, as a topic of dumped segments does. No checksum covers a
-batch's base offset, and a sector that was written to the wrong place holds intact batches, too. So the batches of a log
-must agree: offsets rise, and fit the file name and the next segment. The largest set that agrees is kept.
+A correct checksum is not enough. Records may contain whole batches, as in a topic of dumped segments. No checksum
+covers a batch's base offset, and a misplaced sector also contains intact batches. So the batches of a log must be
+consistent: offsets increase, and fit the file name and the next segment. The largest consistent set is kept.
 
-What stood inside of a compressed message of v0 or v1 whose header is lost is no batch of the log, either: its offset is
-relative, or holds bytes of the compressor. `unproved` finds these.
-The messages inside of a compressed one that is whole tell where its offsets begin.
+Messages inside a compressed v0 or v1 message whose header is lost do not belong to the log either. Their offsets are
+relative, or contain bytes of the compressor. `unproved` finds them. The messages inside an intact compressed message
+show its first offset.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAGIC, _ATTRIBUTES = 16, 17  # positions in a message
 
 
 class MessageHeader(NamedTuple):
-    """What the first bytes of a message of v0 or v1 say."""
+    """The fields in the first bytes of a v0 or v1 message."""
 
     magic: int
     is_compressed: bool
@@ -47,7 +47,7 @@ def header_of(source: ByteSource, position: int) -> MessageHeader:
 
 
 def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Found, npt.NDArray[np.bool_]]:
-    """The runs, with the first offset of each lone compressed message; and which of these prove their own offset wrong.
+    """Set the first offset of each single compressed message, and find those that prove their own offset wrong.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Foun
             offsets = _offsets_inside(data, limits)
             if offsets.size and int(offsets[-1]) == int(runs.last_offset[row]):
                 first[row] = offsets[0]
-            # of v1 the offsets inside are relative: they prove nothing about the wrapper's own
+            # in v1, inner offsets are relative: they prove nothing about the wrapper's own
             elif offsets.size and data[_MAGIC] == 0:
                 is_wrong[row] = True
         source.release(data, start)
@@ -71,9 +71,9 @@ def read_wrappers(source: ByteSource, runs: Found, limits: Limits) -> tuple[Foun
 
 
 def first_offset_at(source: ByteSource, position: int, limits: Limits) -> int | None:
-    """Return the first offset of the intact batch at a position, of its records if its header hides it.
+    """Return the first offset of the intact batch at a position, from its records if the header does not have it.
 
-    None if no intact batch is there, or if it cannot be decoded.
+    None if there is no intact batch, or if it cannot be decoded.
     """
     window, _ = intact_batch_at(source, position, limits.max_batch_bytes)
     if window is None:
@@ -86,7 +86,7 @@ def first_offset_at(source: ByteSource, position: int, limits: Limits) -> int | 
 
 
 def _offsets_inside(data: Bytes, limits: Limits) -> npt.NDArray[np.int64]:
-    """Offsets of the messages in a wrapper; none if it cannot be read, which does not make its offset wrong."""
+    """Offsets of the messages in a wrapper; empty if it cannot be decoded, which does not prove its offset wrong."""
     batches = whole_batches(data, 0)
     return np.empty(0, np.int64) if len(batches) != 1 else _offsets_of_records(Window(data, 0, batches), limits)
 
@@ -98,31 +98,31 @@ def _offsets_of_records(window: Window, limits: Limits) -> npt.NDArray[np.int64]
 
 Mask = npt.NDArray[np.bool_]
 
-_PER_BATCH: Final = 6  # weight of a batch; agreement with a neighbour counts 1
+_PER_BATCH: Final = 6  # weight of a batch; consistency with a neighbour adds 1
 _PER_CLAIM: Final = 2
-_FAR: Final = 1024  # as many times the offsets of a batch
-_LEVELS: Final = 256  # of displacement: its logarithm, so that a far one is worse than another
-_MAX_SPLITS: Final = 4096  # runs that are taken apart to look at each batch
+_FAR: Final = 1024  # multiple of a batch's number of offsets
+_LEVELS: Final = 256  # levels of displacement: its logarithm, so that a larger one is worse
+_MAX_SPLITS: Final = 4096  # runs that may be split into single batches
 OFFSETS_PER_BYTE: Final = 64
-"""Behind damage, a single batch is doubted whose offset is farther than lost bytes explain."""
-_MOST_COMPRESSED: Final = 2  # times; what a compressor stores as it is has neighbours that it compresses little
+"""After damage, a single batch is doubted if its offset is farther away than the lost bytes explain."""
+_MOST_COMPRESSED: Final = 2  # maximum compression ratio; incompressible messages have neighbours that compress little
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Agreement:
-    """The intact batches of a segment, and which of them agree."""
+    """The intact batches of a segment, and which of them are consistent."""
 
     runs: Found
-    """In the order of their positions."""
+    """The runs, in order of position."""
     is_kept: Mask
     claims: Found
     """The damaged batches between them, as their headers describe them."""
     unproved: npt.NDArray[np.int64]
-    """Positions of batches that only `unproved` tells from those of the log."""
+    """Positions of batches that only `unproved` excludes."""
 
     @property
     def kept(self) -> Found:
-        """The runs that agree."""
+        """The consistent runs."""
         return self.runs[self.is_kept]
 
 
@@ -136,12 +136,12 @@ def agreeing(
     is_excused: Callable[[Found], Mask] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Agreement:
-    """Find the largest set of batches whose offsets rise.
+    """Find the largest set of batches with increasing offsets.
 
     Parameters
     ----------
     source : ByteSource
-        The segment; runs of which only a part agrees are walked again.
+        The segment; runs of which only a part is consistent are walked again.
     found : Found
         Runs from `find_batches`, joined.
     base_offset, end_offset : int
@@ -149,7 +149,7 @@ def agreeing(
     start : int
         Position from which batches were searched.
     is_excused : callable, optional
-        Of n runs, returns bool[n]: which would agree but for one wrong field.
+        Takes n runs and returns bool[n]: those that one wrong field makes inconsistent.
     limits : Limits
 
     Returns
@@ -172,11 +172,11 @@ def agreeing(
     numbered, is_disproved = read_wrappers(source, runs, limits)
     doubted[np.isin(doubted, _cleared(numbered, doubted))] = 0
     keep[keep] = _rising_offsets(numbered[keep], claims, ((doubted > 0) | is_disproved)[keep], low)
-    # where some of them contradict the log, they are a value's: the others only happen to fit
+    # if some of them contradict the log, all come from a value: the others fit by chance
     is_wrong = ~keep & (doubted > 0)
-    if is_excused is not None:  # else it would be between its neighbours
+    if is_excused is not None:  # otherwise it would lie between its neighbours
         is_wrong[1:] &= ~((doubted[1:] == doubted[:-1]) & keep[:-1] & is_excused(runs)[1:])
-    # or is duplicated
+    # or it is duplicated
     rows = np.flatnonzero(is_wrong[:-1] & touching(runs))
     is_wrong[rows] = ~are_same(source, runs[rows], runs[rows + 1])
     keep &= ~np.isin(doubted, doubted[is_wrong])
@@ -184,11 +184,11 @@ def agreeing(
 
 
 def unproved(source: ByteSource, found: Found, start: int, base_offset: int, limits: Limits) -> Mask:
-    """Which batches after damage nothing proves to be the log's own.
+    """Which batches after damage are not proved to belong to the log.
 
-    A plain message of v0 or v1 may have stood inside of a compressed one whose header is lost. Messages that follow
-    each other there are as they were, but for the offset of the first: a compressor puts its own bytes before them. In
-    v1 all their offsets are relative. And where damage ends within the offset of a batch, that may be any number.
+    An uncompressed v0 or v1 message may come from inside a compressed one whose header is lost. A compressor may store
+    consecutive messages unchanged, except for the offset of the first, where it puts its own bytes. In v1 all their
+    offsets are relative. Also, if damage ends within the offset of a batch, that offset may be any number.
     """
     is_wrong = np.zeros(len(found), np.bool_)
     is_plain, touches = found.kind == PLAIN, np.append(touching(found), False)
@@ -196,8 +196,8 @@ def unproved(source: ByteSource, found: Found, start: int, base_offset: int, lim
     rises = touches[:-1] & is_batch[1:] & (found.first_offset[1:] > found.last_offset[:-1])
     continues = np.append(rises & is_plain[1:], False)
     rises = np.append(rises, False)
-    previous, end = base_offset - 1, start  # last offset and end of what was believed last
-    claimed = previous  # the last offset of the damaged batch before, by its header
+    previous, end = base_offset - 1, start  # last offset and end of the last accepted run
+    claimed = previous  # the last offset of the previous damaged batch, from its header
     last = -1
     while last + 1 < len(found):
         row = last = last + 1
@@ -211,9 +211,9 @@ def unproved(source: ByteSource, found: Found, start: int, base_offset: int, lim
         n_offsets = n_lost if is_plain[row] else OFFSETS_PER_BYTE * (n_lost + n_bytes)
         is_near = any(one < first <= one + 1 + n_offsets for one in (previous, claimed))
         if n_lost and n_batches == 1 and not rises[row] and first > previous and not is_near:
-            # a v2 batch is not found inside of a compressed v0 or v1 message
+            # a compressed v0 or v1 message does not contain v2 batches
             is_wrong[row] = header_of(source, int(found.start[row])).magic < 2
-        # as a relative offset, it is the number of messages that were before it, in bytes that are lost
+        # a relative offset is the number of messages before it, which must fit into the lost bytes
         elif is_plain[row] and first * n_bytes <= _MOST_COMPRESSED * n_lost * n_batches:
             is_v1 = header_of(source, int(found.start[row])).magic == 1
             is_wrong[row : last + 1] = is_v1 and not _leads_on(source, found, last, bool(touches[last]), limits)
@@ -223,7 +223,7 @@ def unproved(source: ByteSource, found: Found, start: int, base_offset: int, lim
 
 
 def _leads_on(source: ByteSource, found: Found, last: int, touches: bool, limits: Limits) -> bool:
-    """Whether the plain messages up to a row lead to the next offset, or to the next batch where none is compressed."""
+    """Whether the uncompressed messages up to a row lead to the next offset, or to the next batch."""
     if touches:
         following, _ = read_wrappers(source, found[last + 1 : last + 2], limits)
         if int(following.first_offset[0]) == int(found.last_offset[last]) + 1:
@@ -235,7 +235,7 @@ def _leads_on(source: ByteSource, found: Found, last: int, touches: bool, limits
 
 
 def _agree(runs: Found, low: int, high: int) -> bool:
-    """Whether there is nothing to choose."""
+    """Whether all runs are consistent."""
     return not len(runs) or bool(
         (runs.kind != INSIDE).all()
         and runs.first_offset[0] >= low
@@ -248,19 +248,20 @@ def _agree(runs: Found, low: int, high: int) -> bool:
 def _taken_apart(
     source: ByteSource, runs: Found, low: int, high: int, limits: Limits
 ) -> tuple[Found, npt.NDArray[np.int64]]:
-    """The runs; those of which a part contradicts another run, or the bounds, as single batches.
+    """Split runs of which a part contradicts another run, or the bounds, into single batches.
 
-    Also, for each, the number of the run that it is of, if that run is doubted: found after damage, with offsets that
-    reach beyond those of the batch that begins where it ends. That is how a value of a v0 or v1 message looks. Else 0.
+    Also return for each row the number of its run if that run is doubted, else 0. A run is doubted if it was found
+    after damage, and its offsets exceed those of the batch that begins at its end. A value of a v0 or v1 message looks
+    like this.
     """
     number = np.zeros(len(runs), np.int64)
     drops = (
         touching(runs) & (runs.first_offset[1:] <= runs.last_offset[:-1]) & np.isin(runs.kind[:-1], (SEARCHED, PLAIN))
     )
-    # a v2 batch has one byte more after its last value
+    # in a v2 batch, at least one byte follows the last value
     drops &= (runs.n_batches[:-1] > 1) & (runs.leader_epoch[1:] < 0)
     number[:-1][drops] = np.flatnonzero(drops) + 1
-    # another run begins or ends within its offsets; its own two ends are among those counted
+    # another run begins or ends within its offsets; its own two ends are counted as well
     ends = np.sort(np.concatenate([runs.first_offset, runs.last_offset]))
     n_within = np.searchsorted(ends, runs.last_offset, side="right") - np.searchsorted(ends, runs.first_offset)
     is_split = (n_within > 2) | (runs.first_offset < low) | (runs.last_offset >= high)
@@ -281,13 +282,13 @@ def _taken_apart(
 
 
 def touching(runs: Found) -> Mask:
-    """bool[n-1]: whether a run begins where the one before ends."""
+    """bool[n-1]: whether a run begins at the end of the previous one."""
     touches: Mask = runs.start[1:] == runs.end[:-1]
     return touches
 
 
 def _cleared(runs: Found, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Numbers of doubted runs whose offsets reach beyond the next batch's only since one of the two is wrong."""
+    """Clear the doubt about runs whose offsets exceed the next batch's only because one of the two is wrong."""
     fits = np.zeros(len(runs) + 1, np.bool_)
     fits[1:-2] = _leaves_just_room(runs)
     is_last = np.append(doubted[1:] != doubted[:-1], True) & (doubted > 0)
@@ -296,7 +297,7 @@ def _cleared(runs: Found, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int6
 
 
 def _leaves_just_room(runs: Found) -> Mask:
-    """bool[n-2]: whether both neighbours of a run leave just its number of offsets: it is the one that is wrong."""
+    """bool[n-2]: whether a run's neighbours leave exactly its number of offsets, so that the run itself is wrong."""
     span = runs.last_offset - runs.first_offset + 1
     touches = touching(runs)
     leaves: Mask = touches[1:] & touches[:-1] & (runs.first_offset[2:] == runs.last_offset[:-2] + 1 + span[1:-1])
@@ -304,9 +305,9 @@ def _leaves_just_room(runs: Found) -> Mask:
 
 
 def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: int) -> Mask:
-    """The largest set of runs whose offsets rise.
+    """Find the largest set of runs with increasing offsets.
 
-    Damaged batches take part with less weight: their headers are witnesses, though no checksum vouches for them.
+    Damaged batches count with less weight: their headers are evidence, although no checksum confirms them.
     """
     every = Found.concatenate([runs, claims])
     order = np.argsort(every.start, kind="stable")
@@ -315,7 +316,7 @@ def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: i
     follows = touching(every) & (every.first_offset[1:] == every.last_offset[:-1] + 1)
     weight[1:] += follows
     weight[:-1] += follows
-    # of two copies, that with an epoch that another one has
+    # of two copies, prefer the one whose epoch also occurs elsewhere
     _, number, n_runs = np.unique(every.leader_epoch, return_inverse=True, return_counts=True)
     weight -= (n_runs[number] == 1) & (every.leader_epoch >= 0)
     fits = _leaves_just_room(every)
@@ -331,9 +332,9 @@ def _rising_offsets(runs: Found, claims: Found, is_doubted: Mask, base_offset: i
 
 
 def _displacement(every: Found, keep: Mask, base_offset: int) -> npt.NDArray[np.int64]:
-    """How far the offset of each run is from what its position lets expect, below `_LEVELS`: a doubt of last resort.
+    """Distance of each run's offset from the one its position suggests, below `_LEVELS`: a tie-breaker.
 
-    Where two batches contradict each other and nothing else, one of them was moved, or has a wrong offset.
+    If only two batches contradict each other, one of them was moved, or has a wrong offset.
     """
     highest = np.maximum.accumulate(every.last_offset)
     lowest = np.minimum.accumulate(every.first_offset[::-1])[::-1]
@@ -341,13 +342,13 @@ def _displacement(every: Found, keep: Mask, base_offset: int) -> npt.NDArray[np.
     is_undisputed[1:] &= every.first_offset[1:] > highest[:-1]
     is_undisputed[:-1] &= every.last_offset[:-1] < lowest[1:]
     anchor = np.flatnonzero(keep & (is_undisputed | (every.n_batches > 2)))
-    if not anchor.size:  # all that is left is disputed: an offset far beyond the others is doubted most
+    if not anchor.size:  # everything is disputed: doubt an offset far beyond the others most
         per_batch = np.median((every.last_offset - every.first_offset + 1) / every.n_batches)
         is_far = every.first_offset - np.median(every.first_offset) >= _FAR * per_batch
         return np.where(is_far, _LEVELS - 1, 0).astype(np.int64)
     runs = every[anchor]
     n_bytes, n_batches = int((runs.end - runs.start).sum()), int(runs.n_batches.sum())
-    # not by the offsets of each: a compressed message of v0 or v1 does not say where it begins
+    # not from single batches: the header of a compressed v0 or v1 message lacks its first offset
     rate = float(runs.last_offset[-1] + 1 - base_offset) / int(runs.end[-1])
     expected = np.interp(every.start, np.append(0, runs.start), np.append(base_offset, runs.first_offset))
     expected += np.maximum(every.start - runs.start[-1], 0) * rate

@@ -1,8 +1,8 @@
-"""Finds batches that are left only in a second copy of a piece of the log, which stands elsewhere in the same file.
+"""Finds batches that survive only in a second copy of a part of the log, elsewhere in the same file.
 
-A piece of a log may be in its file twice, as after a repeated write, with damage in both copies. `choosing` keeps the
-batches of one copy, since those of the other contradict it. If only the other copy of a batch is intact, the batch is
-not lost: it is put where the first copy is damaged. Batches that are intact in both copies prove that they are copies.
+A part of a log may be in its file twice, for example after a repeated write, with damage in both copies. `choosing`
+keeps the batches of one copy, since the other contradicts it. A batch that is intact only in the other copy fills the
+hole in the first. Batches that are intact in both copies prove that they are copies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kafkalog.log.searching.resync import CHAINED, Found
 from kafkalog.storage.source import ByteSource
 
-_MOST_ROWS: Final = 4096  # batches of which a copy is looked for
+_MOST_ROWS: Final = 4096  # search copies of at most this many batches
 
 
 @dataclass(slots=True)
@@ -24,22 +24,22 @@ class Copies:
     """Batches of second copies that fill holes of the first."""
 
     rows: list[int] = field(default_factory=list)
-    """Which of the rows that are not kept."""
+    """Indices into the rows that are not kept."""
     places: list[int] = field(default_factory=list)
-    """For each, a position in the hole that it fills."""
+    """For each, a position in the hole to fill."""
 
 
 def find_copies(source: ByteSource, kept: Found, others: Found, is_wanted: npt.NDArray[np.bool_]) -> Copies:
-    """Find which batches are missing from the copy of the log that is kept, and are intact in another.
+    """Find batches that are missing from the kept copy of the log, but intact in another.
 
     Parameters
     ----------
     kept : Found
-        Rows that are kept, in order; offsets rise.
+        Kept rows, in order, with increasing offsets.
     others : Found
-        Rows that are not, in order of position.
+        Other rows, in order of position.
     is_wanted : bool[n]
-        Which of the others may be taken.
+        Which of the others may be used.
 
     Returns
     -------
@@ -52,10 +52,10 @@ def find_copies(source: ByteSource, kept: Found, others: Found, is_wanted: npt.N
     known = np.flatnonzero(twin >= 0)
     if not known.size:
         return copies
-    taken: dict[int, tuple[int, int]] = {}  # for the hole before a row: last offset and place of what is taken last
+    taken: dict[int, tuple[int, int]] = {}  # per hole: last offset and position of the last batch put there
     for row in np.flatnonzero(is_wanted & (twin < 0)).tolist():
         hole = int(np.searchsorted(kept.first_offset, int(others.first_offset[row]), side="right"))
-        # the hole before the first batch and after the last has one neighbour only: nothing says where it ends
+        # holes at the start and end have only one neighbour, so their extent is unknown
         if not 0 < hole < len(kept):
             continue
         taken_to, lowest = taken.get(hole, (int(kept.last_offset[hole - 1]), int(kept.end[hole - 1])))
@@ -79,7 +79,7 @@ def _fits(kept: Found, others: Found, row: int, hole: int, taken_to: int) -> boo
 def _place(
     kept: Found, others: Found, twin: npt.NDArray[np.int64], known: npt.NDArray[np.int64], row: int, hole: int
 ) -> int | None:
-    """Where a row would be in the copy that is kept: in the hole, by its neighbours; None if they do not show it."""
+    """Position of a row within the hole of the kept copy, by its neighbours; None if they do not determine it."""
     start, end = int(kept.end[hole - 1]), int(kept.start[hole])
     at = int(np.searchsorted(known, row))
     before = int(known[at - 1]) if at else -1
@@ -91,13 +91,13 @@ def _place(
             place = int(others.start[row]) - int(others.start[there]) + int(kept.start[twin[there]])
             if start <= place and place + int(others.end[row] - others.start[row]) <= end:
                 return place
-    # damage may have changed the distance; a batch that follows another without damage between them is of its copy
+    # damage may have changed the distance; a batch right after an intact one belongs to the same copy
     is_chained = is_before and others.kind[row] == CHAINED
     return start if is_chained or (is_before and is_after) else None
 
 
 def _twins(source: ByteSource, kept: Found, others: Found) -> npt.NDArray[np.int64]:
-    """For each of the others, which kept row has the same bytes; -1 for none."""
+    """For each of the others, the kept row with the same bytes; -1 for none."""
     twin = np.full(len(others), -1, np.int64)
     at = np.minimum(np.searchsorted(kept.first_offset, others.first_offset), len(kept) - 1)
     same = are_same(source, kept[at], others)
@@ -106,9 +106,9 @@ def _twins(source: ByteSource, kept: Found, others: Found) -> npt.NDArray[np.int
 
 
 def are_same(source: ByteSource, one: Found, other: Found) -> npt.NDArray[np.bool_]:
-    """Which rows of two that are as long have the same bytes."""
+    """Compare two equally long sets row by row: which have the same bytes."""
     same: npt.NDArray[np.bool_] = (one.first_offset == other.first_offset) & (one.last_offset == other.last_offset)
-    # sizes differ more often than bytes, and cost no read
+    # compare sizes first: they need no read
     same &= one.end - one.start == other.end - other.start
     for row in np.flatnonzero(same).tolist():
         a, b = int(one.start[row]), int(other.start[row])

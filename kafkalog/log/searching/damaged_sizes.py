@@ -1,12 +1,12 @@
 """Finds intact batches inside a damaged one whose size field leads past them to a later batch.
 
-A damaged batch is not searched as a rule, since its records may hold whole batches. But where bytes were lost or
-inserted, its size field may lead to a later batch by chance, past intact ones. Then offsets are missing between the
-two, and an intact batch inside that has just these offsets belongs to the log. Without missing offsets, nothing is
+Normally a damaged batch is not searched, since its records may contain whole batches. But if bytes were lost or
+inserted, its size field may lead past intact batches to a later one by chance. Then offsets are missing between the
+two, and an intact batch inside with exactly these offsets belongs to the log. Without missing offsets, nothing is
 searched.
 
-If the size field leads to the end of the file by chance, an intact batch inside ends there as well. The value of a
-record never does: at least one byte follows the last value of a v2 batch.
+If the size field leads to the end of the file by chance, an intact batch inside also ends there. The value of a record
+never does: at least one byte follows the last value of a v2 batch.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from kafkalog.storage.source import ByteSource
 
 _MOST_LINKS: Final = 4096
 _MAGIC_END: Final = 17
-_LOOK_BACK: Final = 64  # runs, of which the nearest may be in a wrong place
+_LOOK_BACK: Final = 64  # runs to examine, since the nearest may be misplaced
 
 
 def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, limits: Limits) -> Found:
-    """Add the intact batches over which the size field of a damaged batch leads by chance.
+    """Add the intact batches that the size field of a damaged batch skips by chance.
 
     Parameters
     ----------
     found : Found
         Runs from `find_batches`, joined.
     base_offset : int
-        Of the segment.
+        Base offset of the segment.
 
     Returns
     -------
     Found
-        The same with more rows. A damaged batch around such a row ends where that begins, or is left out if its offsets
+        `found` with the added rows. A damaged batch ends where such a row begins, or is removed if its offsets
         contradict its neighbours.
     """
     found = _at_the_end(source, found, limits)
     is_link = found.kind == LINKED
     rows = np.flatnonzero(is_link[:-1])
     intact = np.flatnonzero(~is_link)
-    number_before = np.searchsorted(intact, rows)  # of the intact run before
+    number_before = np.searchsorted(intact, rows)  # number of the previous intact run
     before = np.append(base_offset - 1, found.last_offset[intact])[number_before]
     after, epoch_after = _what_follows(found, is_link)
     after, epoch_after = after[rows + 1], epoch_after[rows + 1]
     first, last = found.first_offset[rows], found.last_offset[rows]
-    # no offset is missing after a damaged batch whose header is right
+    # no offset is missing after a damaged batch with a plausible header
     is_searched = (before + 1 != after) & ~((before < first) & (first <= last) & (last + 1 == after)) & (after >= 0)
     if not is_searched.any():
         return found
@@ -66,7 +66,7 @@ def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, 
         start, end = int(found.start[row]), int(found.end[row])
         inside = Found.concatenate(list(find_batches(source, start=start, stop=end, is_damaged=True, limits=limits)))
         inside = inside[(inside.kind != LINKED) & (inside.kind != INSIDE)]
-        # the last ones of those found: damage may have left others before them, which lead nowhere
+        # only the last ones: earlier ones, before other damage, do not lead to the end
         inside = inside[_leading_to(inside, lowest, end_offset, int(epoch_after[number]))]
         if not len(inside):
             continue
@@ -82,7 +82,7 @@ def with_skipped_batches(source: ByteSource, found: Found, *, base_offset: int, 
 
 
 def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
-    """Add the batches that lead to the end of the file, inside of a damaged v2 batch that ends there, too."""
+    """Add the batches that lead to the end of the file, inside a damaged v2 batch that also ends there."""
     row = len(found) - 1
     if row < 0 or found.kind[row] != LINKED or found.end[row] != source.size:
         return found
@@ -109,13 +109,13 @@ def _at_the_end(source: ByteSource, found: Found, limits: Limits) -> Found:
 
 
 def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """The first offset of each row, and the epoch.
+    """First offset and leader epoch of each row.
 
-    Of a damaged batch, the offset is -1 unless its header agrees with the next one, which for v0 and v1 may only have a
-    higher offset; the epoch is that of the next intact batch.
+    For a damaged batch, the offset is -1 unless its header is consistent with the next batch; for v0 and v1, the next
+    offset only has to be higher. The epoch is that of the next intact batch.
     """
     first, epoch = np.where(is_link, -1, found.first_offset), found.leader_epoch.copy()
-    # from the end on, so that what a damaged batch leads to is known before the batch itself
+    # backwards, so that the target of a damaged batch is known before the batch itself
     for row in np.flatnonzero(is_link)[:-_MOST_LINKS:-1].tolist():
         begin, end = int(found.first_offset[row]), int(found.last_offset[row])
         if row + 1 < len(found):
@@ -127,10 +127,10 @@ def _what_follows(found: Found, is_link: npt.NDArray[np.bool_]) -> tuple[npt.NDA
 
 
 def _leading_to(inside: Found, lowest: int, end: int, epoch: int) -> npt.NDArray[np.int64]:
-    """Row numbers of the last batches whose offsets lie past `lowest`, and lead to `end` without a gap.
+    """Row numbers of the last batches whose offsets are above `lowest` and lead to `end` without a gap.
 
-    A compressed message of v0 or v1 does not say where its offsets begin: there the batches need only rise, and others
-    may lie between them.
+    The header of a compressed v0 or v1 message lacks its first offset: there, offsets only need to increase, and other
+    batches may lie in between.
     """
     rows: list[int] = []
     for row in range(len(inside) - 1, -1, -1):

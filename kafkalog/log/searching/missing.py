@@ -1,4 +1,4 @@
-"""Says which offsets are missing before, between and after the segments of a partition."""
+"""Reports offsets that are missing before, between and after the segments of a partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkalog.storage.file_locks import is_locked
 from kafkalog.storage.location import exists, list_names
 
 END_CHECKPOINTS: Final = (kf.RECOVERY_POINT_CHECKPOINT, kf.HIGH_WATERMARK_CHECKPOINT)
-"""Files of a log dir with offsets that a log has reached."""
+"""Files of a log dir with offsets that a log reached."""
 
 
 def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[Finding]:
@@ -29,7 +29,7 @@ def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[F
     try:
         end = segments[-1].next_offset
     except KafkalogError:
-        return []  # which reading reports
+        return []  # reading reports this
     if start <= end:
         return []
     detail = (
@@ -42,7 +42,7 @@ def start_findings(path: str, start: int, segments: Sequence[Segment]) -> list[F
 
 
 def start_finding(path: str, start: int, end: int, why: str) -> Finding:
-    """The finding about offsets before the first segment, which begins at `end`; `why` names what has `start`."""
+    """The finding about offsets before the first segment, which begins at `end`; `why` names the source of `start`."""
     detail = (
         f"the log begins at offset {end}, but {why} has offset {start}. The offsets between were deleted by retention,"
         " are in remote storage, or their segments are missing; see kafkalog verify"
@@ -87,7 +87,7 @@ def end_finding(path: str, end: int, known_ends: dict[str, int], *, damage: bool
 def retired(segment: Segment, error: KafkalogError) -> Finding | None:
     """The note about a segment that a running broker's retention deleted before it was read; None for any other error.
 
-    All segments before it are deleted, too. What a cleaner deletes is in another segment.
+    All segments before it must be deleted as well. The log cleaner does not lose records: they are in another segment.
     """
     if error.reason is not Reason.FILE_UNREADABLE or exists(segment.path):
         return None
@@ -107,8 +107,8 @@ def retired(segment: Segment, error: KafkalogError) -> Finding | None:
 def missing_end(partition: Path, key: kf.TopicPartition | None, end: int) -> Finding | None:
     """The note about offsets past the end of a partition that other files have.
 
-    None without a `key`, for what is no whole partition; and while a broker runs, which writes its checkpoints after
-    the log that was read.
+    None without a `key`, which means a part of a partition. Also None while a broker runs, since its checkpoints may be
+    newer than the log that was read.
     """
     if key is None:
         return None
@@ -126,7 +126,7 @@ def known_ends(partition: Path, key: kf.TopicPartition | None, names: Iterable[s
     key : TopicPartition or None
         None for a renamed directory, which no checkpoint names.
     names : iterable of str
-        What is in the directory.
+        File names in the directory.
     """
     snapshots = {snapshot_name(offset): offset for offset in snapshot_offsets(names)}
     return checkpointed(partition, key, *END_CHECKPOINTS) | snapshots

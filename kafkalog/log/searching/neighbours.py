@@ -1,7 +1,7 @@
-"""Says what a batch that cannot be read held, as its header and the batches around it tell.
+"""Counts the records lost with an unreadable batch, from its header and the batches around it.
 
-Of the first and the last batch of a window, the neighbours are looked up in the file: the findings about a batch depend
-neither on the windows, nor on the threads or tasks, that a segment was read in.
+The neighbours of the first and last batch of a window are read from the file. So findings do not depend on windows,
+threads or tasks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Finds which of two neighbouring batches has a wrong offset, if their offsets contradict each other.
 
-No checksum covers the base offset of a batch, so one flipped bit changes the offsets of an otherwise intact batch. A
-walk of the headers notices only at the next batch, whose offset does not rise, and that one is usually right. The
-batches before and after the two decide which is wrong, and so do other files: the entries of the offset index, the name
-of the next segment, and producer snapshots.
+No checksum covers the base offset of a batch, so one flipped bit changes the offsets of an otherwise intact batch. The
+header walk detects this only at the next batch, whose offset does not increase, although that batch is usually right.
+The batches around the two decide which is wrong. Other files also count: the offset index, the name of the next
+segment, and producer snapshots.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Witnesses:
     """Log end offsets at which producer snapshots were taken, from their file names."""
 
     def offset_at(self, position: int) -> int | None:
-        """The offset that the index has for a position, None if it has none.
+        """The offset in the index for a position; None if there is no entry.
 
         It is the last offset of the batch there, or of several batches in one append.
         """
@@ -55,7 +55,7 @@ def odd_end(
     Parameters
     ----------
     window : Window
-        A window whose offsets rise.
+        A window with increasing offsets.
     previous : int, optional
         The last offset before the window; None if the bytes before it were not read.
     witnesses : callable
@@ -131,7 +131,7 @@ def _contradicts(
 
 
 def offsets_from(source: ByteSource, position: int, n: int = _N_FOLLOWING) -> list[int]:
-    """Base offsets of the next few batches, in any order, as far as their lengths lead from one to the next."""
+    """Base offsets of the next few batches, in any order, as far as their size fields lead from one to the next."""
     offsets: list[int] = []
     while len(offsets) < n and position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD <= source.size:
         head = window_of(source, position, position + LOG_OVERHEAD + MESSAGE_V0_OVERHEAD)

@@ -1,8 +1,8 @@
-"""Finds where reading can continue after damage: at the next batch of the log that is intact.
+"""Finds where reading can continue after damage: at the next intact batch of the log.
 
-The segment is searched once, from where its reading began, at the first damage; every damage after it is looked up. So
-the work is linear in the size of the segment, and all of its batches decide which of them count: where some contradict
-each other, the largest set that agrees is right.
+At the first damage, the segment is searched once, from the start of the read; later damage is only looked up. So the
+work is linear in the size of the segment. All batches take part in the choice: if some contradict each other, the
+largest consistent set wins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkalog.records.header_walk import batch_at, intact_batch_at, valid_at, wa
 from kafkalog.storage.source import ByteSource
 
 MOST_RUNS: Final = 2**16
-"""Runs of batches among which is chosen at a time; more are chosen piece by piece, so that memory is bounded."""
+"""Runs of batches to choose among at a time. More runs are processed in pieces, to bound memory."""
 
 
 class Resynchroniser:
@@ -33,9 +33,9 @@ class Resynchroniser:
     source : ByteSource
         The segment's bytes.
     start : int
-        Where reading began: a batch boundary.
+        Start of the read: a batch boundary.
     base_offset, end_offset : int
-        Offsets of the segment's batches lie between these, half-open.
+        Half-open range of the segment's offsets.
     limits : Limits
     """
 
@@ -51,7 +51,7 @@ class Resynchroniser:
         row = self._run_behind(damaged)
         if row is None or self._start[row] > damaged:
             return None if row is None else int(self._start[row])
-        # one of the log's own batches, to which the reader objects for another reason: the next one
+        # a batch of the log that the reader rejects for another reason: continue at the next one
         behind = self._end_of(damaged) or self._batch_behind(int(self._start[row]), int(self._end[row]), damaged)
         row = self._run_behind(behind)
         if row is not None and self._start[row] < behind and self._end_of(behind) is None:
@@ -66,7 +66,7 @@ class Resynchroniser:
         return row
 
     def _end_of(self, position: int) -> int | None:
-        """Where the intact batch at a position ends, None if there is none."""
+        """End of the intact batch at a position; None if there is none."""
         window, _ = intact_batch_at(self._source, position, self._limits.max_batch_bytes)
         if window is None:
             return None
@@ -74,7 +74,7 @@ class Resynchroniser:
         return int(window.batches.next_position[0])
 
     def _batch_behind(self, start: int, end: int, position: int) -> int:
-        """Where the next batch of a run begins past a position at which none of them does."""
+        """Start of the next batch of a run after a position that is not a batch boundary."""
         for window in walk(self._source, start=start, stop=end, limits=self._limits):
             ends = window.batches.next_position
             self._source.release(window.data, window.start)
@@ -83,16 +83,16 @@ class Resynchroniser:
         return end
 
     def leading_astray(self, window: Window) -> int | None:
-        """Row of a damaged batch whose size field leads over batches of the log, or whose offsets are theirs, or None.
+        """Row of a damaged batch whose size field skips batches of the log, or that has their offsets; else None.
 
-        Only rows behind which offsets are missing are looked at; all, if no batch begins behind the last.
+        Examines only rows before missing offsets; all rows, if no batch begins after the last.
         """
         batches = window.batches
         is_before_gap = np.append(_is_behind_gap(batches[1:], batches.last_offset[:-1]), False)
         leads_nowhere = self._leads_nowhere(batches)
         if not leads_nowhere:
             is_before_gap[-1] = self._is_before_gap(window)
-        rows = np.flatnonzero(is_before_gap | leads_nowhere)  # one before the last may have led nowhere
+        rows = np.flatnonzero(is_before_gap | leads_nowhere)  # a row before the last may have led to no batch
         if not rows.size:
             return None
         valid = valid_at(self._source, window, batches[rows]) if window.valid is None else window.valid[rows]
@@ -120,7 +120,7 @@ class Resynchroniser:
         return bool(_is_behind_gap(behind.batches, np.array([offset]))[0])
 
     def _first_offset(self, position: int) -> int:
-        """Of the intact batch at a position."""
+        """First offset of the intact batch at a position."""
         window, _ = intact_batch_at(self._source, position, self._limits.max_batch_bytes)
         if window is None:
             return kf.NO_OFFSET
@@ -128,7 +128,7 @@ class Resynchroniser:
         return window.batches.first_offset
 
     def _leads_nowhere(self, batches: BatchTable) -> bool:
-        """Whether the file continues after the last of some batches, but with no batch."""
+        """Whether the file continues after the last batch, but not with a batch."""
         source, position, last = self._source, batches.end_position, int(batches.last_offset[-1])
         left = source.size - position
         if left < kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD:
@@ -137,7 +137,7 @@ class Resynchroniser:
         head = data.tobytes()
         source.release(data, position)
         if len(head) < min(_HEAD, left):
-            return False  # the file was cut meanwhile
+            return False  # the file was truncated meanwhile
         offset, size, magic = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:12], "big", signed=True), head[16]
         if magic > 2 or not _LEAST_SIZES[magic] <= size <= left - kf.LOG_OVERHEAD:
             return True
@@ -145,7 +145,7 @@ class Resynchroniser:
         return not last < offset <= last_offset < 2**63
 
     def _search(self) -> bool:
-        """Search on; False if there is nothing more."""
+        """Search the next part; False at the end."""
         parts: list[Found] = []
         n_runs = 0
         try:
@@ -154,7 +154,7 @@ class Resynchroniser:
                 n_runs += len(parts[-1])
                 if n_runs >= MOST_RUNS:
                     break
-        except ReadError:  # the walk raises it when it gets there
+        except ReadError:  # the walk raises this when it gets there
             self._parts = iter(())
         if not n_runs:
             return False
@@ -179,7 +179,7 @@ class Resynchroniser:
 
 
 def _is_behind_gap(batches: BatchTable, previous: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which batches leave a gap after the last offsets before them."""
+    """Which batches leave a gap after the previous last offset."""
     hides_base = batches.base_offset < 0  # a compressed message of v0 or v1
     room = np.where(hides_base, batches.size_in_bytes.astype(np.int64) * OFFSETS_PER_BYTE, 0)
     first = np.where(hides_base, batches.last_offset, batches.base_offset)
@@ -193,4 +193,4 @@ _LEAST_SIZES: Final = (
     kf.MESSAGE_V1_OVERHEAD,
     kf.RECORD_BATCH_OVERHEAD - kf.LOG_OVERHEAD,
 )
-"""What a size field says of the smallest message or batch, by magic."""
+"""The smallest valid size field, by magic."""

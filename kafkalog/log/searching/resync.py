@@ -1,8 +1,8 @@
-"""Find every intact batch of a file, however much of it is damaged: bytes to runs of batches.
+"""Finds every intact batch of a file, however damaged: bytes to runs of batches.
 
-`header_walk` ends at the first byte that is no batch. Here the search continues after it, byte by byte, until a batch
-with a right checksum comes. The work is linear in the size of the file, whatever it holds: checksums of long candidates
-are combined from those of blocks, which are computed once.
+`header_walk` ends at the first byte that does not start a batch. The search continues from there, byte by byte, to the
+next batch with a correct checksum. The work is linear in the size of any file: checksums of long candidates are
+combined from block checksums, which are computed once.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Found:
     """Positions of its first byte and after its last."""
     first_offset: npt.NDArray[np.int64]
     last_offset: npt.NDArray[np.int64]
-    """For a compressed v0 or v1 message, both are its last offset. For a damaged batch, both are what its first bytes
-    say."""
+    """For a compressed v0 or v1 message, both are its last offset. For a damaged batch, both come from its
+    header."""
     leader_epoch: npt.NDArray[np.int32]
     """-1 for v0 and v1."""
     kind: npt.NDArray[np.int8]
-    """`CHAINED`: begins where an intact batch ends, or at the start. `SEARCHED`: found after damage. `PLAIN`: so, and
-    it may be one of the messages in a compressed one. `INSIDE`: found after damage, in the value of a record or a
-    message that is seen around it. `LINKED`: a damaged batch whose size field leads to an intact one, or to the end of
+    """`CHAINED` begins at the end of an intact batch, or at the start. `SEARCHED` was found after damage. `PLAIN` is
+    the same, but may come from inside a compressed message. `INSIDE` was found after damage, in the value of an
+    enclosing record or message. `LINKED` is a damaged batch whose size field leads to an intact one, or to the end of
     the file."""
     n_batches: npt.NDArray[np.int64]
 
@@ -68,9 +68,9 @@ class Found:
         return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
 
     def joined(self) -> Found:
-        """Runs of intact batches of one kind and epoch that follow each other without a gap between their bytes.
+        """Join adjacent intact batches of one kind and epoch into runs.
 
-        Their offsets rise. They have no gaps, either, unless gaps are many, as in a log that was compacted.
+        Offsets increase within a run. They have no gaps, unless there are many, as in a compacted log.
         """
         if not len(self):
             return self
@@ -84,7 +84,7 @@ class Found:
             | (self.kind[1:] != self.kind[:-1])
             | (self.kind[1:] == LINKED)
         )
-        # in a compacted log nearly every batch is followed by a gap: as many runs as batches would serve nobody
+        # in a compacted log, a gap follows nearly every batch: do not make as many runs as batches
         if has_gap.sum() <= _FEW_GAPS + len(self) // 32:
             is_new[1:] |= has_gap
         first = np.flatnonzero(is_new)
@@ -108,26 +108,26 @@ def find_batches(
     is_damaged: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Found]:
-    """Find all intact batches, and the damaged ones between them whose size fields can be believed.
+    """Find all intact batches, and the damaged ones between them with credible size fields.
 
     Parameters
     ----------
     start, stop : int
-        Where to begin (a batch is expected there), and the position that counts as the end of the file.
+        Start position, where a batch is expected, and the position that counts as the end of the file.
     is_damaged : bool
-        Whether the batch at `start` is damaged and is searched, although its size field may be right.
+        Whether to search inside the damaged batch at `start`, although its size field may be right.
     limits : Limits
-        Of `max_batch_bytes`.
+        `max_batch_bytes` applies.
 
     Yields
     ------
     Found
-        A row a batch, about a window of the file at a time. Rows do not overlap. Whatever lies between them is no
-        batch. No offsets are compared.
+        One row per batch, about one window of the file at a time. Rows do not overlap, and no batch lies between them.
+        Offsets are not compared.
 
     Notes
     -----
-    Memory is bounded by four times `max_batch_bytes`, or by 8 MiB where batches are small.
+    Memory is bounded by four times `max_batch_bytes`, or by 8 MiB if batches are small.
     """
     stop = source.size if stop is None else stop
     for rows in search_batches(source, start, stop, is_damaged=is_damaged, limits=limits):
@@ -138,7 +138,7 @@ def find_batches(
 def heaviest_rising(
     first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Which rows to keep so that each begins above the end of the one before, and the sum of weights is the largest."""
+    """Rows with the largest total weight, such that each begins after the end of the previous one."""
     if not first.size or ((first[1:] > last[:-1]).all() and (weight > 0).all()):
         return np.ones(first.size, np.bool_)
     ordered = np.sort(last)
