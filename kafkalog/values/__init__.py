@@ -1,16 +1,16 @@
-"""Turns the bytes of keys and values into typed columns, for `decode=` of a scan.
+"""Decodes the bytes of keys and values into typed columns, for `decode=` of a scan.
 
-    `options`     `decode=` as users write it
+    `options`     parses `decode=`
     `payloads`    byte strings of an Arrow column, by position
-    `frames`      Confluent's frames: which schema a value is written with, and where its bytes begin
-    `schemas`     where schemas come from: a directory, a registry, the records of `_schemas`, one from the caller
+    `frames`      Confluent's wire format: the schema id of a value, and the start of its bytes
+    `schemas`     sources of schemas: a directory, a registry, the topic `_schemas`, the caller
     `formats`     text, numbers, JSON, Avro, Protobuf: bytes to arrays
-    `types`       the Arrow type that several types have in common, and arrays of it
-    `registry`    a registry that answers HTTP
-    `columns`     what decodes the key or the value of records, by schemas or without
+    `types`       the common Arrow type of several types, and arrays of it
+    `registry`    a schema registry, over HTTP
+    `columns`     decoders of the key or value column, with or without schemas
     `conditions`  filters on decoded columns
     `decoding`    decodes the record batches of a scan, with all of these
-    `encoding`    values to JSON, Avro and Protobuf
+    `encoding`    encodes values as JSON, Avro and Protobuf
 
-A value that does not decode is null, and counted with its reason. Nothing here knows files of a log.
+A value that does not decode becomes null, and is counted with its reason. This package does not read log files.
 """

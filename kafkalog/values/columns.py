@@ -1,4 +1,4 @@
-"""What decodes the key or the value of records: by the schemas that values name, or without any."""
+"""Decoders of the key or value column, with or without the schemas that values name."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ class ColumnDecoder:
     """Decodes the key or the value of records."""
 
     has_type = False
-    """Whether the type is known without a look at values."""
+    """Whether the type is known without reading values."""
 
     def __init__(self) -> None:
         self.notes: set[str] = set()
-        """What to report of schemas."""
+        """Notes about schemas."""
         self._paths: list[Path] | None = None
 
     def learn(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
-        """Take a first look at values."""
+        """Learn the types of values, in a first pass."""
 
     def declare(self, kind: pa.DataType) -> None:
-        """Take a type as given, instead of learning it."""
+        """Set the type instead of learning it."""
 
     @property
     def is_mixed(self) -> bool:
-        """Whether some fields are JSON text, since their values have no common type."""
+        """Whether some fields are JSON text because their values have no common type."""
         return False
 
     def full_type(self) -> pa.DataType:
-        """The type of the values that were looked at, with all fields."""
+        """The type of the values learned so far, with all fields."""
         raise NotImplementedError
 
     def narrow(self, paths: list[Path] | None) -> None:
-        """From now on decode only these fields."""
+        """Decode only these fields from now on."""
         self._paths = paths
 
     def decode(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> Decoded:
-        """Values, of the type with these fields."""
+        """Decode values, to the type with the selected fields."""
         raise NotImplementedError
 
 
@@ -78,10 +78,10 @@ class PlainColumn(ColumnDecoder):
 
 
 class JsonColumn(ColumnDecoder):
-    """JSON; with a header name, in Confluent's frames.
+    """JSON, or, with a header name, JSON in Confluent's wire format.
 
-    The types are those of the values, and those that schemas say, as far as these are known. A value that does not
-    conform to its schema is no value.
+    The types come from the values, and from their schemas as far as these are known. A value that does not conform to
+    its schema does not decode.
     """
 
     def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
@@ -112,7 +112,7 @@ class JsonColumn(ColumnDecoder):
         if note is not None:
             self.notes.add(note)
         if schema is not None and schema.type == "JSON":
-            with suppress(SchemaError):  # then the values alone say their types
+            with suppress(SchemaError):  # then only the values decide the types
                 return schema_type(schema.schema)
         return pa.null()
 
@@ -146,13 +146,13 @@ class JsonColumn(ColumnDecoder):
 
 
 class SchemaColumn(ColumnDecoder):
-    """Values whose schemas say what their bytes are; those of all versions of a schema have one type.
+    """Values decoded by schemas; all versions of a schema share one type.
 
     Parameters
     ----------
     column : {"key", "value"}
     source : SchemaSource or None
-        Where the schemas are that values name. With a schema in `how`, that one counts instead.
+        Source of the schemas that values name. A schema in `how` takes precedence.
     """
 
     def __init__(self, column: str, how: ColumnFormat, source: SchemaSource | None) -> None:
@@ -165,7 +165,7 @@ class SchemaColumn(ColumnDecoder):
         self._readers: dict[tuple[SchemaKey | None, str | None, tuple[int, ...]], ProgramValues | str] = {}
         has_message = not self._has_indexes or how.message is not None or not how.framed
         self.has_type = how.schema is not None and has_message
-        if how.schema is not None:  # one that is none is a mistake of the caller's, not of the values
+        if how.schema is not None:  # an invalid schema is the caller's error, not one of the values
             nothing = Payloads(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
             given = self._make(Framed(None, (), nothing.start, nothing), None)
             if self.has_type and not isinstance(given, str):
@@ -175,24 +175,24 @@ class SchemaColumn(ColumnDecoder):
         for group in self._groups(payloads, headers)[0]:
             known = len(self._readers)
             reader = self._reader(group, topic)
-            # a schema widens the common type once, however often values name it
+            # each schema widens the common type only once
             if len(self._readers) > known and not isinstance(reader, str):
                 self._common.add(reader.type)
 
     @property
     def has_mixed_units(self) -> bool:
-        """Whether schemas have timestamps of several units, among which values decide: see `learn_units`."""
+        """Whether schemas have timestamps in several units, so that values decide; see `learn_units`."""
         return bool(self._common.units)
 
     def learn_units(self, payloads: Payloads, headers: pa.Array | None, topic: str | None = None) -> None:
-        """Take a second look at values."""
+        """Learn the time units of values, in a second pass."""
         for group in self._groups(payloads, headers)[0]:
             reader = self._reader(group, topic)
             if not isinstance(reader, str):
                 self._common.count_units(reader.decode(group.payloads).array)
 
     def choose_units(self) -> None:
-        """Choose units, once all values were looked at."""
+        """Choose the units, after all values have been learned."""
         self._common.choose_units()
 
     def declare(self, kind: pa.DataType) -> None:
@@ -208,7 +208,7 @@ class SchemaColumn(ColumnDecoder):
 
     def narrow(self, paths: list[Path] | None) -> None:
         if paths is not None and not self._common.as_text:
-            # programs are compiled again: they pass over what is not wanted
+            # compile programs again, which then skip other fields
             self._paths, self._readers = paths, {}
             self._common.type = narrow_type(self._common.type, paths)
 
@@ -218,7 +218,7 @@ class SchemaColumn(ColumnDecoder):
         for group in groups:
             reader = self._reader(group, topic)
             if isinstance(reader, str):
-                # a schema that is missing or invalid costs its own values, not those of others
+                # a missing or invalid schema affects only its own values
                 failures |= dict.fromkeys(group.rows.tolist(), reader)
                 continue
             decoded, lost = reader.decode(group.payloads), Lost()
@@ -239,11 +239,11 @@ class SchemaColumn(ColumnDecoder):
             payloads, failures = strip_frames(payloads, headers, self._header_name)
         else:
             failures = {}
-        # null ones go along: then the group is all rows, and nothing is put together
+        # include null values: then the group is all rows, and needs no reordering
         return [Framed(None, (), np.arange(len(payloads)), payloads)], failures
 
     def _reader(self, group: Framed, topic: str | None) -> ProgramValues | str:
-        """What decodes values of a schema; a text says why nothing does."""
+        """The decoder for values of a schema, or the reason why there is none."""
         key = group.key, topic, group.indexes
         if key not in self._readers:
             try:
@@ -271,7 +271,7 @@ class SchemaColumn(ColumnDecoder):
             return AvroValues(text, referred.values(), self._paths)
         if (group.key, topic) not in self._protos:
             by_name = {name: other for (name, _, _), other in referred.items()}
-            named = getattr(self._source, "named", None)  # a directory has imports by their names
+            named = getattr(self._source, "named", None)  # a directory finds imports by name
 
             def find(name: str) -> str | None:
                 other = by_name.get(name) or (None if named is None else named(name))
@@ -284,12 +284,12 @@ class SchemaColumn(ColumnDecoder):
         return ProtobufValues(chosen, self._paths)
 
     def _refer(self, schema: Schema, found: dict[tuple[str, str, int], str]) -> None:
-        """Collect the schemas that a schema refers to, those first that are referred to."""
+        """Collect the schemas that a schema refers to, dependencies first."""
         for one in schema.references:
             key = one.name, one.subject, one.version
             if key in found:
                 continue
-            # schemas may refer to each other in a circle, or to very many
+            # references may be circular, or very many
             if len(found) >= _MOST_REFERENCES:
                 raise SchemaError(f"more than {_MOST_REFERENCES} references")
             found[key] = ""
@@ -301,8 +301,8 @@ class SchemaColumn(ColumnDecoder):
 
 
 def _in_order(parts: Sequence[tuple[Rows, Decoded]], n: int, kind: pa.DataType, failures: dict[int, str]) -> Decoded:
-    """The values of some parts and the rows that they stand for; null at the others."""
-    # one array of a null in front: rows of no group take it
+    """Combine parts of values by their rows; other rows are null."""
+    # the first array holds one null, for rows of no group
     order = np.zeros(n, np.int64)
     behind = 1
     lost = []

@@ -1,6 +1,6 @@
-"""Filters on decoded columns, such as ``value.customer.id == 7``: applied to values after they are decoded.
+"""Filters on decoded columns, such as ``value.customer.id == 7``, applied after decoding.
 
-They are terms, as in `kafkalog.scan`, or an expression of Arrow's.
+They are terms, as in `kafkalog.scan`, or an Arrow expression.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from kafkalog.values.types import field_at, with_field
 Term = tuple[Any, ...]
 """``(column, operation, value)``, without the value for ``is null`` and ``is not null``."""
 Groups = list[list[Term]]
-"""All terms of one group have to hold."""
+"""All terms of a group must hold."""
 
 
 class ArrowCondition(NamedTuple):
-    """An expression over decoded columns and others."""
+    """An expression over decoded and other columns."""
 
     expression: Any
     columns: list[str]
-    """The columns and fields that it reads."""
+    """The columns and fields it reads."""
 
 
 class AllOf(NamedTuple):
-    """Conditions that all have to hold."""
+    """Conditions that must all hold."""
 
     parts: tuple[Groups | ArrowCondition, ...]
 
@@ -65,16 +65,16 @@ _OPERATIONS: Final = (*COMPARISONS, *_TEXT, "in", "not in", "is null", "is not n
 
 
 class Split(NamedTuple):
-    """Filters, divided."""
+    """Split filters."""
 
     before: Groups | None
-    """Conditions on records, for before anything is decoded. They let through all that `after` does."""
+    """Conditions on undecoded records. They accept every record that `after` accepts."""
     after: Groups | None
     """Conditions for decoded columns; None if there are none."""
 
 
 def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str], Groups]) -> Split:
-    """Divide the filters of a scan into those on records and those on decoded columns.
+    """Split the filters of a scan into those on records and those on decoded columns.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
     decoded : collection of str
         The columns that are decoded.
     parse : callable
-        Makes groups of a text.
+        Parses a text into groups.
 
     Raises
     ------
@@ -99,12 +99,12 @@ def split_filters(filters: Any, decoded: Collection[str], parse: Callable[[str],
     before = [[term for term in group if not _is_decoded(term, decoded)] for group in groups]
     if len(groups) == 1:
         return Split(before if before[0] else None, [[_checked(one) for one in groups[0] if _is_decoded(one, decoded)]])
-    # before decoding, a group without its decoded terms lets too much through: all its terms are looked at again
+    # before decoding, a group lacks its decoded terms and accepts too much: all its terms are checked again
     return Split(before if all(before) else None, [[_checked(term) for term in group] for group in groups])
 
 
 def groups_of(items: Sequence[Any], parse: Callable[[str], Groups]) -> Groups:
-    """The groups of conditions that a list of texts, tuples, or lists of these says.
+    """Parse a list of texts, tuples, or lists of these into groups of conditions.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def groups_of(items: Sequence[Any], parse: Callable[[str], Groups]) -> Groups:
 
 
 def all_of(parts: Iterable[Groups]) -> Groups:
-    """Groups for what has to hold for each of several filters."""
+    """Groups for the conjunction of several filters."""
     found: Groups = [[]]
     for part in parts:
         found = _checked_number([[*one, *other] for one in found for other in part])
@@ -130,7 +130,7 @@ def all_of(parts: Iterable[Groups]) -> Groups:
 
 
 def any_of(parts: Iterable[Groups]) -> Groups:
-    """Groups for what has to hold for one of several filters."""
+    """Groups for the disjunction of several filters."""
     return _checked_number([group for part in parts for group in part])
 
 
@@ -141,7 +141,7 @@ def _checked_number(groups: Groups) -> Groups:
 
 
 def matches_pattern(array: pa.Array, operation: str, value: Any) -> npt.NDArray[np.bool_]:
-    """bool[n]: which texts or byte strings match; null ones do not, nor do they match a negation."""
+    """bool[n]: which texts or byte strings match. Null matches neither a pattern nor its negation."""
     import pyarrow.compute as pc
 
     name = operation.removeprefix("not ")
@@ -233,7 +233,7 @@ def _matching_rows(condition: ArrowCondition, columns: Mapping[str, pa.Array], n
         used[name] = with_field(used.get(name, columns[name]), path)
         if path:  # an expression may name it as a path or as a column
             used[column] = field_at(used[name], path)
-    # Arrow filters tables, and returns rows, not a mask: so they carry their numbers
+    # Arrow's filter returns rows, not a mask: so add row numbers
     table = pa.table({**used, _ROW: np.arange(n)})
     try:
         rows = table.filter(condition.expression).column(_ROW).to_numpy()
@@ -253,7 +253,7 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
         return _holds_for_a_header(term, columns[name])
     try:
         array = field_at(columns[name], path)
-    except KeyError:  # no value of the chosen records has it
+    except KeyError:  # no value of the selected records has it
         array = pa.nulls(len(columns[name]))
     if operation.startswith("is "):
         return _mask(array.is_null() if operation == "is null" else array.is_valid())
@@ -263,7 +263,7 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
     if pt.is_nested(array.type):
         raise ConditionError(f"{column!r} is {array.type}, which cannot be compared; name a field in it")
     if pt.is_float32(array.type):
-        # the value is not rounded, so that it matches no other number; but 0.1 is the one that is shown as 0.1
+        # do not round the value, so that it matches no other number; 0.1 matches the float that prints as 0.1
         array = array.cast(pa.float64())
         value = [*map(_of_single, term[2])] if isinstance(term[2], (list, tuple)) else _of_single(term[2])
         term = column, operation, value
@@ -285,7 +285,7 @@ def _holds(term: Term, columns: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]
 
 
 def _holds_for_a_header(term: Term, headers: pa.Array) -> npt.NDArray[np.bool_]:
-    """bool[n]: records with a header of the name, for one of which the condition holds."""
+    """bool[n]: records with a header of this name for which the condition holds."""
     import pyarrow.compute as pc
 
     column, operation, *value = term
@@ -301,7 +301,7 @@ def _holds_for_a_header(term: Term, headers: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _of_single(value: Any) -> Any:
-    """The single-precision number that a value is the shortest text of; else the value."""
+    """The single-precision number that prints as this value; otherwise the value."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -317,7 +317,7 @@ def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _scalar(column: str, value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value to compare with a column: of the column's type, or of one that Arrow compares with it."""
+    """Convert a value to the column's type, or to one that Arrow can compare with it."""
     try:
         return _as_type(value, kind)
     except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
@@ -331,7 +331,7 @@ def _as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
         if not isinstance(value, (bool, np.bool_)):
             raise TypeError("expected true or false")
         return pa.scalar(bool(value))
-    # to Python a boolean is an integer, too
+    # in Python, a boolean is also an integer
     if isinstance(value, (bool, np.bool_)):
         raise TypeError("not a boolean column")
     if pt.is_integer(kind):

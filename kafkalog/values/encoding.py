@@ -1,7 +1,6 @@
 """Encodes values, in the form that JSON has, as text, numbers, JSON, Avro or Protobuf: the counterpart of `decoding`.
 
-What a decoded column shows is encoded to a value that decodes to the same: times are ISO 8601, bytes base64, numbers
-that JSON lacks text.
+Decoded values round-trip: times are ISO 8601, bytes are base64, and numbers that JSON lacks are text.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ class ValueEncoder:
     format : str
         One of `FORMATS`.
     schema : str or path-like, optional
-        For Avro and Protobuf.
+        Needed for Avro and Protobuf.
     message : str, optional
         The message of a Protobuf schema; default: the first one.
     schema_id : int, optional
-        Values get Confluent's frame with this id.
+        Write Confluent's wire format with this id.
     imports : callable, optional
-        Gives the text of what a Protobuf schema imports.
+        Returns the text of a file that a Protobuf schema imports.
 
     Raises
     ------
@@ -100,12 +99,12 @@ class ValueEncoder:
             self._encode = lambda value: _message(chosen, value, "")
 
     def encode(self, value: Any) -> bytes | None:
-        """A value as bytes; null is a tombstone.
+        """Encode a value as bytes; null becomes a tombstone.
 
         Raises
         ------
         EncodeError
-            It does not fit the schema.
+            The value does not fit the schema.
         """
         return None if value is None else self._frame + self._encode(value)
 
@@ -122,7 +121,7 @@ def _plain(format: str, value: Any) -> bytes:
 
 
 def _indexes(proto: ProtoSchema, message: ProtoMessage) -> bytes:
-    """The way to a message, as it stands in a frame; the first message has none."""
+    """The message indexes in the wire format; empty for the first message."""
 
     def path_to(messages: Any) -> list[int] | None:
         for number, one in enumerate(messages):
@@ -143,7 +142,7 @@ def _wrong(where: str, value: Any, kind: str) -> EncodeError:
 
 
 def _avro(kind: AvroType, value: Any, where: str) -> list[bytes]:
-    """The parts of a value."""
+    """Encode a value, as parts."""
     if kind.kind == "union":
         return _union(kind, value, where)
     if kind.kind == "null":
@@ -205,7 +204,7 @@ def _union(kind: AvroType, value: Any, where: str) -> list[bytes]:
     named = {(one.name.rpartition(".")[2] or one.kind): number for number, one in enumerate(kind.inner)}
     named |= {one.name or one.kind: number for number, one in enumerate(kind.inner)}
     n_others = sum(one.kind != "null" for one in kind.inner)
-    # as a decoded column has it: a struct with a field for each branch, of which one is not null
+    # as in decoded columns: a struct with a field for each branch, one of them not null
     if n_others > 1 and isinstance(value, dict) and value.keys() <= named.keys():
         ((name, inner),) = [pair for pair in value.items() if pair[1] is not None] or [("", None)]
         if name:
@@ -221,7 +220,7 @@ def _union(kind: AvroType, value: Any, where: str) -> list[bytes]:
 
 
 def _parsed(value: Any) -> Any:
-    """Nested values may stand as JSON text in a file of another kind."""
+    """Nested values may be JSON text in files of other formats."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -245,7 +244,7 @@ def _whole(value: Any, kind: str, where: str) -> int:
 
 
 def _moment(logical: str | None, value: Any, kind: str, where: str) -> int:
-    """A number, or what stands for a date or a time."""
+    """A number, or the number for a date or time."""
     if logical is None or not isinstance(value, str) or value.lstrip("-").isdecimal():
         return _whole(value, kind, where)
     if logical.startswith("time-"):
@@ -283,7 +282,7 @@ def _decimal(kind: AvroType, value: Any, where: str) -> bytes:
 
 def _real(value: Any, where: str, kind: str) -> float:
     try:
-        return float(value)  # infinities and NaN are text in JSON
+        return float(value)  # JSON has infinities and NaN as text
     except (TypeError, ValueError):
         raise _wrong(where, value, kind) from None
 
@@ -333,7 +332,7 @@ def _message(message: ProtoMessage, value: Any, where: str) -> bytes:
 
 
 def _field(one: ProtoField, value: Any, where: str) -> bytes:
-    """A field with its tag; a default value without presence is written, too, which decodes to the same."""
+    """Encode a field with its tag. Default values are written as well, which decodes to the same."""
     if one.message is not None:
         data = _message(one.message, value, where)
         if one.is_group:

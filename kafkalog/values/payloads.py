@@ -1,4 +1,4 @@
-"""`Payloads`: byte strings by their positions in one buffer, and what became of those that did not decode."""
+"""`Payloads`: byte strings as positions in one buffer; and `Decoded`: values with reasons for failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Payloads:
     data: npt.NDArray[np.uint8]
     start: Rows
     stop: Rows
-    """int64[n]: where each begins and ends; both are -1 for null."""
+    """int64[n]: start and end of each; both are -1 for null."""
 
     @classmethod
     def of(cls, array: pa.Array) -> Self:
@@ -49,7 +49,7 @@ class Payloads:
         return self.start >= 0
 
     def take(self, rows: npt.NDArray[Any]) -> Payloads:
-        """Some of the byte strings."""
+        """Select some of the byte strings."""
         return Payloads(self.data, self.start[rows], self.stop[rows])
 
     def bytes(self, row: int) -> bytes | None:
@@ -58,7 +58,7 @@ class Payloads:
         return None if start < 0 else self.data[start : int(self.stop[row])].tobytes()
 
     def gather(self, rows: Rows, at: int, n: int) -> npt.NDArray[np.uint8]:
-        """uint8[m, n]: the `n` bytes at position `at` of some byte strings, which have to be that long."""
+        """uint8[m, n]: the `n` bytes at position `at` of some byte strings, which must be long enough."""
         found: npt.NDArray[np.uint8] = self.data[(self.start[rows] + at)[:, None] + np.arange(n)]
         return found
 
@@ -67,7 +67,7 @@ class Payloads:
         sizes = self.stop - self.start
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        # without nulls and frames the bytes are one run already
+        # without nulls and frames, the bytes are contiguous
         if len(self) and (self.start[1:] == self.stop[:-1]).all() and self.start[0] >= 0:
             return offsets, self.data[self.start[0] : self.stop[-1]]
         parts = [self.data[a:b] for a, b in zip(self.start.tolist(), self.stop.tolist(), strict=True) if b > a]
@@ -79,8 +79,8 @@ class Decoded:
     """A column of values."""
 
     array: pa.Array
-    """Null where there was nothing, or nothing that decodes."""
+    """Null for null, and for values that do not decode."""
     failures: dict[int, str] = field(default_factory=dict)
-    """The reason by row."""
+    """Reason for each row that did not decode."""
     lost: list[LostValues] = field(default_factory=list)
-    """What of the values that decode is not in the array."""
+    """Parts of decoded values that the array cannot hold."""

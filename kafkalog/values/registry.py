@@ -1,4 +1,4 @@
-"""Schemas of a registry that answers HTTP: Confluent's, and those that speak as it does (Karapace, Apicurio, Redpanda).
+"""Schemas from a registry over HTTP: Confluent's, or a compatible one (Karapace, Apicurio, Redpanda).
 
 Source: SchemasResource, SubjectVersionsResource, Confluent Schema Registry 8.1.
 """
@@ -26,14 +26,14 @@ TIMEOUT_SECONDS: Final = 10.0
 
 
 class Registry:
-    """Looks schemas up at a registry, each of them once.
+    """Looks up schemas in a registry, each only once.
 
     Parameters
     ----------
     url : str
-        Such as ``http://localhost:8081``; a name and password in it are sent as basic authentication.
+        URL, such as ``http://localhost:8081``; a name and password in it are sent as basic authentication.
     timeout : float
-        In seconds, for each answer.
+        Seconds per request.
     """
 
     def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -52,7 +52,7 @@ class Registry:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark sends it to executors, and a lock cannot be pickled
+        # Spark pickles this for executors, and locks cannot be pickled
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Registry:
         Raises
         ------
         ReadError
-            The registry does not answer, or not as one.
+            The registry does not answer, or the answer is invalid.
         """
         return self._get(f"/schemas/ids/{schema_id}{self._context}")
 
@@ -84,7 +84,7 @@ class Registry:
 
     def _get(self, path: str) -> Schema | None:
         with self._lock:
-            # also that there is none: a value in each record may name it
+            # also keep a missing schema: every record may name it
             if path not in self._known:
                 self._known[path] = self._fetch(path)
             return self._known[path]
@@ -93,7 +93,7 @@ class Registry:
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:
-                # one byte more than allowed tells a longer answer
+                # read one byte more than allowed, to detect longer answers
                 data = answer.read(MOST_SCHEMA_BYTES + 1)
         except urllib.error.HTTPError as error:
             if error.code == 404:

@@ -1,6 +1,6 @@
-"""Where schemas come from: a directory, or a mapping.
+"""Sources of schemas: a directory, or a mapping.
 
-A registry that answers HTTP is in `kafkalog.values.registry`, its topic `_schemas` in `kafkalog.system_topics.schemas`.
+A registry over HTTP is in `kafkalog.values.registry`, its topic `_schemas` in `kafkalog.system_topics.schemas`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Schema(NamedTuple):
 
 
 class SchemaSource(Protocol):
-    """Finds schemas; `kafkalog.schemas` gives one, too."""
+    """Finds schemas; a result of `kafkalog.schemas` is one as well."""
 
     def by_id(self, schema_id: int) -> Any:
         """The schema with an id, with the attributes of `Schema`; None if there is none."""
@@ -47,16 +47,16 @@ class Chosen(NamedTuple):
     """The schema that a frame names."""
 
     schema: Schema | None
-    """None if there is none, or if it is not known which one is meant."""
+    """None if there is none, or if the id is ambiguous."""
     note: str | None = None
-    """What to report of its id."""
+    """Note about its id."""
 
 
 def find_schema(source: SchemaSource, key: SchemaKey, topic: str | None = None, column: str = "value") -> Chosen:
-    """The schema that a frame names in the key or the value of a topic's records.
+    """Find the schema that a frame names in the key or value of a topic's records.
 
-    Where an id has several schemas, as in contexts of a registry, that of the topic's subject counts. The subject is
-    that of TopicNameStrategy, else of TopicRecordNameStrategy, else of RecordNameStrategy.
+    If an id has several schemas, as in contexts of a registry, the one of the topic's subject counts. The subject
+    follows TopicNameStrategy, else TopicRecordNameStrategy, else RecordNameStrategy.
     """
     found: Schema | None = source.by_id(key) if isinstance(key, int) else source.by_guid(key)
     if not isinstance(key, int) or not hasattr(source, "candidates"):
@@ -93,7 +93,7 @@ def split_subject(subject: str) -> tuple[str, str]:
 
 
 def _record_name(schema: Any) -> str:
-    """The full name of what a schema defines, as RecordNameStrategy has it."""
+    """The full name of the record that a schema defines, as in RecordNameStrategy."""
     if schema.type == "PROTOBUF":
         package, message = (re.search(rf"\b{word}\s+([\w.]+)", schema.schema) for word in ("package", "message"))
         return ".".join(one[1] for one in (package, message) if one is not None)
@@ -108,7 +108,7 @@ def _record_name(schema: Any) -> str:
 
 
 def find_reference(source: SchemaSource, reference: SchemaReference, subject: str = "") -> Schema | None:
-    """The schema that another one refers to; an unqualified subject is first one of the context of the other's."""
+    """Find a referenced schema. An unqualified subject is first looked up in the context of the referring one."""
     context, name = split_subject(subject)[0], reference.subject
     qualified = f":{context}:{name}" if context != "." and not name.startswith(":.") else name
     found: Schema | None = source.find(qualified, reference.version)
@@ -125,7 +125,7 @@ def in_context(source: SchemaSource | None, context: str | None) -> SchemaSource
     Raises
     ------
     ValueError
-        The source does not know contexts.
+        The source has no contexts.
     """
     if source is None or context is None:
         return source
@@ -188,16 +188,16 @@ class KnownSchemas:
 
 
 class DirectorySchemas:
-    """Schemas in files: ``7.avsc`` has the schema of id 7, and a GUID may stand for the id.
+    """Schemas in files: ``7.avsc`` has the schema with id 7. A GUID may replace the id.
 
-    Endings are `.avsc`, `.proto` and `.json`. A schema refers to others by the names of their files, such as
-    ``common/money.proto``, or to ``SUBJECT.avsc``. With the manifest that `Schemas.write` leaves, it refers to subjects
-    and versions, and has its GUID.
+    Suffixes are `.avsc`, `.proto` and `.json`. A schema refers to others by file name, such as ``common/money.proto``,
+    or to ``SUBJECT.avsc``. With the manifest that `Schemas.write` leaves, references use subjects and versions, and
+    GUIDs are known.
 
     Raises
     ------
     ValueError
-        There is no such directory, or its manifest is none.
+        There is no such directory, or its manifest is invalid.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -224,11 +224,11 @@ class DirectorySchemas:
 
     @property
     def has_ambiguous_ids(self) -> bool:
-        """Whether an id stands for several schemas."""
+        """Whether an id has several schemas."""
         return any(len({file for _, file in those}) > 1 for those in self._subjects.values())
 
     def candidates(self, schema_id: int) -> list[Schema]:
-        """The schemas of an id, with their subjects; of the manifest alone."""
+        """The schemas with an id and their subjects; only those in the manifest."""
         found = ((subject, self.named(file)) for subject, file in self._subjects.get(schema_id, ()))
         return [one._replace(subject=subject) for subject, one in found if one is not None]
 
@@ -236,18 +236,18 @@ class DirectorySchemas:
         return self.named(self._files.get(guid, guid))
 
     def find(self, subject: str, version: int) -> Schema | None:
-        """See `SchemaSource`; without a manifest a file has no version."""
+        """See `SchemaSource`; without a manifest, files have no version."""
         return self.named(self._files.get((subject, version), subject))
 
     def named(self, name: str) -> Schema | None:
-        """The schema in a file of a name, with or without its ending."""
+        """The schema in a file of this name, with or without suffix."""
         return self._read([f"{name}{suffix}" for suffix in ("", *_SUFFIXES)])
 
     def _read(self, names: Iterable[str]) -> Schema | None:
         root = Path(os.path.realpath(self._directory))
         for name in names:
             path = Path(os.path.realpath(root / name))
-            # names come out of schemas: they must not lead elsewhere
+            # names come from schemas: they must not lead out of the directory
             if path.suffix in _SUFFIXES and path.is_relative_to(root) and path.is_file():
                 return Schema(_SUFFIXES[path.suffix], schema_text(path), self._references.get(name, ()))
         return None
@@ -261,7 +261,7 @@ def _references(found: Mapping[str, Any]) -> tuple[SchemaReference, ...]:
 
 
 def imports_beside(schema: Any) -> Callable[[str], str | None]:
-    """What finds the texts that a schema in a file imports: in the directory of the file."""
+    """Return a function that finds imports of a schema file, in its directory."""
     directory = Path(schema).parent if schema is not None and "\n" not in str(schema) else None
 
     def find(name: str) -> str | None:
@@ -272,5 +272,5 @@ def imports_beside(schema: Any) -> Callable[[str], str | None]:
 
 
 def parse_schema(found: Mapping[str, Any]) -> Schema:
-    """A schema in the registry's JSON."""
+    """Parse a schema from the registry's JSON."""
     return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), _references(found))

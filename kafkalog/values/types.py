@@ -1,8 +1,8 @@
-"""The Arrow type that several types have in common, and arrays of it.
+"""Finds the common Arrow type of several types, and converts arrays to it.
 
-Versions of a schema differ: a field is new, an int has become a long. A record then has all fields of all versions,
-null where its own version has none, and numbers have the wider type. Where types do not go together, such as a number
-and a text, the values become JSON text.
+Versions of a schema differ: a field is new, an int became a long. The common record has the fields of all versions,
+null where a version lacks them, and numbers have the wider type. If types do not combine, such as a number and text,
+the values become JSON text.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from kafkalog.interchange.arrow_output import bitmap
 from kafkalog.interchange.table_types import Path, Report, converted, n_lost
 
 MOST_FIELDS: Final = 4096
-"""Fields of one type, nested ones included. A short schema can have 2**64."""
+"""Maximum fields of a type, including nested ones. A short schema can define 2**64."""
 MOST_DEPTH: Final = 64
-"""How deeply fields may be nested."""
+"""Maximum nesting of fields."""
 
 _UNITS: Final = ("s", "ms", "us", "ns")
 
 
 class SchemaError(ValueError):
-    """A schema is invalid, or cannot be a table."""
+    """A schema is invalid, or cannot become a table."""
 
 
 class TooWideError(ValueError):
-    """A type has more fields, or deeper ones, than `MOST_FIELDS` and `MOST_DEPTH` allow."""
+    """A type exceeds `MOST_FIELDS` or `MOST_DEPTH`."""
 
 
 class CommonType:
-    """The type that fits the values of several types.
+    """A type that can hold the values of several types.
 
     Attributes
     ----------
     type : pyarrow.DataType
         Starts as null.
     as_text : set of tuple of str
-        Fields whose types do not go together, and which are therefore JSON text.
+        Fields that are JSON text because their types do not combine.
     units : dict of tuple of str to list of int
-        Timestamps that are in several units: how many values each unit would lose, the coarsest first.
+        Timestamps in several units: the number of values that each unit would lose, coarsest first.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class CommonType:
         Raises
         ------
         TooWideError
-            It would have too many fields.
+            The type would have too many fields.
         """
         self.type = self._both(self.type, other, ())
         check_width(self.type)
@@ -89,7 +89,7 @@ class CommonType:
 
     def _wider(self, one: pa.DataType, other: pa.DataType, path: Path) -> pa.DataType | None:
         if pt.is_timestamp(one) and pt.is_timestamp(other) and one.unit != other.unit:
-            # as far as the finest unit of a schema: counting begins once all schemas are known
+            # use the finest unit for now: values are counted once all schemas are known
             finest = max(map(_UNITS.index, (one.unit, other.unit)))
             self.units[path] = [0] * (finest + 1)
         return wider(one, other)
@@ -101,21 +101,21 @@ class CommonType:
                 counts[i] += n_lost(leaf_at(array, path), _UNITS[i])
 
     def choose_units(self) -> None:
-        """Give timestamps the unit that loses fewest values; of several, the finest."""
+        """Choose for each timestamp the unit that loses the fewest values; the finest of several."""
         for path, counts in self.units.items():
             unit = min(reversed(range(len(counts))), key=counts.__getitem__)
             self.type = with_unit(self.type, path, _UNITS[unit])
 
     def fit(self, array: pa.Array, report: Report, to: pa.DataType | None = None) -> pa.Array:
-        """An array of a type that was added, as one of the common type; or with only some of its fields.
+        """Convert an array of an added type to the common type, or to a type with some of its fields.
 
-        What does not fit is null, and reported: see `kafkalog.interchange.table_types.converted`.
+        Values that do not fit become null and are reported: see `kafkalog.interchange.table_types.converted`.
         """
         return converted(array, self.type if to is None else to, report, as_text=self.as_text, exact=bool(self.units))
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type of numbers, times or bytes that holds values of both; None if there is none."""
+    """The type of numbers, times or bytes that holds both; None if there is none."""
     if one == other:
         return one
     pair = (one, other)
@@ -141,7 +141,7 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def leaf_at(array: pa.Array, path: Path) -> pa.Array:
-    """All values at a path, which may lead through lists (``[]``) and maps (``{}``); none if nothing is there."""
+    """All values at a path, which may go through lists (``[]``) and maps (``{}``); empty if the path does not exist."""
     for name in path:
         if name == "[]" and pt.is_list(array.type):
             array = array.flatten()
@@ -155,7 +155,7 @@ def leaf_at(array: pa.Array, path: Path) -> pa.Array:
 
 
 def with_unit(kind: pa.DataType, path: Path, unit: str) -> pa.DataType:
-    """A type with another unit of the timestamp at a path."""
+    """The type with a different unit for the timestamp at a path."""
     if not path:
         return pa.timestamp(unit, kind.tz) if pt.is_timestamp(kind) else kind
     name, rest = path[0], path[1:]
@@ -167,7 +167,7 @@ def with_unit(kind: pa.DataType, path: Path, unit: str) -> pa.DataType:
 
 
 def _whole_digits(kind: pa.DataType) -> int:
-    """How many digits the whole numbers of a type have."""
+    """Maximum digits of an integer type."""
     if pt.is_decimal(kind):
         return int(kind.precision - kind.scale)
     return len(str(2 ** (kind.bit_width - pt.is_signed_integer(kind)) - 1))
@@ -177,7 +177,7 @@ _INTEGERS: Final = ((8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.
 
 
 def check_width(kind: pa.DataType) -> None:
-    """Raise `TooWideError` for a type with too many fields, or too deep ones."""
+    """Raise `TooWideError` for a type with too many or too deeply nested fields."""
     n = 0
     stack = [(kind, 0)]
     while stack:
@@ -191,7 +191,7 @@ def check_width(kind: pa.DataType) -> None:
 
 
 def narrow_type(kind: pa.DataType, paths: Iterable[Path] | None) -> pa.DataType:
-    """A type with only the fields at some paths, and what they hold; None is all of them."""
+    """The type with only the fields at some paths, with their content; None for all."""
     if paths is None or () in (paths := list(paths)) or not pt.is_struct(kind):
         return kind
     fields = []
@@ -203,7 +203,7 @@ def narrow_type(kind: pa.DataType, paths: Iterable[Path] | None) -> pa.DataType:
 
 
 def narrow_array(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """A struct with only the fields of a type that `narrow_type` gave."""
+    """The struct with only the fields of a type from `narrow_type`."""
     if array.type == to or not pt.is_struct(to):
         return array
     children = [narrow_array(array.field(array.type.get_field_index(one.name)), one.type) for one in to]
@@ -216,7 +216,7 @@ def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
     Raises
     ------
     KeyError
-        There is no such field; its argument says which there are.
+        There is no such field; the argument lists the fields.
     """
     for name in path:
         if pt.is_map(array.type) and pt.is_string(array.type.key_type):
@@ -230,7 +230,7 @@ def field_at(array: pa.Array, path: Sequence[str]) -> pa.Array:
 
 
 def with_field(array: pa.Array, path: Sequence[str]) -> pa.Array:
-    """A struct with a nested field: null if it has none of that name."""
+    """The struct with a nested field added as null if it is missing."""
     if not path or pt.is_null(array.type):
         return array if not path else with_field(pa.nulls(len(array), pa.struct([])), path)
     if not pt.is_struct(array.type):

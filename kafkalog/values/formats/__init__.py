@@ -2,11 +2,11 @@
 
     `plain`        text, and numbers as Kafka's serializers write them
     `json_text`    JSON
-    `json_schema`  the types that JSON Schemas say
-    `program`      what a schema becomes for a kernel, and arrays of what that gives
+    `json_schema`  types from JSON Schemas
+    `program`      programs for kernels, and arrays of their results
     `avro_types`   Avro schemas, parsed
     `avro`         Avro values, read by a compiled program
-    `protobuf`     Protobuf: schemas, and values the same way
+    `protobuf`     Protobuf schemas and values, the same way
 
-Nothing here knows frames, nor where schemas come from.
+This package does not know Confluent's wire format or sources of schemas.
 """

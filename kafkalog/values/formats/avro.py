@@ -1,8 +1,8 @@
-"""Avro values: a schema becomes a program, which `kafkalog._kernels.avro` runs over the bytes of many values.
+"""Decodes Avro: compiles a schema to a program that `kafkalog._kernels.avro` runs over many values.
 
-A record becomes a struct, an array a list, a map a map, an enum text; null and another type that other type, nullable;
-any other union a struct with a field for each branch, of which one is not null. A record within itself becomes JSON
-text, in which bytes are base64 and logical types the numbers that stand for them.
+A record becomes a struct, an array a list, a map a map, and an enum text. A union of null and one type becomes that
+type, nullable. Any other union becomes a struct with a field for each branch, one of them not null. A recursive record
+becomes JSON text, with bytes in base64 and logical types as plain numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DAYS: Final = {"time-millis": 1, "time-micros": 2}
 
 
 class _Program:
-    """Nodes and columns, as the kernel takes them."""
+    """Nodes and columns in the kernel's form."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[str, int, list[int], int, int]] = []
@@ -60,7 +60,7 @@ class _Program:
         self._nodes[at] = (op, column, list(children), a, b)
 
     def read(self, one: AvroType, *, nullable: bool, around: Around = (), paths: Sequence[Path] | None = None) -> int:
-        """A node that appends values to a new column, which is the next one."""
+        """Add a node that appends values to a new column, the next one."""
         if one.kind == "union":
             return self._union(one, nullable, around, paths)
         if one.kind == "null":
@@ -88,7 +88,7 @@ class _Program:
         return self._items(one, nullable, around)
 
     def _record(self, one: AvroType, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
-        # a column for each level of a type within itself would have no end
+        # a recursive type would need columns without end
         if id(one) in around:
             column = self.columns.add("text", pa.string(), nullable)
             self.columns.all[column].raw = partial(_raw_text, one)
@@ -123,7 +123,7 @@ class _Program:
         column = self.columns.add("struct", pa.null(), nullable or null_at >= 0)
         names = [branch.name.rpartition(".")[2] or branch.kind for branch in others]
         if len(set(names)) < len(names):
-            # two records of one name, in different namespaces
+            # two records may have the same name in different namespaces
             names = [branch.name or branch.kind for branch in others]
         if len(set(names)) < len(names):
             raise SchemaError("a union has the same type twice")
@@ -139,7 +139,7 @@ class _Program:
 
     def _items(self, one: AvroType, nullable: bool, around: Around) -> int:
         column = self.columns.add("list", pa.null(), nullable)
-        # the kernel checks a block's count against the bytes that are left
+        # the kernel checks a block's count against the remaining bytes
         least = least_bytes(one.inner[0], self._least)
         if one.kind == "array":
             child = len(self.columns.all)
@@ -159,12 +159,12 @@ class _Program:
         return self._node("enum", column, a=self.columns.add_symbols(one.symbols), b=len(one.symbols))
 
     def _pass(self, one: AvroType) -> int:
-        """A node that passes over values; the same one wherever the type is passed over."""
+        """Add a node that skips values; shared by all places that skip this type."""
         if id(one) in self._passed:
             return self._passed[id(one)]
-        # entered before its fields are looked at: it may contain itself
+        # register it before its fields: the type may be recursive
         at = self._passed[id(one)] = self._node("null")
-        # what is outside of its range does not decode, whether or not it is wanted
+        # values out of range do not decode, even if not selected
         if one.logical == "decimal":
             self._set_node(at, "decimal", -1, [], one.size if one.kind == "fixed" else -1, one.precision)
         elif one.kind == "record":
@@ -189,7 +189,7 @@ class _Program:
         return at
 
     def arguments(self, root: int) -> tuple[Any, ...]:
-        """The arguments of the kernel. The node that is the value's is the first one."""
+        """The arguments of the kernel. The first node is that of the whole value."""
         children: list[int] = []
         rows = []
         for op, column, inner, a, b in [self._nodes[root], *self._nodes]:
@@ -199,16 +199,16 @@ class _Program:
 
 
 class AvroValues(ProgramValues):
-    """Decodes values that are written with one schema.
+    """Decodes values of one schema.
 
     Parameters
     ----------
     text : str
         The schema.
     referred : iterable of str
-        Schemas whose names it uses.
+        Schemas that it refers to.
     paths : sequence of tuple of str, optional
-        Only these fields are decoded; the others are checked and passed over.
+        Decode only these fields; others are checked and skipped.
 
     Raises
     ------
@@ -227,12 +227,12 @@ class AvroValues(ProgramValues):
 
 
 def _raw_text(one: AvroType, data: bytes) -> str:
-    """A record within itself as JSON text. The kernel has checked the bytes."""
+    """A recursive record as JSON text. The kernel has checked the bytes."""
     return json_text(_plain(one, data, 0)[0])
 
 
 def _plain(one: AvroType, data: bytes, at: int) -> tuple[Any, int]:
-    """A value as JSON has it, and the position after it."""
+    """A value in JSON's form, and the position after it."""
     if one.kind in ("int", "long", "enum", "union", "bytes", "string"):
         number, at = _long(data, at)
         if one.kind == "union":

@@ -1,4 +1,4 @@
-"""Avro schemas, parsed: names are resolved, and what cannot be decoded is refused.
+"""Parses Avro schemas, resolves names, and rejects schemas that cannot be decoded.
 
 Source: the Avro specification 1.12; Schema.Parser, Avro 1.12.
 """
@@ -16,30 +16,30 @@ PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes
 _MOST_DEPTH: Final = 64
 _MOST_TYPES: Final = 20_000
 _MOST_BYTES: Final = 2**20
-"""The least size of a type is not counted further than to this."""
+"""Upper bound for the computed minimum size of a type."""
 
 
 @dataclass(slots=True, eq=False)
 class AvroType:
-    """A type of a schema. One that contains itself is found in its own fields again."""
+    """A type of a schema. A recursive type is its own descendant."""
 
     kind: str
     """One of `PRIMITIVES`, or record, enum, fixed, array, map, union."""
     name: str = ""
     """The full name of a record, an enum or a fixed."""
     fields: list[tuple[str, AvroType]] = field(default_factory=list)
-    """list of (str, AvroType): of a record."""
+    """list of (str, AvroType): the fields of a record."""
     inner: list[AvroType] = field(default_factory=list)
     """The items of an array, the values of a map, the branches of a union."""
     symbols: list[str] = field(default_factory=list)
-    """Of an enum."""
+    """The symbols of an enum."""
     size: int = 0
-    """Of a fixed."""
+    """The size of a fixed."""
     logical: str | None = None
-    """The logical type, if it is one that its type can have."""
+    """The logical type, if it is valid for this type."""
     precision: int = 0
     scale: int = 0
-    """Of a decimal."""
+    """Precision and scale of a decimal."""
 
 
 def parse_schema(text: str, referred: Iterable[str] = ()) -> AvroType:
@@ -48,12 +48,12 @@ def parse_schema(text: str, referred: Iterable[str] = ()) -> AvroType:
     Parameters
     ----------
     referred : iterable of str
-        Schemas whose names it uses.
+        Schemas that it refers to.
 
     Raises
     ------
     SchemaError
-        It is invalid.
+        The schema is invalid.
     """
     parser = _Parser()
     for other in referred:
@@ -108,7 +108,7 @@ class _Parser:
     def _named(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
-        # a name is looked for in the namespace around it first, and then as it stands
+        # look up a name in the enclosing namespace first, then without one
         for full in [name] if "." in name or not namespace else [f"{namespace}.{name}", name]:
             if full in self._names:
                 return self._names[full]
@@ -123,7 +123,7 @@ class _Parser:
         elif isinstance(own, str):
             namespace = own
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        # known before its fields are parsed, which may name it
+        # register it before its fields, which may name it
         found = self._names[full] = AvroType(kind, full)
         if kind == "record":
             fields = schema.get("fields")
@@ -164,7 +164,7 @@ _LOGICAL: Final = {
 
 
 def _take_logical_type(one: AvroType, schema: dict[str, Any]) -> None:
-    """Take the logical type over; one that is invalid does not count, as the specification says."""
+    """Set the logical type; ignore an invalid one, as the specification requires."""
     logical = schema.get("logicalType")
     if not isinstance(logical, str) or one.kind not in _LOGICAL.get(logical, ()):
         return
@@ -179,7 +179,7 @@ def _take_logical_type(one: AvroType, schema: dict[str, Any]) -> None:
 
 
 def least_bytes(one: AvroType, known: dict[int, int]) -> int:
-    """The least number of bytes that a value of a type has; 0 inside of itself. `known` has those found before."""
+    """Minimum bytes of a value; 0 for a recursive occurrence. `known` caches results."""
     if id(one) in known:
         return known[id(one)]
     known[id(one)] = 0

@@ -1,8 +1,8 @@
-"""JSON Schemas: the types that they say, so that columns have fields which no value happens to have.
+"""Reads types from JSON Schemas, so that columns also have fields that no value has.
 
-Only what says a type is read: `type`, `properties`, `required`, `items`, `$ref` within the schema, `oneOf` or `anyOf`
-with null. Anything else, and a schema within itself, leaves the type to the values. Values are checked against this
-type and no further; null stands for a field that is not there.
+It uses only the keywords `type`, `properties`, `required`, `items`, local `$ref`, and `oneOf` or `anyOf` with null. For
+other keywords and recursive schemas, the values decide the type. Values are checked only against this type. Null counts
+as a missing field.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class UnfitError(ValueError):
 
 
 def schema_type(text: str) -> pa.DataType:
-    """The type of the values of a schema; null where it does not say it. Fields that have to be there are not nullable.
+    """The type that a schema defines; null where it defines none. Required fields are not nullable.
 
     Raises
     ------
     SchemaError
-        It is no JSON, or has too many fields.
+        It is not JSON, or has too many fields.
     """
     try:
         schema = json.loads(text)
@@ -39,14 +39,14 @@ def schema_type(text: str) -> pa.DataType:
 
 
 def nullable_type(kind: pa.DataType) -> pa.DataType:
-    """The type with fields that are all nullable."""
+    """The type with all fields nullable."""
     if pt.is_struct(kind):
         return pa.struct([pa.field(one.name, nullable_type(one.type)) for one in kind])
     return pa.list_(nullable_type(kind.value_type)) if pt.is_list(kind) else kind
 
 
 def overlaid(kind: pa.DataType, said: pa.DataType) -> pa.DataType:
-    """A type with what a schema says instead of what it has there."""
+    """The type, with the parts replaced that a schema defines."""
     if pt.is_struct(kind) and pt.is_struct(said):
         at = {one.name: one for one in said}
         return pa.struct(
@@ -63,12 +63,12 @@ def overlaid(kind: pa.DataType, said: pa.DataType) -> pa.DataType:
 
 
 def conformed(value: Any, kind: pa.DataType, path: str = "") -> Any:
-    """A parsed value that conforms to a type; whole numbers of an integer are int.
+    """Return a parsed value that conforms to a type; values of integer fields become int.
 
     Raises
     ------
     UnfitError
-        It does not.
+        The value does not conform.
     """
     if value is None or pt.is_null(kind):
         return value
@@ -108,11 +108,11 @@ class _Reader:
         self._n_types = 0
 
     def type_of(self, schema: Any, around: tuple[int, ...]) -> tuple[pa.DataType, bool]:
-        """The type that a schema says, and whether it allows null."""
+        """The type that a schema defines, and whether it allows null."""
         self._n_types += 1
         if self._n_types > MOST_FIELDS:
             raise SchemaError(f"the schema has more than {MOST_FIELDS} fields")
-        # what the schema leaves open is left to the values
+        # where the schema defines nothing, values decide
         if not isinstance(schema, dict) or id(schema) in around or len(around) >= MOST_DEPTH:
             return pa.null(), True
         around = (*around, id(schema))
@@ -149,7 +149,7 @@ class _Reader:
         return _TYPES.get(kind, pa.null()) if isinstance(kind, str) else pa.null()
 
     def _target(self, reference: Any) -> Any:
-        """What a reference within the schema points at, such as ``#/definitions/Money``."""
+        """The target of a local reference, such as ``#/definitions/Money``."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         found = self._whole

@@ -1,11 +1,11 @@
-"""JSON values. Their type is what all of them have in common, so the values are read once to learn it.
+"""Decodes JSON. The column type is the common type of all values, so the values are read once to learn it.
 
-Numbers keep their digits: a field is of doubles only if they hold its whole numbers exactly, whole numbers beyond 64
-bits are decimals, and a field with other numbers is JSON text. Of a fraction with more digits than a double has, the
-double is taken, and reported.
+Numbers keep their digits. A field is double only if doubles hold its whole numbers exactly. Whole numbers beyond 64
+bits become decimals, and a field with any other mixture becomes JSON text. A fraction with more digits than a double is
+rounded and reported.
 
-Values of a type that is known become a program, which `kafkalog._kernels.json_text` runs over the bytes of many of
-them: once to see that it takes them, once to fill columns. Those that it does not take are parsed one by one.
+A known type is compiled to a program, which `kafkalog._kernels.json_text` runs over many values: once to test them,
+once to fill columns. Values that it does not accept are parsed one by one.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _OTHER: Final = kernel.FAILURES[200]
 _WHOLE: Final = pa.decimal128(38, 0)
 _EXACT: Final = 2**53
 _WIDE: Final = pa.uint64()
-"""Stands for a whole number of 64 bits that a double does not hold."""
+"""Marks a 64-bit whole number that a double does not hold."""
 _DIGITS: Final = pa.large_string()
-"""Stands for a number that only text holds."""
+"""Marks a number that only text holds."""
 _UNSAID: Final = pa.null()
 """The type of values without a schema."""
 
@@ -48,7 +48,7 @@ class JsonType(CommonType):
     Attributes
     ----------
     wide : set of tuple of str
-        Fields with whole numbers that a double does not hold.
+        Fields with whole numbers that doubles do not hold.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class JsonType(CommonType):
         super().add(self._marked(other, ()))
 
     def _marked(self, kind: pa.DataType, path: Path) -> pa.DataType:
-        """The type without `_WIDE` and `_DIGITS`, which are noted."""
+        """Record and remove `_WIDE` and `_DIGITS`, and return the type."""
         if pt.is_struct(kind):
             return pa.struct([one.with_type(self._marked(one.type, (*path, one.name))) for one in kind])
         if pt.is_list(kind):
@@ -84,7 +84,7 @@ class JsonValues:
     Attributes
     ----------
     common : JsonType
-        The type of the values that `learn` has seen.
+        The type of the values seen by `learn`.
     """
 
     def __init__(self) -> None:
@@ -92,23 +92,23 @@ class JsonValues:
         self._is_open = False
 
     def declare(self, kind: pa.DataType) -> None:
-        """Take a type as given instead of learning it: other fields of values are passed over."""
+        """Set the type instead of learning it; other fields of values are skipped."""
         self.common.add(kind)
         self._is_open = True
 
     def learn(self, payloads: Payloads, said: pa.DataType = _UNSAID) -> None:
-        """Take note of the types of some values, of those that conform to what their schema says.
+        """Learn the types of values that conform to their schema.
 
         Raises
         ------
         TooWideError
-            They have too many different fields.
+            The values have too many different fields.
         """
-        # a field that the schema has is a column even where no value has it
+        # fields of the schema become columns even if no value has them
         self.common.add(nullable_type(said))
         rows, n = np.flatnonzero(payloads.valid), _FIRST_PARSED
         while rows.size:
-            # values of the type so far add nothing to it
+            # skip values that already fit the type
             rows = rows[self._others(payloads.take(rows), said)]
             for row in rows[:n].tolist():
                 value = parse(payloads.bytes(row) or b"", said)
@@ -118,7 +118,7 @@ class JsonValues:
             rows, n = rows[n:], 2 * n
 
     def _others(self, payloads: Payloads, said: pa.DataType) -> Rows:
-        """The values, by row, that a program for the type so far does not take."""
+        """The rows whose values a program for the current type does not accept."""
         program = self._program(said, is_look=True)
         if program is None or pt.is_null(self.common.type):
             return np.arange(len(payloads))
@@ -127,13 +127,13 @@ class JsonValues:
     def _program(self, said: pa.DataType, paths: list[Path] | None = None, is_look: bool = False) -> _Program | None:
         as_text = self.common.as_text
         if as_text and not pt.is_null(said):
-            return None  # the text has the fields of the value alone, and the schema says types for it
+            return None  # as text, a value has its own fields, but the schema defines their types
         kind = overlaid(self.common.type, said)
         wanted = None if is_look else nullable_type(narrow_type(kind, paths))
         return _Program(kind, wanted, as_text, self.common.wide, is_open=self._is_open)
 
     def decode(self, payloads: Payloads, paths: list[Path] | None = None, said: pa.DataType = _UNSAID) -> Decoded:
-        """Decode values, with only the fields at some paths; only these have to conform to what their schema says."""
+        """Decode values, or only the fields at some paths; only these must conform to the schema."""
         kind, said = narrow_type(self.common.type, paths), narrow_type(said, paths)
         program = self._program(said, paths)
         is_whole = paths is None and not self._is_open
@@ -168,20 +168,20 @@ class JsonValues:
 
 
 class NotJson:
-    """Why bytes are not taken as JSON."""
+    """The reason why bytes are not accepted as JSON."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
 
 def parse(data: bytes, said: pa.DataType = _UNSAID) -> Any:
-    """The value that JSON text stands for, or `NotJson`.
+    """Parse JSON text to a value, or return `NotJson`.
 
-    Stricter than Python's parser: no name twice in an object, no half of a surrogate pair, no deep nesting; and it
-    conforms to what its schema says. As with Python, DuckDB and Spark, NaN and Infinity are numbers. A byte order mark,
-    which producers for .NET write, is skipped.
+    Stricter than Python's parser: no duplicate names in an object, no lone surrogates, no deep nesting; and the value
+    must conform to its schema. As with Python, DuckDB and Spark, NaN and Infinity are numbers. A byte order mark, which
+    producers for .NET write, is skipped.
     """
-    # Python's parser recurses: deep nesting would end in a RecursionError, or take the stack
+    # Python's parser recurses: deep nesting would raise RecursionError or overflow the stack
     if data.count(b"[") + data.count(b"{") > MOST_DEPTH and _depth(data) > MOST_DEPTH:
         return NotJson(f"JSON nested more than {MOST_DEPTH} deep")
     try:
@@ -218,7 +218,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=json_int
 
 
 def _depth(data: bytes) -> int:
-    """How deeply brackets are nested, but those in texts."""
+    """Nesting depth of brackets outside of strings."""
     kinds = np.frombuffer(_STRING.sub(b"", data), np.uint8)
     steps = np.isin(kinds, [*b"[{"]).astype(np.int32) - np.isin(kinds, [*b"]}"])
     return int(np.cumsum(steps).max(initial=0))
@@ -228,7 +228,7 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def _types_of(value: Any) -> list[pa.DataType]:
-    """Types that together are the value's; more than one where items of a list differ."""
+    """Types that combine to the value's type; several if items of a list differ."""
     if value is None:
         return [pa.null()]
     if isinstance(value, bool):
@@ -257,7 +257,7 @@ def _types_of(value: Any) -> list[pa.DataType]:
 def _shaped(
     value: Any, kind: pa.DataType, path: Path, as_text: set[Path], rounded: list[Path], *, is_whole: bool
 ) -> Any:
-    """A parsed value as Arrow accepts it for a type, or `NotJson`; `rounded` gets the fields that lose digits."""
+    """Convert a parsed value for Arrow, or return `NotJson`; `rounded` receives the fields that lose digits."""
     if path in as_text:
         return None if value is None else json_text(value)
     if value is None:
@@ -300,15 +300,15 @@ class _Program(ProgramValues):
     Parameters
     ----------
     kind : pyarrow.DataType
-        Fields that are not nullable have to be there.
+        Fields that are not nullable are required.
     wanted : pyarrow.DataType or None
-        The type with only some fields; None for a look at the values alone.
+        The type with only some fields; None to only test values.
     as_text : set of tuple of str
-        Fields of any type, whose JSON text is wanted.
+        Fields of any type, returned as JSON text.
     wide : set of tuple of str
-        Fields that may have whole numbers that a double does not hold; a look at others does not take these.
+        Fields that may have whole numbers that doubles do not hold; a test of other fields rejects such numbers.
     is_open : bool
-        Whether objects may have other fields, too.
+        Whether objects may also have other fields.
     """
 
     kernel: ClassVar[Any] = kernel
@@ -336,7 +336,7 @@ class _Program(ProgramValues):
         super().__init__(self._built, (nodes, columns, inside, symbols, text, _powers()))
 
     def _add(self, at: int, field: pa.Field, wanted: pa.DataType | None, path: Path) -> int:
-        """Fill in a node, and add those inside; the number of its column."""
+        """Fill in a node, and add its children. Return the number of its column."""
         op = "raw" if path in self._as_text else _OPS[field.type.id]
         if op == "long" and self._wide is not None and path not in self._wide:
             op = "small"
@@ -391,7 +391,7 @@ def _inside(kind: pa.DataType, op: str) -> list[pa.Field]:
 
 
 def _inner_type(wanted: pa.DataType | None, name: str) -> pa.DataType | None:
-    """The type of a field, or of the items of a list; None where it is not wanted."""
+    """The type of a field or of a list's items; None if not selected."""
     if wanted is None or pt.is_list(wanted):
         return wanted and wanted.value_type
     at = wanted.get_field_index(name)
@@ -399,7 +399,7 @@ def _inner_type(wanted: pa.DataType | None, name: str) -> pa.DataType | None:
 
 
 def _compact(data: bytes) -> str:
-    """JSON text as this package writes it."""
+    """JSON text in this package's format."""
     return json_text(_DECODER.decode(data.decode("utf-8")))
 
 

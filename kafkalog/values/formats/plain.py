@@ -1,6 +1,7 @@
 """Text and numbers as Kafka's serializers write them: `utf8`, `uuid`, `short`, `int`, `long`, `float`, `double`.
 
-Mirrors the deserializers of `org.apache.kafka.common.serialization`: numbers are big-endian, and of exactly their size.
+Mirrors the deserializers of `org.apache.kafka.common.serialization`: numbers are big-endian and must have exactly their
+size.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ TYPES: Final = {"utf8": pa.string(), "uuid": pa.string(), **{name: kind for name
 
 
 def decode_plain(name: str, payloads: Payloads) -> Decoded:
-    """Values in one of the formats in `TYPES`."""
+    """Decode values in one of the formats of `TYPES`."""
     return decode_numbers(name, payloads) if name in _NUMBERS else decode_text(name, payloads)
 
 
 def decode_numbers(name: str, payloads: Payloads) -> Decoded:
-    """Numbers.
+    """Decode numbers.
 
     Notes
     -----
@@ -52,7 +53,7 @@ def decode_numbers(name: str, payloads: Payloads) -> Decoded:
 
 
 def decode_text(name: str, payloads: Payloads) -> Decoded:
-    """UTF-8, or UUIDs written in it."""
+    """Decode UTF-8, or UUIDs as text."""
     valid = payloads.valid
     array = _string_array(payloads)
     failures: dict[int, str] = {}
@@ -78,7 +79,7 @@ def decode_text(name: str, payloads: Payloads) -> Decoded:
 
 def _string_array(payloads: Payloads) -> pa.Array:
     offsets, data = payloads.packed()
-    # offsets of 32 bits would wrap around
+    # 32-bit offsets would wrap around
     is_large = data.size > np.iinfo(np.int32).max
     kind, width = (pa.large_string(), np.int64) if is_large else (pa.string(), np.int32)
     buffers = [bitmap(payloads.valid), pa.py_buffer(offsets.astype(width)), pa.py_buffer(np.ascontiguousarray(data))]

@@ -1,4 +1,4 @@
-"""Programs: what a schema becomes for the kernels that decode values by one, and arrays of what they give."""
+"""Programs compiled from schemas for the decoding kernels, and arrays of their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkalog.values.types import MOST_FIELDS, TooWideError
 
 Numbers = npt.NDArray[np.int32]
 Around = tuple[int, ...]
-"""The types that a type is in, by `id`."""
+"""The enclosing types of a type, by `id`."""
 
 _SLACK: Final = 64 * 2**20
 _MOST_TIMES: Final = 64
@@ -26,33 +26,33 @@ _MOST_ROOM: Final = 2**31
 
 @dataclass(slots=True)
 class Column:
-    """A column of a program, and the Arrow type that is made of it."""
+    """A column of a program, and its Arrow type."""
 
     kind: str
     """A name in the kernels' `KINDS`."""
     type: pa.DataType
-    """Null for the entries of a map."""
+    """Null type for the entries of a map."""
     nullable: bool = False
     width: int = 0
     children: list[int] = field(default_factory=list)
     raw: Callable[[bytes], str] | None = None
-    """Makes JSON text of the bytes that the column has."""
+    """Converts the column's bytes to JSON text."""
 
 
 class Columns:
-    """The columns of a program, of which the first is the value's."""
+    """The columns of a program; the first is that of the whole value."""
 
     def __init__(self) -> None:
         self.all: list[Column] = []
         self._symbols: list[bytes] = []
 
     def add(self, kind: str, type: pa.DataType, nullable: bool, width: int = 0) -> int:
-        """A new column; its number.
+        """Add a column. Return its number.
 
         Raises
         ------
         TooWideError
-            There are too many.
+            There are too many columns.
         """
         if len(self.all) >= MOST_FIELDS:
             raise TooWideError(f"the schema has more than {MOST_FIELDS} fields")
@@ -60,18 +60,18 @@ class Columns:
         return len(self.all) - 1
 
     def add_symbols(self, symbols: Sequence[str]) -> int:
-        """Names for a kernel to copy; the number of the first one."""
+        """Add names for a kernel to copy. Return the number of the first one."""
         self._symbols += [symbol.encode("utf-8", "replace") for symbol in symbols]
         return len(self._symbols) - len(symbols)
 
     def set_struct(self, column: int, names: Sequence[str], children: Sequence[int]) -> None:
-        """Make a struct of a column."""
+        """Make a column a struct."""
         one = self.all[column]
         one.children = [*children]
         one.type = pa.struct([(name, self.all[child].type) for name, child in zip(names, children, strict=True)])
 
     def set_map(self, column: int, entries: int, key: int, value: int) -> None:
-        """Make a map of a column."""
+        """Make a column a map."""
         self.all[column].children, self.all[entries].children = [entries], [key, value]
         self.all[column].type = pa.map_(self.all[key].type, self.all[value].type)
 
@@ -88,16 +88,16 @@ class Columns:
 
 
 class ProgramValues:
-    """Decodes values by a program.
+    """Decodes values with a program.
 
     Parameters
     ----------
     arguments : sequence
-        Of the kernel's `decode`, up to the values.
+        Arguments of the kernel's `decode` before the values.
     """
 
     kernel: ClassVar[Any]
-    """Of the class: one with `decode` and `FAILURES`."""
+    """The kernel: a module with `decode` and `FAILURES`."""
 
     def __init__(self, columns: Columns, arguments: Sequence[Any]) -> None:
         self.type: pa.DataType = columns.all[0].type
@@ -105,11 +105,11 @@ class ProgramValues:
         self._counters: tuple[npt.NDArray[np.int64], ...] = ()
 
     def decode(self, payloads: Payloads) -> Decoded:
-        """The values as an array of `type`."""
+        """Decode values to an array of `type`."""
         failures = np.zeros(len(payloads), np.int32)
         data = payloads.data if payloads.data.size else np.zeros(1, np.uint8)
         n_bytes = int((payloads.stop - payloads.start).sum())
-        # a few bytes may stand for many items, such as a million nulls of an Avro array
+        # a few bytes may encode many items, such as a million nulls in an Avro array
         room = min(_MOST_TIMES * n_bytes + _SLACK, _MOST_ROOM)
         try:
             columns = self.kernel.decode(

@@ -1,11 +1,11 @@
 """Protobuf: schemas as text or as descriptors, and values read by a compiled program.
 
     `proto_text`   the text of `.proto` files
-    `descriptors`  the same, as clients that have no text register it
-    `well_known`   files that everybody may import
-    `types`        files put together: names are resolved
+    `descriptors`  binary descriptors, which clients without source text register
+    `well_known`   the standard imports
+    `types`        combines files and resolves names
     `nested_text`  messages as JSON text
     `values`       values to columns
 
-Frames, and where schemas come from, are not known here.
+This package does not know Confluent's wire format or sources of schemas.
 """

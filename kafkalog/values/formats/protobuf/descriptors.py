@@ -39,12 +39,12 @@ Item = tuple[int, int, int | bytes]
 
 
 def fields_of(data: bytes) -> Iterator[Item]:
-    """The fields of a message as they stand on the wire.
+    """Yield the fields of a message in wire order.
 
     Raises
     ------
     SchemaError
-        The bytes are no message.
+        The bytes are not a message.
     """
     at = 0
     while at < len(data):
@@ -72,7 +72,7 @@ def fields_of(data: bytes) -> Iterator[Item]:
 
 
 def _group_end(data: bytes, at: int, number: int) -> tuple[int, int]:
-    """Where the fields of a group end, and the position after it."""
+    """End of a group's fields, and the position after the group."""
     open_groups = [number]
     stop = at
     while open_groups:
@@ -96,7 +96,7 @@ def _group_end(data: bytes, at: int, number: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number, and the position after it."""
+    """Read an unsigned number. Return it and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -109,12 +109,12 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def parse_descriptor(text: str) -> FileText | None:
-    """The file that a text in base64 describes; None if it is no such text.
+    """Parse a descriptor in base64; None if the text is not one.
 
     Raises
     ------
     SchemaError
-        It is one, but damaged.
+        The descriptor is damaged.
     """
     if not _BASE64.fullmatch(text.strip()):
         return None
@@ -163,7 +163,7 @@ def _message(data: bytes, depth: int) -> MessageText:
             found.n_oneofs += 1
     groups = {one.type.rpartition(".")[2] for one in found.fields if one.is_group}
     for inner in found.nested:
-        # a descriptor does not mark the message of a group, and indexes for Java do not count it
+        # descriptors do not mark the message of a group, which Java's indexes do not count
         inner.is_hidden |= inner.name in groups
     return found
 
@@ -179,7 +179,7 @@ def _field(data: bytes) -> FieldText:
             found.number = _number(value)
         elif number == 4:
             label = _number(value)
-            # every field has a label here; "optional" says something only where a bit of its own is set
+            # every field has a label here; "optional" counts only if its own bit is set
             found.label = _LABELS[label] if label in (2, 3) else ""
         elif number == 5:
             kind = _number(value)

@@ -1,7 +1,7 @@
-"""Messages as JSON text: those within themselves, and those of `google.protobuf` that are JSON by their nature.
+"""Converts messages to JSON text: recursive ones, and the JSON types of `google.protobuf`.
 
-Fields have the names of the schema, and those that are not there are null or have their default value, as in columns.
-Bytes are base64, numbers are numbers (those without a finite value are text), and times are text.
+Fields have the names of the schema; absent ones are null or have their default value, as in columns.
+Bytes are base64, numbers are numbers (text if not finite), and times are text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _message(message: ProtoMessage, data: bytes) -> Any:
         items = _items(one, wire, value)
         if not items:
             continue
-        # of the fields of a oneof the last one on the wire counts
+        # the last member of a oneof on the wire counts
         if one.oneof >= 0:
             for other in message.fields:
                 if other.oneof == one.oneof and other is not one:
@@ -48,7 +48,7 @@ def _message(message: ProtoMessage, data: bytes) -> Any:
         if one.is_repeated:
             found.setdefault(number, []).extend(items)
         elif one.message is not None:
-            # a message that stands several times is one: Protobuf merges its parts
+            # repeated occurrences of a message are merged
             parts[number] = parts.get(number, b"") + items[0]
         else:
             found[number] = items[0]
@@ -60,7 +60,7 @@ def _message(message: ProtoMessage, data: bytes) -> Any:
 
 
 def _shown(message: ProtoMessage, found: dict[int, Any]) -> Any:
-    """The fields that were found, as JSON has them."""
+    """The fields found, in JSON's form."""
     if message.name == "google.protobuf.Value":
         number = next(iter(found), 1)
         return None if number == 1 else found[number]
@@ -89,12 +89,12 @@ def _with_defaults(message: ProtoMessage, found: dict[int, Any]) -> dict[str, An
 
 
 def default(one: ProtoField) -> Any:
-    """What a field that is not there shows."""
+    """The value of an absent field."""
     return None if one.has_presence else _zero(one)
 
 
 def _items(one: ProtoField, wire: int, value: int | bytes) -> list[Any]:
-    """What stands in a field: several items if they are packed, none if its type is another one."""
+    """The items of a field: several if packed, none if the wire type is wrong."""
     if one.message is not None:
         if wire != (3 if one.is_group else 2) or isinstance(value, int):
             return []
@@ -128,7 +128,7 @@ def _entry(entry: ProtoMessage, data: bytes) -> tuple[str, Any]:
     found = _message(entry, data)
     inner = entry.fields[0] if entry.fields[0].number == 2 else entry.fields[1]
     value = found["value"]
-    if value is None:  # entries have no null
+    if value is None:  # entries cannot be null
         value = _message(inner.message, b"") if inner.message is not None else _zero(inner)
     key = _zero(next(one for one in entry.fields if one.number == 1)) if found["key"] is None else found["key"]
     return str(key).lower() if isinstance(key, bool) else str(key), value

@@ -1,6 +1,6 @@
-"""The text of `.proto` files: proto2, proto3 and editions, without what says nothing about the bytes of values.
+"""Parses `.proto` files (proto2, proto3 and editions), as far as they affect the bytes of values.
 
-Services, extensions, reserved names and most options are passed over. Names are not resolved here.
+Services, extensions, reserved names and most options are skipped. Names are not resolved here.
 
 Source: the Protobuf language specifications; Parser of protoc 35, which puts nested messages into the order used here.
 """
@@ -15,7 +15,7 @@ from kafkalog.values.types import SchemaError
 
 MOST_TOKENS: Final = 400_000
 MOST_DEPTH: Final = 32
-"""How deeply messages may be nested in the text, as in protoc."""
+"""Maximum nesting of messages in the text, as in protoc."""
 MOST_NUMBER: Final = 2**29 - 1
 
 _TOKEN: Final = re.compile(
@@ -32,25 +32,25 @@ _TOKEN: Final = re.compile(
 
 @dataclass(slots=True, eq=False)
 class FieldText:
-    """A field as it is declared."""
+    """A field declaration."""
 
     name: str
     number: int
     type: str
-    """The name of a type. For a map, that of its values."""
+    """The name of its type; for a map, of the values' type."""
     label: str = ""
     """One of "", "optional", "required", "repeated"."""
     oneof: int = -1
     """The number of the oneof within the message; -1 if in none."""
     key: str = ""
-    """The type of a map's keys; empty if the field is no map."""
+    """The type of a map's keys; empty if the field is not a map."""
     is_group: bool = False
     options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class EnumText:
-    """An enum as it is declared."""
+    """An enum declaration."""
 
     name: str
     values: list[tuple[str, int]] = field(default_factory=list)
@@ -59,12 +59,12 @@ class EnumText:
 
 @dataclass(slots=True, eq=False)
 class MessageText:
-    """A message as it is declared."""
+    """A message declaration."""
 
     name: str
     fields: list[FieldText] = field(default_factory=list)
     nested: list[MessageText] = field(default_factory=list)
-    """In the order of protoc: messages of groups and of maps' entries stand among them."""
+    """Nested messages in the order of protoc, including those of groups and map entries."""
     enums: list[EnumText] = field(default_factory=list)
     n_oneofs: int = 0
     is_hidden: bool = False
@@ -74,7 +74,7 @@ class MessageText:
 
 @dataclass(slots=True, eq=False)
 class FileText:
-    """A file as it is declared."""
+    """The declarations of a file."""
 
     syntax: str = "proto2"
     """"proto2", "proto3", or the name of an edition."""
@@ -91,7 +91,7 @@ def parse_source(text: str) -> FileText:
     Raises
     ------
     SchemaError
-        It is not Protobuf's language.
+        The text is not valid.
     """
     return _Parser(text).file()
 
@@ -132,7 +132,7 @@ class _Parser:
         return text
 
     def _accept(self, *texts: str) -> str:
-        """The next word if it is one of these; else an empty text."""
+        """Take the next word if it is one of these; else return an empty text."""
         kind, text, _ = self._tokens[self._at]
         if kind in ("word", "sign") and text in texts:
             self._at += 1
@@ -230,7 +230,7 @@ class _Parser:
             return
         follows = self._tokens[self._at + 1][1] if self._kind() == "word" else ""
         if follows not in (".", "="):
-            # a word is a keyword at the beginning of a statement, also where a type has that name
+            # at the start of a statement this word is a keyword, even if a type has that name
             if self._accept("export", "local"):
                 return
             if self._accept("message"):
@@ -315,7 +315,7 @@ class _Parser:
         self._expect(";")
 
     def _option_pair(self, options: dict[str, str], stops: tuple[str, ...]) -> None:
-        """A name, which may have parts in parentheses, and a value, of which only a word or a number is kept."""
+        """Read an option: a name, perhaps with parts in parentheses, and a value. Only words and numbers are kept."""
         name = ""
         while not self._accept("="):
             name += self._take()
@@ -327,7 +327,7 @@ class _Parser:
             value = ""
         else:
             self._take()
-        while self._next() not in stops:  # signs of numbers, and texts in several parts
+        while self._next() not in stops:  # signs of numbers, and strings in several parts
             if self._kind() == "sign" and self._next() not in "+-.":
                 raise self._unexpected(" or ".join(map(repr, stops)))
             value += self._take()
@@ -354,7 +354,7 @@ class _Parser:
         return found
 
     def _extend(self, messages: list[MessageText], depth: int) -> None:
-        """Extensions are unknown fields here; a group among them is a message of its own, though."""
+        """Skip extensions, which become unknown fields; a group among them still declares a message."""
         self._name()
         self._expect("{")
         inside = MessageText("")
@@ -373,7 +373,7 @@ class _Parser:
                 self._take()
 
     def _skip_block(self) -> None:
-        """Pass over what stands in braces, and the braces; those of < and > are in the texts of options alone."""
+        """Skip a block in braces; blocks in < and > occur only in the text of options."""
         depth = 0
         while True:
             word = self._take() if self._kind() == "sign" else ""
@@ -385,5 +385,5 @@ class _Parser:
 
 
 def entry_name(field_name: str) -> str:
-    """The name of the message that a map's entries are, as protoc makes it."""
+    """The message name of a map's entries, as in protoc."""
     return "".join(part[:1].upper() + part[1:] for part in field_name.split("_")) + "Entry"

@@ -1,4 +1,4 @@
-"""Protobuf types: files put together, with names resolved, and what cannot be decoded refused."""
+"""Protobuf types: combines files, resolves names, and rejects schemas that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ProtoEnum:
 
     name: str
     names: dict[int, str] = field(default_factory=dict)
-    """Of several names for a number, the first one."""
+    """Name by number; the first of several names."""
     is_closed: bool = False
     """Whether other numbers are unknown fields, as in proto2."""
 
@@ -67,18 +67,18 @@ class ProtoField:
     """Number of the oneof in the message; -1 if in none."""
     is_group: bool = False
     missing: str = ""
-    """The name of the type if nothing defines it; only those who want the field mind."""
+    """The name of an undefined type; an error only if the field is selected."""
 
 
 @dataclass(slots=True, eq=False)
 class ProtoMessage:
-    """A message. One that contains itself is found in its own fields again."""
+    """A message. A recursive one is its own descendant."""
 
     name: str
     fields: list[ProtoField] = field(default_factory=list)
-    """As they are declared."""
+    """Fields in the order of declaration."""
     nested: list[ProtoMessage] = field(default_factory=list)
-    """In the order of protoc."""
+    """Nested messages in the order of protoc."""
     n_oneofs: int = 0
     is_entry: bool = False
     """Whether it is an entry of a map: a field `key` and a field `value`."""
@@ -88,7 +88,7 @@ class ProtoMessage:
 
 @dataclass(slots=True)
 class _Features:
-    """What an edition or a syntax says of fields, unless options say otherwise."""
+    """The defaults of an edition or syntax, unless options override them."""
 
     presence: str
     enums: str
@@ -109,19 +109,19 @@ def _features(syntax: str) -> _Features:
 
 
 class ProtoSchema:
-    """A file with all that it imports.
+    """A file with all its imports.
 
     Parameters
     ----------
     text : str
         The source of a `.proto` file, or a `FileDescriptorProto` in base64.
     find : callable, optional
-        Gives the text of a file by the name under which it is imported, or None.
+        Returns the text of an imported file by name, or None.
 
     Attributes
     ----------
     messages : list of ProtoMessage
-        Those of the file itself, which are not nested.
+        Top-level messages of the file itself.
 
     Raises
     ------
@@ -151,7 +151,7 @@ class ProtoSchema:
                 raise SchemaError(f"the schema imports more than {_MOST_FILES} files")
             # the registry's own text first: it may be of another version
             other = (find(name) if find is not None else None) or WELL_KNOWN.get(name)
-            if other is not None:  # without it, the types that it has are missing, if any is used
+            if other is not None:  # without it, its types are missing, which matters only if they are used
                 parsed = parse_file(other)
                 self._declare(parsed, [])
                 left += parsed.imports
@@ -226,7 +226,7 @@ class ProtoSchema:
             return
         found = self._types.get(name[1:]) if name.startswith(".") else None
         while found is None and not name.startswith("."):
-            # from the inside out, as protoc looks names up
+            # look up names from the inside out, as protoc
             found = self._types.get(_join(scope, name))
             if not scope:
                 break
@@ -239,12 +239,12 @@ class ProtoSchema:
             one.message = found
 
     def message_at(self, indexes: Sequence[int]) -> ProtoMessage:
-        """The message that Confluent's message indexes lead to.
+        """The message that Confluent's message indexes select.
 
         Notes
         -----
-        Clients for Java do not count groups and entries of maps, clients for Python do. What the first cannot mean is
-        taken as the second do. No record is a group or the entry of a map.
+        Java clients do not count groups and map entries; Python clients do. Indexes that are impossible in Java's count
+        are read in Python's. A record is never a group or a map entry.
 
         Source: ProtobufSchema.toMessageName, Confluent Schema Registry 8.1.
 
@@ -266,7 +266,7 @@ class ProtoSchema:
         raise SchemaError(f"it has no message at the indexes {', '.join(map(str, indexes))}")
 
     def message_named(self, name: str) -> ProtoMessage:
-        """The message of a full name, or of the file's package.
+        """The message with a full name, or a name within the file's package.
 
         Raises
         ------
@@ -283,14 +283,14 @@ class ProtoSchema:
 
 
 def _open_enums(entry: ProtoMessage) -> None:
-    """Let the entries of a map keep numbers that an enum has no name for; else a key would have no value."""
+    """Keep unknown enum numbers in map entries; otherwise a key would have no value."""
     for one in entry.fields:
         if one.enum is not None and one.enum.is_closed:
             one.enum = ProtoEnum(one.enum.name, one.enum.names)
 
 
 def parse_file(text: str) -> FileText:
-    """A file as source, or as a `FileDescriptorProto` in base64, which some clients register."""
+    """Parse a file from source text, or from a `FileDescriptorProto` in base64, which some clients register."""
     return parse_descriptor(text) or parse_source(text)
 
 

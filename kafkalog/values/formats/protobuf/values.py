@@ -1,9 +1,9 @@
-"""Protobuf values: a message becomes a program, which `kafkalog._kernels.protobuf` runs over the bytes of many values.
+"""Decodes Protobuf: compiles a message to a program that `kafkalog._kernels.protobuf` runs over many values.
 
-A message becomes a struct, a repeated field a list, a map a map, an enum text (a number without a name: that number).
-A field that is not there is null if its absence can be told from its default value, as with members of a oneof; else it
-has that value. `google.protobuf.Timestamp` becomes a time in microseconds, a wrapper its value or null.
-A message within itself becomes JSON text, and so do `google.protobuf.Struct`, `Value` and `ListValue`.
+A message becomes a struct, a repeated field a list, a map a map, and an enum text (or the number, if it has no name).
+An absent field with presence, such as a member of a oneof, is null; without presence, it has its default value.
+`google.protobuf.Timestamp` becomes a time in microseconds, a wrapper its value or null. A recursive message becomes
+JSON text, and so do `google.protobuf.Struct`, `Value` and `ListValue`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TIME: Final = pa.timestamp("us", "UTC")
 
 @dataclass(slots=True)
 class _Node:
-    """What the kernel knows as `Node`."""
+    """The kernel's `Node`."""
 
     op: str
     wire: int = _DELIMITED
@@ -72,7 +72,7 @@ class _Node:
 
 
 class _Program:
-    """Nodes and columns, as the kernel takes them."""
+    """Nodes and columns in the kernel's form."""
 
     def __init__(self) -> None:
         self._nodes: list[_Node] = []
@@ -87,7 +87,7 @@ class _Program:
         return len(self._nodes) - 1
 
     def message(self, one: ProtoMessage, *, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
-        """A node that appends messages to a new column, which is the next one."""
+        """Add a node that appends messages to a new column, the next one."""
         if one.name in _WRAPPERS and len(one.fields) == 1:
             column = len(self.columns.all)
             value = self._scalar(one.fields[0], nullable=nullable)
@@ -120,14 +120,14 @@ class _Program:
                 self._nodes[nodes[-1]].oneof = first_oneof + inner.oneof
         known = {inner.oneof for inner in one.fields if inner.name in names}
         for inner in passed:
-            if inner.oneof >= 0 and inner.oneof in known:  # it unsets the one that is wanted
+            if inner.oneof >= 0 and inner.oneof in known:  # it unsets a selected member
                 at = self._pass_field(inner)
                 if self._nodes[at].op != "enum":
                     self._nodes[at].op, self._nodes[at].children = "skip", []
                 self._nodes[at].oneof = first_oneof + inner.oneof
                 nodes.append(at)
         self.columns.set_struct(column, names, children)
-        # writers keep this order: the kernel expects the next field to be the next node
+        # writers use this order: the kernel expects the next field at the next node
         nodes.sort(key=lambda at: self._nodes[at].number)
         return self._add(_Node("message", column=column, children=nodes, a=first_oneof, b=one.n_oneofs))
 
@@ -149,7 +149,7 @@ class _Program:
         return at
 
     def _entries(self, one: ProtoField, entry: ProtoMessage, around: Around) -> int:
-        """The entries of a map; what one leaves out has its default value."""
+        """Add the entries of a map; absent parts have their default value."""
         column = self.columns.add("struct", pa.null(), False)
         key, value = sorted(entry.fields, key=lambda inner: inner.number)
         inside = [len(self.columns.all)]
@@ -162,7 +162,7 @@ class _Program:
         return self._add(_Node("message", _DELIMITED, column, children=nodes, number=one.number))
 
     def _item(self, one: ProtoField, nullable: bool, around: Around, paths: Sequence[Path] | None) -> int:
-        """A node for a field, or for an item of one that is repeated."""
+        """Add a node for a field, or for an item of a repeated one."""
         if one.message is None:
             return self._scalar(one, nullable=nullable)
         at = self.message(one.message, nullable=nullable, around=around, paths=paths)
@@ -183,7 +183,7 @@ class _Program:
     def _enum(self, one: ProtoField, enum: ProtoEnum, column: int) -> _Node:
         if id(enum) not in self._enums:
             numbers = sorted(enum.names)
-            # the default of an enum comes after its symbols, the one that is declared first
+            # an enum's default, the symbol declared first, follows its symbols
             first = self.columns.add_symbols([*(enum.names[number] for number in numbers), ""])
             self._numbers += [*numbers, next(iter(enum.names))]
             self._enums[id(enum)] = first, len(numbers)
@@ -191,7 +191,7 @@ class _Program:
         return _Node("enum", _VARINT, column, a=first, b=n, number=one.number, closed=enum.is_closed)
 
     def _pass(self, one: ProtoMessage) -> int:
-        """A node that checks messages; the same one wherever the type is."""
+        """Add a node that only checks messages; shared by all places with this type."""
         if id(one) not in self._passed:
             at = self._passed[id(one)] = self._add(_Node("message"))
             fields = sorted(one.fields, key=lambda inner: inner.number)
@@ -219,7 +219,7 @@ class _Program:
         return self._add(node)
 
     def arguments(self, root: int) -> tuple[Any, ...]:
-        """The arguments of the kernel. The node that is the value's is the first one."""
+        """The arguments of the kernel. The first node is that of the whole value."""
         inside: list[int] = []
         rows = []
         for one in [self._nodes[root], *self._nodes]:
@@ -236,12 +236,12 @@ class _Program:
 
 
 class ProtobufValues(ProgramValues):
-    """Decodes values that are written as one message.
+    """Decodes values of one message.
 
     Parameters
     ----------
     paths : sequence of tuple of str, optional
-        Only these fields are decoded; the others are passed over.
+        Decode only these fields; others are skipped.
 
     Raises
     ------
@@ -267,7 +267,7 @@ class ProtobufValues(ProgramValues):
         return bool(self._n_cut[0])
 
     def decode(self, payloads: Payloads) -> Decoded:
-        """The values as an array of `type`."""
+        """Decode values to an array of `type`."""
         decoded = super().decode(payloads)
         if self._has_maps:
             decoded.array = last_of_each_key(decoded.array)
@@ -275,7 +275,7 @@ class ProtobufValues(ProgramValues):
 
 
 def last_of_each_key(array: pa.Array) -> pa.Array:
-    """Maps without the entries whose key occurs again, since of several for a key the last one counts."""
+    """Remove earlier entries with the same key from maps, since the last one counts."""
     kind = array.type
     if pt.is_struct(kind):
         children = [last_of_each_key(array.field(i)) for i in range(kind.num_fields)]
@@ -294,7 +294,7 @@ def last_of_each_key(array: pa.Array) -> pa.Array:
         rows = np.repeat(np.arange(n), sizes)
         codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
         pairs = rows * (int(codes.max()) + 1) + codes
-        # `unique` finds the first of equal ones: so they are turned around
+        # `unique` finds the first of equal entries, so reverse them
         backwards = np.unique(pairs[::-1], return_index=True)[1]
         if backwards.size < pairs.size:
             last = np.sort(pairs.size - 1 - backwards)

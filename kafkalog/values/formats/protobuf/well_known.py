@@ -1,6 +1,6 @@
-"""Files that anybody may import and no registry gives: of `google/protobuf`, `google/type` and `confluent/type`.
+"""Standard imports that registries do not store: `google/protobuf`, `google/type` and `confluent/type`.
 
-Without comments and options. What their messages become in columns is in `values` and `nested_text`.
+Comments and options are removed. `values` and `nested_text` define the columns for their messages.
 
 Source: Protobuf 35; googleapis-common-protos 1.76; Confluent Schema Registry 8.1.
 """
@@ -142,7 +142,7 @@ google/type/timeofday.proto
 confluent/type/decimal.proto
   message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
 """
-"""The name of each file, and below it what it says. Its package is that of its directory."""
+"""The name of each file, followed by its content. Its package is its directory."""
 
 
 def _texts() -> Iterator[tuple[str, str]]:
@@ -153,4 +153,4 @@ def _texts() -> Iterator[tuple[str, str]]:
 
 
 WELL_KNOWN: Final = dict(_texts())
-"""Text by the name of the file."""
+"""Text by file name."""
