@@ -101,6 +101,7 @@ class Reason(StrEnum):
     LINK_OUTSIDE = "link_outside"
     SWAP_FILE = "swap_file"
     UNKNOWN_FILE = "unknown_file"
+    LEFT_OUT = "left_out"
     WRITE_FAILED = "write_failed"
     OUTPUT_EXISTS = "output_exists"
     UNSAFE_PATH = "unsafe_path"

@@ -126,7 +126,7 @@ class NewCluster:
         counts["settings of brokers, groups and clients"] = len(records)
         if left_out:
             detail = f"settings of single brokers are left out: {', '.join(left_out[:8])}"
-            self.note(Finding(Reason.UNKNOWN_FILE, detail, damage=False))
+            self.note(Finding(Reason.LEFT_OUT, detail, damage=False))
         parts = {
             "ACLs": [encode_metadata_record("AccessControlEntry", 0, **one) for one in old.acls.values()],
             "SCRAM credentials": [

@@ -141,6 +141,8 @@ class BootReport(HtmlReport):
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
+        if not self.is_written:
+            yield "Dry run: nothing was written. A run with -o would make this (the cluster id differs in each run):"
         yield f"Cluster {self.cluster_id} for Kafka {self.release} in {self.path}"
         for node in self.nodes:
             yield f"  node {node.node_id}: {node.directory}, clients at {node.listener}"
@@ -153,13 +155,14 @@ class BootReport(HtmlReport):
             carried = ", ".join(f"{n:,} {kind}" for kind, n in self.carried.items() if n) or "nothing else"
             yield f"From the metadata log of {self.metadata}: settings of topics, and {carried}"
         yield ""
-        yield "Topics (partitions, offsets held, settings with their origin)"
+        yield "Topics, and the origin of each setting"
         held: dict[str, int] = {}
         for one in self.leaders:
             held[one.topic] = held.get(one.topic, 0) + one.log_end_offset - one.log_start_offset
         for topic in self.topics:
             settings = ", ".join(f"{name}={value} ({topic.origins[name]})" for name, value in topic.settings.items())
-            yield f"  {topic.name}: {topic.n_partitions}, {held.get(topic.name, 0):,}, {settings or 'no settings'}"
+            size = f"{counted(topic.n_partitions, 'partition')}, {counted(held.get(topic.name, 0), 'offset')}"
+            yield f"  {topic.name}: {size}; {settings or 'no settings'}"
         for heading, rows in (
             ("Lost", [finding for finding in self.findings.rows if finding.damage]),
             ("Guessed, left out, or good to know", [finding for finding in self.findings.rows if not finding.damage]),
@@ -181,7 +184,7 @@ class BootReport(HtmlReport):
         for risk in _RISKS:
             yield f"  {risk}"
         yield ""
-        yield "Next commands"
+        yield "Next commands" if self.is_written else "Next commands, after a run with -o"
         for command in self.next_commands():
             yield f"  {command}"
 

@@ -140,7 +140,7 @@ class Sources:
                 detail = f"left out: a broker renamed this directory ({kind})"
                 if kind == "stray":
                     detail += ". To include its records, rename it to TOPIC-N and run boot again"
-                self.left_out.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(directory), damage=False))
+                self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(directory), damage=False))
         for key in log_dir:
             where = log_dir.path_of(key).path
             if key.topic == kf.METADATA_TOPIC:

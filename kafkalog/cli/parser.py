@@ -98,6 +98,8 @@ class Parser(argparse.ArgumentParser):
             return f"unexpected argument {name!r}"
         if name in self.instead:
             return f"no option {name}: {self.instead[name]}"
+        if name in ("--bootstrap-server", "--broker-list", "--zookeeper"):
+            return f"no option {name}: kafkalog reads files, not brokers; name a log dir, such as /var/lib/kafka"
         if name in ("--file", "--files", "--path", "--paths", "--input"):
             return f"no option {name}: pass {_metavar(self._get_positional_actions()[0])} without an option"
         own = [text[2:] for text in self._option_string_actions if text.startswith("--")]

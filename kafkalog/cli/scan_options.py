@@ -275,17 +275,22 @@ def usage_errors() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Console) -> None:
-    """Print a note if no partition matches, or with the internal topics that are not read."""
+def note_if_nothing_matches(args: argparse.Namespace, scan: Any, console: Console) -> bool:
+    """Print a note if no partition matches, or with the internal topics that are not read.
+
+    Return whether any partition matches.
+    """
     from kafkalog.log.log_dir import LogDir
 
     target = scan.target
     if isinstance(target, LogDir) and not args.topics and not getattr(args, "internal", True):
         note_left_out(target, console)
     if not args.topics and not args.partitions:
-        return
-    if not (selected_keys(target, args) if isinstance(target, LogDir) else [*scan.partitions()]):
-        console.note("no partition matches; kafkalog ls lists them")
+        return True
+    if selected_keys(target, args) if isinstance(target, LogDir) else [*scan.partitions()]:
+        return True
+    console.note("no partition matches; kafkalog ls lists them")
+    return False
 
 
 def note_left_out(log_dir: LogDir, console: Console) -> None:

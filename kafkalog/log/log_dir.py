@@ -9,6 +9,7 @@ import contextlib
 import errno
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -376,6 +377,8 @@ def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> R
         if any(place.glob(f"{glob.escape(topic)}-[0-9]*/")):
             detail += f"; {place} has a topic of that name: open it with topics={topic!r} (-t {topic})"
             break
+    if re.fullmatch(r"[\w.-]+:\d+", str(path)):
+        detail += "; kafkalog reads files, not brokers: name a log dir, such as /var/lib/kafka"
     return ReadError(Reason.FILE_UNREADABLE, detail, path=path)
 
 

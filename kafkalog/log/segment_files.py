@@ -106,11 +106,11 @@ class SegmentListing:
                 continue
             detail += "; name the file itself to read it" if is_log else ""
             path = str(self._path / name)
-            # what it holds is not in the log, and not lost either
+            # its content is neither in the log nor lost
             self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=path, damage=False, n_records=0))
 
     def _without_doubles(self, logs: Sequence[str]) -> list[str]:
-        """One file for each base offset: of several, such as 0.log and that of 20 digits, the name that brokers write.
+        """Keep one file per base offset: if there are several, such as 0.log, the name of 20 digits that brokers write.
 
         A broker takes the offset of each name, and opens the file of 20 digits. Source: LogSegment.open, Kafka 4.3.
         A lone 0.log is read here all the same.
@@ -136,7 +136,7 @@ class SegmentListing:
         return list(chosen.values())
 
     def _is_circular(self, segment: Segment) -> bool:
-        """Whether a segment is a circular link, which is reported: it is no file, so a broker passes over it."""
+        """Whether a segment is a circular link. It is reported, and skipped as by a broker."""
         cause = None if segment.error is None else segment.error.__cause__
         if segment.error is None or not isinstance(cause, OSError) or cause.errno != errno.ELOOP:
             return False
@@ -169,7 +169,7 @@ class SegmentListing:
             swap = self._segment(name, False)
             if swap.base_offset >= unfinished:
                 continue
-            # the cleaner renames its output to `.swap` once all of it is complete and durable, so it may be believed
+            # the cleaner renames its output to `.swap` once all of it is complete and durable, so it can be trusted
             try:
                 stop = swap.next_offset
             except KafkalogError as error:
@@ -196,11 +196,12 @@ def open_segment(path: Path, **options: Any) -> Segment:
     if path.suffix != kf.LOG_SUFFIX:
         hint = "not a segment: the file name must end in .log"
         if path.name.endswith(_PACKED):
-            hint = f"it is compressed: unpack it first, to {path.with_suffix('').name}"
+            hint = f"compressed file: unpack it to {path.with_suffix('').name} first"
         elif path.name.endswith(_ARCHIVES):
-            hint = "it is a compressed archive: unpack it, or unpack it to a .tar and open tar://DIRECTORY::PATH.tar"
+            hint = "compressed archive: unpack it, or decompress it and open tar://DIRECTORY::PATH.tar"
         elif path.suffix in (".tar", ".zip"):
-            hint = f"it is an archive: {path.suffix[1:]}://DIRECTORY::{path} opens a directory in it"
+            kind = path.suffix[1:]
+            hint = f"archive: open {kind}://::{path}, or {kind}://DIRECTORY::{path} for a directory in it"
         elif kf.parse_base_offset(path.name) is not None:
             hint = f"not a segment: name {path.with_suffix(kf.LOG_SUFFIX)}, or use kafkalog dump"
         raise NotKafkaError(Reason.NOT_KAFKA, hint, path=path)

@@ -106,7 +106,7 @@ class Querying:
         Raises
         ------
         QueryError
-            It is no SQL, or names what is not there.
+            It is not SQL, or it names a table or column that does not exist.
         KafkalogError
             The log cannot be read.
         """
@@ -133,12 +133,12 @@ class Querying:
 
     @property
     def findings(self) -> list[Finding]:
-        """Values of the records that DuckDB's types do not hold, of the queries until now."""
+        """Values that DuckDB's types cannot hold, from all queries so far."""
         lost = sum((one.lost for one in self._conversions), start=Counter[tuple[tuple[str, ...], str]]())
         return [*self._notes, *lost_findings(lost, str(self.log_dir.paths[0]))]
 
     def _named_in(self, query: str) -> list[str]:
-        """Topics whose names stand in a query; others are not looked at."""
+        """The topics that a query names; the others are not read."""
         words = {word.lower() for word in re.findall(r'"([^"]+)"|([\w.-]+)', query) for word in word if word}
         return [topic for topic in self.log_dir.topics if topic.lower() in words]
 
@@ -171,6 +171,8 @@ class Querying:
         if missing is not None:
             topics = ", ".join(f'"{one}"' if re.search(r"\W", one) else one for one in self.log_dir.topics[:20])
             line += f" The topics are tables: {topics}"
+        elif "Parser Error" in line and re.search(r'near "[-.]', line):
+            line += '. Put topic names with hyphens or dots in double quotes, such as "orders-eu"'
         return line
 
 

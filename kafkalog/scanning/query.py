@@ -381,6 +381,9 @@ def check_columns(
         if name in derived and name not in known:
             raise ValueError(f"remove {name!r} from columns: columns of extract are always returned, at the end")
         if name not in known:
+            column = name.partition(".")[0]
+            if "." in name and column in ("key", "value"):
+                raise ValueError(f"column {name!r} needs decode= (--{column}-format), such as json or avro")
             close = near(name, known)
             there = f"did you mean {close!r}? There are" if close else "there are"
             raise ValueError(f"no column {name!r}; {there} {', '.join(known)}")

@@ -371,7 +371,11 @@ def metadata(
                 found = root, image
     if found is None:
         where = ", ".join(map(str, log_dir.paths))
-        raise NotKafkaError(Reason.NOT_KAFKA, f"there is no {METADATA_DIRECTORY} in it", path=where)
+        raise NotKafkaError(
+            Reason.NOT_KAFKA,
+            f"no {METADATA_DIRECTORY} here: name the metadata log dir of a controller or broker",
+            path=where,
+        )
     result = Metadata(*found, name_matcher(topics))
     result.findings = findings
     check_known("topic", topics, sorted(found[1].topic_ids), as_of, findings)

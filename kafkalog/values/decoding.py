@@ -1,7 +1,7 @@
-"""`Decoding`: what `decode=` asks of a scan. It turns record batches with bytes into record batches with values.
+"""Implements `decode=` of a scan: converts record batches with bytes to record batches with values.
 
-The type of a column depends on its values: on the schemas that they name, or on what JSON there is. So the records are
-read twice, unless the format says the type: `learn` takes a first look, `decode` gives the result.
+The type of a column depends on its values: on the schemas they name, or on the fields of JSON. So the records are read
+twice, unless the format determines the type: `learn` finds the type, `decode` returns the result.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ class _Failures:
 
 
 class Decoding:
-    """The columns of a scan that are made of others: decoded ones, and those of single headers.
+    """The computed columns of a scan: decoded columns, and single headers.
 
     Parameters
     ----------
     formats : mapping of str to ColumnFormat
         By column: key, value, both or none.
     source : SchemaSource or None
-        Where schemas are looked up.
+        Source of schemas.
     columns : sequence of str or None
-        The columns of the result: those of a scan; ``value.a.b`` for a field alone; `value_error` for the reason why a
-        value did not decode; `value_bytes` for the bytes as they are. The same for `key`. ``headers.NAME`` is the value
+        The columns of the result: columns of a scan; ``value.a.b`` for a single field; `value_error` for the reason why
+        a value did not decode; `value_bytes` for the original bytes. The same for `key`. ``headers.NAME`` is the value
         of the last header of that name.
     conditions : list of list of tuple, ArrowCondition or None
         Filters on decoded columns.
     derived : mapping of str to dtype
-        Columns that are computed from records before anything is decoded; they stand behind the others.
+        Columns computed from undecoded records; they follow the others.
 
     Attributes
     ----------
     record_columns : tuple of str
-        The columns that batches for `learn` and `decode` have to have.
+        The columns that `learn` and `decode` need in batches.
 
     Raises
     ------
@@ -121,14 +121,14 @@ class Decoding:
                 close = near(column, known)
                 there = f"did you mean {close!r}? There are" if close else "there are"
                 raise ValueError(f"no column {column!r}; {there} {', '.join(known)}")
-        # Confluent's newer clients write the schema's id to a header
+        # newer Confluent clients write the schema id to a header
         if any(formats[name].has_frames for name in wanted):
             needed.append("headers")
-            # where ids have several schemas, subjects are those of topics
+            # if ids are ambiguous, the topic's subject decides
             if getattr(source, "has_ambiguous_ids", False):
                 needed.append("topic")
         self.record_columns = tuple(dict.fromkeys(needed))
-        # for the reasons alone everything is decoded
+        # reasons need complete decoding
         self._wanted = wanted = {name: paths or None for name, paths in wanted.items()}
         self._decoders = {name: column_decoder(name, formats[name], source) for name in wanted}
         self._types: dict[str, pa.DataType] | None = None
@@ -139,17 +139,17 @@ class Decoding:
 
     @property
     def decoded(self) -> frozenset[str]:
-        """The columns that are decoded."""
+        """The decoded columns."""
         return frozenset(self._formats)
 
     def select(self, columns: Sequence[str]) -> Decoding:
-        """The same with some of the columns."""
+        """Return a copy with some of the columns."""
         one = copy(self)
         one.columns = tuple(columns)
         return one
 
     def where(self, condition: ArrowCondition) -> Decoding:
-        """The same for records for which an expression over its columns is true, too."""
+        """Return a copy with an additional filter expression over its columns."""
         one = copy(self)
         known = self.conditions
         parts = () if known is None else known.parts if isinstance(known, AllOf) else (known,)
@@ -158,35 +158,35 @@ class Decoding:
 
     @property
     def needs_to_learn(self) -> bool:
-        """Whether `learn` has to see the records before `schema` is known."""
+        """Whether `learn` must read the records before `schema` is known."""
         return self._types is None and not self.has_types
 
     @property
     def has_types(self) -> bool:
-        """Whether the formats say all types, whatever the records are."""
+        """Whether the formats determine all types without reading records."""
         return all(one.has_type for one in self._decoders.values())
 
     @property
     def typed(self) -> frozenset[str]:
-        """Columns whose formats say their types, whatever the records are."""
+        """Columns whose type follows from the format without reading records."""
         return frozenset(name for name, decoder in self._decoders.items() if decoder.has_type)
 
     @property
     def mixed(self) -> frozenset[str]:
-        """Columns with fields that are JSON text, since their values have no common type."""
+        """Columns with fields that are JSON text because their values have no common type."""
         return frozenset(name for name, decoder in self._decoders.items() if decoder.is_mixed)
 
     def declare(self, types: Mapping[str, pa.DataType]) -> None:
-        """Take types of columns as given, instead of learning them.
+        """Set the types of columns instead of learning them.
 
-        Values that do not fit are null, and other fields are left out. The types of JSON values are those of JSON:
-        bool, int64, float64, string, lists and structs.
+        Values that do not fit become null, and other fields are left out. JSON values have the types bool, int64,
+        float64, string, list and struct.
         """
         for name in types.keys() & self._decoders.keys():
             self._decoders[name].declare(types[name])
 
     def learn(self, read: Callable[[], Iterable[pa.RecordBatch]]) -> None:
-        """Take a first look at all records; a second one if schemas have times of several units.
+        """Learn types from all records. Reads them twice if schemas have times in several units.
 
         Parameters
         ----------
@@ -260,14 +260,14 @@ class Decoding:
         return extend_schema(pa.schema(fields), self._derived)
 
     def decode(self, batch: pa.RecordBatch, path: str, schema: pa.Schema) -> pa.RecordBatch:
-        """The records for which the conditions hold, decoded.
+        """Decode the records for which the conditions hold.
 
         Parameters
         ----------
         path : str
             The segment, for findings.
         schema : pyarrow.Schema
-            From `schema`.
+            Result of `schema`.
         """
         n = batch.num_rows
         headers, topic = _place(batch)
@@ -307,7 +307,7 @@ class Decoding:
         numbers = offsets.to_numpy()
         for row, reason in sorted(failures.items()):
             key = path, name, reason
-            # reasons may name what the bytes hold: their number has to have a bound
+            # reasons may contain values: bound their number
             if key not in self._failures and len(self._failures) >= _MOST_REASONS:
                 key = path, name, _OTHER
             known = self._failures.setdefault(key, _Failures())
@@ -325,7 +325,7 @@ class Decoding:
             known.first.append(int(numbers[lost.rows[0]]))
 
     def take_findings(self) -> list[Finding]:
-        """What did not decode since the last call, a finding for each segment, column or field, and reason."""
+        """Findings about values that did not decode since the last call, per segment, column or field, and reason."""
         found = [
             replace(
                 lost_finding(field_path, what, one.n, ""), path=path, base_offset=one.first[0], last_offset=one.last
@@ -342,6 +342,8 @@ class Decoding:
             shown = ", ".join(map(str, one.first)) + (", ..." if one.n > len(one.first) else "")
             what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
             detail = f"{what} not {self._formats[name].format}, and null in the result (offsets {shown}): {reason}"
+            if reason.startswith("no schema id"):
+                detail += ". Use framed=False (--no-frame) for values without schema ids"
             found.append(
                 Finding(
                     Reason.VALUE_UNDECODED,
@@ -357,7 +359,7 @@ class Decoding:
 
 
 def _reasons(decoded: Decoded, n: int) -> list[str | None]:
-    """Why values, or fields of values, are not what the bytes hold."""
+    """Reasons why values, or fields of values, differ from the bytes."""
     reasons: list[str | None] = [decoded.failures.get(row) for row in range(n)]
     for lost in decoded.lost:
         where = f"{field_name(lost.path)}: " if lost.path else ""
@@ -367,7 +369,7 @@ def _reasons(decoded: Decoded, n: int) -> list[str | None]:
 
 
 def _missing(path: Path, kind: pa.DataType) -> str:
-    """A note on a field that no value has, or only null."""
+    """A note on a field that is absent or null in all values."""
     known = [one.name for one in kind] if pa.types.is_struct(kind) else []
     close = near(path[1], known) if len(path) == 2 else None
     hint = f"; did you mean {path[0]}.{close}?" if close and close != path[1] else ""
@@ -375,19 +377,19 @@ def _missing(path: Path, kind: pa.DataType) -> str:
 
 
 def _place(batch: pa.RecordBatch) -> tuple[pa.Array | None, str | None]:
-    """The headers of a batch and its topic, if they are there."""
+    """The headers and topic of a batch, if present."""
     names = batch.schema.names
     headers = batch.column("headers") if "headers" in names else None
     return headers, batch.column("topic")[0].as_py() if "topic" in names and batch.num_rows else None
 
 
 def _field_type(name: str, path: Sequence[str], kind: pa.DataType, *, is_known: bool = False) -> pa.DataType:
-    """The type of a nested field; null where no value has it.
+    """The type of a nested field; null if no value has it.
 
     Raises
     ------
     ValueError
-        The type is known without a look at values, and has no such field.
+        The type is known without reading values, and has no such field.
     """
     if pa.types.is_null(kind):
         return kind

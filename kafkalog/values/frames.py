@@ -1,7 +1,7 @@
-"""Confluent's frames: the schema that a value is written with, and where its own bytes begin.
+"""Parses Confluent's wire format: the schema of a value, and the start of its own bytes.
 
-A frame is a magic byte 0 and the 4 bytes of a schema id, or a magic byte 1 and the 16 bytes of a GUID. It stands before
-the value, or alone in the header `__key_schema_id` or `__value_schema_id`. Behind it, Protobuf has message indexes.
+A frame is a magic byte 0 and a schema id of 4 bytes, or a magic byte 1 and a GUID of 16 bytes. It precedes the value,
+or is in the header `__key_schema_id` or `__value_schema_id`. In Protobuf, message indexes follow it.
 
 Source: SchemaId, DualSchemaIdDeserializer, Confluent Schema Registry 8.1.
 """
@@ -23,7 +23,7 @@ SchemaKey = int | str
 HEADER_NAMES: Final = {"key": "__key_schema_id", "value": "__value_schema_id"}
 MOST_INDEXES: Final = 64
 _MOST_ROUNDS: Final = 64
-"""Values with different indexes are few; more than so many are read one by one."""
+"""Values usually have few different indexes; beyond this number, they are read one by one."""
 _ID_SIZE: Final = 5
 _GUID_SIZE: Final = 17
 
@@ -34,16 +34,16 @@ class Framed(NamedTuple):
     key: SchemaKey | None
     """None if there is no frame."""
     indexes: tuple[int, ...]
-    """The way to the message, as Protobuf has it; empty where no indexes are read."""
+    """Protobuf's message indexes; empty if none are read."""
     rows: Rows
     payloads: Payloads
-    """Of these rows, without their frames."""
+    """The values of these rows, without frames."""
 
 
 def read_frames(
     payloads: Payloads, headers: pa.Array | None, header_name: str, *, has_indexes: bool = False
 ) -> tuple[list[Framed], dict[int, str]]:
-    """Group values by the schema in their frames; null ones are left out.
+    """Group values by the schema in their frames; null values are left out.
 
     Parameters
     ----------
@@ -57,14 +57,14 @@ def read_frames(
     Returns
     -------
     list of Framed, dict of int to str
-        And by row, why a value is in no group.
+        The groups, and by row the reason why a value is in none.
     """
     failures: dict[int, str] = {}
     keys: dict[tuple[SchemaKey, tuple[int, ...]], list[Rows]] = {}
     start = payloads.start.copy()
     left = payloads.valid
     for row, frame in _header_frames(headers, header_name):
-        # the first header of that name counts, or the record is a tombstone
+        # skip tombstones, and rows whose first header of this name was used
         if not left[row]:
             continue
         left[row] = False
@@ -76,7 +76,7 @@ def read_frames(
     rows = np.flatnonzero(left)
     sizes = (payloads.stop - payloads.start)[rows]
     empty = rows[sizes == 0]
-    failures |= dict.fromkeys(empty.tolist(), "empty, so there is no frame")
+    failures |= dict.fromkeys(empty.tolist(), "empty, so there is no schema id")
     rows = rows[sizes > 0]
     magic = payloads.data[payloads.start[rows]]
     failures |= dict.fromkeys(
@@ -85,13 +85,13 @@ def read_frames(
     for number, size in ((0, _ID_SIZE), (1, _GUID_SIZE)):
         mine = rows[magic == number]
         sizes = (payloads.stop - payloads.start)[mine]
-        failures |= dict.fromkeys(mine[sizes < size].tolist(), "the bytes end inside the frame")
+        failures |= dict.fromkeys(mine[sizes < size].tolist(), "the bytes end inside the schema id")
         mine = mine[sizes >= size]
         if not mine.size:
             continue
         raw = np.ascontiguousarray(payloads.gather(mine, 1, size - 1)).view(f"V{size - 1}").reshape(-1)
         start[mine] += size
-        # bytes of type void do not sort; as bytes objects they group
+        # void dtypes cannot be sorted; convert them to bytes for grouping
         texts = raw.view(f"S{size - 1}") if number else raw.view(">u4")
         distinct, inverse = np.unique(texts, return_inverse=True)
         for at, text in enumerate(distinct.tolist()):
@@ -114,20 +114,20 @@ def read_frames(
 
 
 def _by_indexes(payloads: Payloads, start: Rows, rows: Rows) -> Iterator[tuple[tuple[int, ...] | str, Rows, int]]:
-    """Rows by their message indexes, which stand at `start`, with the size of these; a text says what is wrong."""
+    """Group rows by the message indexes at `start`. Yield these, or an error text, with the rows and their size."""
     n_rounds = 0
     while rows.size:
         first = int(rows[0])
         frame = payloads.data[start[first] : payloads.stop[first]][: 10 * MOST_INDEXES].tobytes()
         found = _read_indexes(frame, 0)
         n_rounds += 1
-        # one by one: a round costs a look at all that is left, which damaged bytes would make quadratic
+        # one by one: each round examines all remaining rows, which damaged bytes would make quadratic
         if isinstance(found, str) or n_rounds > _MOST_ROUNDS:
             yield (found, rows[:1], 0) if isinstance(found, str) else (found[0], rows[:1], found[1])
             rows = rows[1:]
             continue
         indexes, n = found
-        # whoever has the same bytes there has the same indexes
+        # the same bytes mean the same indexes
         same = payloads.stop[rows] - start[rows] >= n
         for i in range(n):
             at = start[rows] + i
@@ -139,7 +139,7 @@ def _by_indexes(payloads: Payloads, start: Rows, rows: Rows) -> Iterator[tuple[t
 def strip_frames(
     payloads: Payloads, headers: pa.Array | None, header_name: str, *, has_indexes: bool = False
 ) -> tuple[Payloads, dict[int, str]]:
-    """The values without their frames, whatever schema these name; null for those without one."""
+    """Remove the frames of values, for any schema; null for values without one."""
     groups, failures = read_frames(payloads, headers, header_name, has_indexes=has_indexes)
     start, stop = np.full(len(payloads), -1, np.int64), np.full(len(payloads), -1, np.int64)
     for group in groups:
@@ -148,7 +148,7 @@ def strip_frames(
 
 
 def _header_frames(headers: pa.Array | None, name: str) -> Iterator[tuple[int, bytes]]:
-    """Rows with the header, and its value; of several the first one counts, as for Confluent's deserializers."""
+    """Rows with the header, and its value. The first of several counts, as in Confluent's deserializers."""
     if headers is None or not len(headers):
         return
     first, last = headers.offsets[0].as_py(), headers.offsets[len(headers)].as_py()
@@ -185,7 +185,7 @@ def _parse(frame: bytes, has_indexes: bool) -> tuple[SchemaKey, tuple[int, ...]]
 
 
 def _read_indexes(frame: bytes, at: int) -> tuple[tuple[int, ...], int] | str:
-    """Message indexes, and the position after them; none are written for the first message.
+    """Message indexes, and the position after them; empty for the first message.
 
     Source: MessageIndexes.readFrom, Confluent Schema Registry 8.1.
     """

@@ -1,4 +1,4 @@
-"""`decode=` as users write it: a format for the key, and one for the value."""
+"""Parses `decode=`: the formats of key and value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.parsing import hint
 NUMBERS: Final = ("short", "int", "long", "float", "double")
 FORMATS: Final = ("utf8", "json", *NUMBERS, "uuid", "avro", "protobuf", "jsonschema")
 WITH_SCHEMAS: Final = ("avro", "protobuf", "jsonschema")
-"""Formats in frames that name a schema."""
+"""Formats that use Confluent's wire format."""
 COLUMNS: Final = ("key", "value")
 
 Decode = str | Mapping[str, Any]
@@ -27,27 +27,27 @@ class ColumnFormat:
     format: str
     """One of `FORMATS`."""
     schema: str | None = None
-    """The schema that all values are written with, as text; without it, each value names its own."""
+    """The text of one schema for all values; None if each value names its own."""
     framed: bool = True
-    """Whether schema ids are in front of values, or in headers."""
+    """Whether values start with schema ids, or have them in headers."""
     message: str | None = None
-    """For Protobuf, the message that all values are; without it, the one that their frames name, or the first one."""
+    """Name of the Protobuf message of all values; default: the one that values select, or the first one."""
 
     @property
     def has_frames(self) -> bool:
-        """Whether the values are in Confluent's frames."""
+        """Whether the values use Confluent's wire format."""
         return self.format in WITH_SCHEMAS and self.framed
 
 
 def parse_decode(decode: Mapping[str, Decode] | None) -> dict[str, ColumnFormat]:
-    """Check `decode=`, and give the format of each column that it names.
+    """Check `decode=`, and return the format of each column it names.
 
-    A schema may be a path: then it is read here.
+    A schema may be a path; this function reads it.
 
     Raises
     ------
     ValueError, TypeError
-        An unknown column, format or attribute; or attributes that do not go together.
+        An unknown column, format or attribute; or attributes that exclude each other.
     """
     if decode is None:
         return {}
@@ -90,7 +90,7 @@ def _column_format(column: str, given: Any) -> ColumnFormat:
 
 
 def schema_text(schema: str | os.PathLike[str]) -> str:
-    """The text of a schema: itself, or what is in the file that it names.
+    """Return the text of a schema, or of the file that it names.
 
     Raises
     ------
@@ -105,8 +105,9 @@ def schema_text(schema: str | os.PathLike[str]) -> str:
             raise ValueError(f"the schema {path} is larger than {MOST_SCHEMA_BYTES} bytes")
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the schema {schema} cannot be read: {error}") from None
+        detail = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        raise ValueError(f"cannot read the schema file {schema}: {detail}") from None
 
 
 MOST_SCHEMA_BYTES: Final = 4 * 2**20
-"""The size from which on a text is no schema that anybody wrote."""
+"""Maximum size of a schema's text."""

@@ -101,7 +101,7 @@ def test_a_swap_that_cannot_be_read_stands_for_nothing(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "hint"),
     [
-        ("x.log.gz", "it is compressed: unpack it first, to x.log"),
+        ("x.log.gz", "unpack it to x.log"),
         (name(0, ".index"), f"name .*{name(0)}"),
         ("x.txt", "the file name must end in .log"),
     ],

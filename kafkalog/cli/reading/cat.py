@@ -132,13 +132,15 @@ def run(args: argparse.Namespace, console: Console) -> None:
     if args.explain:
         _explain(scan, args.json, console)
         return
-    note_if_nothing_matches(args, scan, console)
+    any_matches = note_if_nothing_matches(args, scan, console)
     from kafkalog.values.decoding import DecodeWarning
 
     warnings.simplefilter("ignore", DecodeWarning)  # the console reports the findings instead
     # at a terminal the records themselves show the progress
     with reported(scan, console, None if sys.stdout.isatty() else "records") as reporter:
-        _print(scan, record_format, args.tail, reporter, console)
+        n_printed = _print(scan, record_format, args.tail, reporter, console)
+    if any_matches and not n_printed and 0 not in (args.tail, args.limit) and not scan.findings:
+        console.note("no records match; kafkalog ls lists the offsets and times of each partition")
 
 
 def _follow(args: argparse.Namespace, columns: list[str], record_format: RecordFormat, console: Console) -> None:
@@ -165,15 +167,18 @@ def _explain(scan: Scan, is_json: bool, console: Console) -> None:
     console.write(json.dumps(explanation.as_dict(), default=str) + "\n" if is_json else f"{explanation}\n")
 
 
-def _print(scan: Scan, record_format: RecordFormat, tail: int | None, reporter: ScanReporter, console: Console) -> None:
-    """Print records to stdout, and findings to stderr as they come."""
+def _print(scan: Scan, record_format: RecordFormat, tail: int | None, reporter: ScanReporter, console: Console) -> int:
+    """Print records to stdout, and findings to stderr as they come. Return the number of records."""
+    n_printed = 0
     stream: Iterator[pa.RecordBatch] = iter(()) if tail is not None else scan.to_batches()
     try:
         for batch in scan.tail(tail).to_batches() if tail is not None else stream:
             reporter.look()
             console.write(record_format.lines(batch))
+            n_printed += batch.num_rows
         reporter.look()
     finally:
         if tail is None:
             # threads that read ahead would go on until the generator is collected
             cast(Any, stream).close()
+    return n_printed

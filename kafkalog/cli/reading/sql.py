@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -61,6 +62,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     query, *args.paths = args.paths
     if not args.paths:
         raise UsageError("expected a query and at least one PATH")
+    if os.path.exists(query):
+        raise UsageError(f"{query} is a path: the query comes first, then PATH")
     if args.topics:
         raise UsageError("remove -t and -T: the query names the topics")
     from kafkalog.operations.querying import Querying

@@ -128,7 +128,9 @@ def saved_alone(is_one_of_many: bool, failed: Callable[[KafkalogError], object])
 def _named(directory: Path, segments: Sequence[Segment]) -> Chosen:
     for segment in segments:
         if not segment.has_base_offset:
-            detail = "not named after its base offset, which index entries refer to"
+            detail = (
+                "rename the file to its base offset (ORDERS.log to 00000000000000000042.log): index entries need it"
+            )
             raise NotKafkaError(Reason.NOT_KAFKA, detail, path=segment.path)
     partition = Partition(directory, limits=segments[0].limits)
     chosen = {segment.base_offset: segment.path.name for segment in partition.segments}

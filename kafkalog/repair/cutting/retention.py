@@ -84,8 +84,8 @@ def choose(
     for plan in plans:
         config = _config(plan.partition, cluster, options)
         if "delete" not in config.cleanup_policy:
-            detail = "an internal or compacted topic: it keeps everything"
-            note(Finding(Reason.UNKNOWN_FILE, detail, path=str(plan.path), damage=False))
+            detail = "nothing is deleted: the topic is internal, or its cleanup.policy is compact"
+            note(Finding(Reason.LEFT_OUT, detail, path=str(plan.path), damage=False))
             continue
         segments = plan.partition.segments
         newest = [max(newest_timestamps(one, one is segments[-1])) for one in segments]
@@ -155,7 +155,7 @@ def _make_room(
             heapq.heappush(heap, (one.newest[at + 1], number, at + 1))
     if n_freed < wanted:
         detail = f"only {n_freed:,} of {wanted:,} bytes can be freed: the last segment of each partition stays"
-        note(Finding(Reason.UNKNOWN_FILE, detail, damage=False))
+        note(Finding(Reason.LEFT_OUT, detail, damage=False))
 
 
 def _n_bytes(plan: LoadPlan, number: int) -> int:

@@ -226,7 +226,7 @@ class _LogDirStart:
             self.result.findings.add(Finding(Reason.FILE_CHANGED, detail, path=str(self.root), damage=False))
         if not self.cluster.has_log_dir(self.root):
             detail = "not in log.dirs of the configuration: the broker does not load this log dir"
-            self.result.findings.add(Finding(Reason.UNKNOWN_FILE, detail, path=str(self.root), damage=False))
+            self.result.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(self.root), damage=False))
 
     def plan(self, directory: Path) -> LoadPlan:
         """How the broker loads a partition."""
