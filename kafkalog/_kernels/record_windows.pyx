@@ -301,14 +301,14 @@ cdef class RecordWindows:
 
     def next(self, Codecs codecs not None, int descriptor, int64_t start, int64_t stop, int64_t size,
              int64_t previous_offset, data=None, bint is_mapped=False):
-        """The window from a batch boundary on; None if the first batch is not plainly good.
+        """Read the window at a batch boundary; None if the first batch needs the exact decoder.
 
         Parameters
         ----------
         codecs : Codecs
             Decompressors of the calling thread.
         descriptor : int
-            A file to read; -1 if there are only `data`.
+            File to read; -1 if there are only `data`.
         start, stop : int
             Positions in the file; a batch that ends after `stop` is in no window.
         size : int
@@ -318,7 +318,7 @@ cdef class RecordWindows:
         data : uint8[n], optional
             Bytes from `start` on.
         is_mapped : bool
-            Whether they are those of the file, mapped: populated here, and dropped after they were copied.
+            Whether `data` is a mapping of the file; its pages are populated here, and dropped after the copy.
         """
         cdef int64_t wanted
         cdef bint is_there

@@ -1,4 +1,4 @@
-"""Encodes values, in the form that JSON has, as text, numbers, JSON, Avro or Protobuf: the counterpart of `decoding`.
+"""Encodes JSON-like values as text, numbers, JSON, Avro or Protobuf: the counterpart of `decoding`.
 
 Decoded values round-trip: times are ISO 8601, bytes are base64, and numbers that JSON lacks are text.
 """
