@@ -309,7 +309,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
            const int32_t[::1] numbers not None, Py_ssize_t n_oneofs,
            const uint8_t[::1] data not None, const int64_t[::1] start not None, const int64_t[::1] stop not None,
            int64_t room, int32_t[::1] failures not None, int64_t[::1] n_cut not None):
-    """Decode values with the program whose first node is the value's, into columns of which the first is the value's.
+    """Decode values into columns. Node 0 and column 0 belong to the whole value.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def decode(const int32_t[:, ::1] nodes not None, const int32_t[::1] node_childre
     columns, start, stop, room, failures
         See `kafkalog._kernels.avro.decode`, which returns columns in the same form.
     n_cut : int64[1]
-        The number of times that are finer than a microsecond is added to it.
+        Increased by the number of times with a fraction of a microsecond.
     """
     cdef Py_ssize_t n = start.shape[0]
     cdef Py_ssize_t m = columns.shape[0]

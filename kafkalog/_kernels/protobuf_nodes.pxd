@@ -56,10 +56,10 @@ cdef struct State:
     const int32_t* symbol_offsets
     const uint8_t* symbols
     const int32_t* numbers
-    uint8_t* seen       # of each node: 0, 1, or 2 for a message in several parts
-    int32_t* oneofs     # which member of each is set; -1: none
-    int64_t merge_left  # bytes that may be put together from parts
-    int64_t n_cut       # times with a part of a microsecond
+    uint8_t* seen       # per node: 0, 1, or 2 for a message in several parts
+    int32_t* oneofs     # the member that is set in each oneof, -1 for none
+    int64_t merge_left  # bytes that may still be merged from parts
+    int64_t n_cut       # times with a fraction of a microsecond
 
 
 cdef inline int grown(int status) noexcept nogil:

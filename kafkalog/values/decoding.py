@@ -342,8 +342,6 @@ class Decoding:
             shown = ", ".join(map(str, one.first)) + (", ..." if one.n > len(one.first) else "")
             what = f"{one.n} {name}s are" if one.n > 1 else f"a {name} is"
             detail = f"{what} not {self._formats[name].format}, and null in the result (offsets {shown}): {reason}"
-            if reason.startswith("no schema id"):
-                detail += ". Use framed=False (--no-frame) for values without schema ids"
             found.append(
                 Finding(
                     Reason.VALUE_UNDECODED,

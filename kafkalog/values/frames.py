@@ -80,7 +80,7 @@ def read_frames(
     rows = rows[sizes > 0]
     magic = payloads.data[payloads.start[rows]]
     failures |= dict.fromkeys(
-        rows[magic > 1].tolist(), "no frame: the first byte is not 0 or 1 (without frames: framed=False, --no-frame)"
+        rows[magic > 1].tolist(), "no schema id: the first byte is not 0 or 1 (without ids: framed=False, --no-frame)"
     )
     for number, size in ((0, _ID_SIZE), (1, _GUID_SIZE)):
         mine = rows[magic == number]

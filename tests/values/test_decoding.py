@@ -191,9 +191,9 @@ def test_values_are_grouped_by_the_schema_in_front_of_them() -> None:
 
 def test_what_has_no_frame_says_why() -> None:
     _, failures = groups([b"", b"\0\0\0", b"\1short", b"\2\0\0\0\0\0", b'{"a": 1}'])
-    no_frame = "no frame: the first byte is not 0 or 1 (without frames: framed=False, --no-frame)"
-    inside = "the bytes end inside the frame"
-    assert failures == {0: "empty, so there is no frame", 1: inside, 2: inside, 3: no_frame, 4: no_frame}
+    no_frame = "no schema id: the first byte is not 0 or 1 (without ids: framed=False, --no-frame)"
+    inside = "the bytes end inside the schema id"
+    assert failures == {0: "empty, so there is no schema id", 1: inside, 2: inside, 3: no_frame, 4: no_frame}
 
 
 def test_the_first_header_of_the_name_stands_for_a_frame() -> None:
