@@ -40,7 +40,10 @@ if sys.dont_write_bytecode:
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(session_root() / "bytecode")
     sys.dont_write_bytecode = False
 GOLDEN = Path(__file__).parent / "golden"
-_SHARING = {"conformance": re.compile("history: History|client: Client"), "spark": re.compile("")}
+_SHARING = {
+    "conformance": re.compile("history: History"),
+    "spark": re.compile("(spark|session): SparkSession|source: Any"),
+}
 """Folders whose files share a broker or a Spark, and so the process that they are tested in: those with this text."""
 _LONGEST = (
     "scanning/test_user_functions.py",
@@ -70,8 +73,8 @@ _OF_KERNELS = ("kernels", "records", "robustness")
 _INPUTS = "inputs of fuzzers"
 _SETS = pytest.StashKey[dict[str, list[int]]]()
 _CHANGED = pytest.StashKey[list[str]]()
-_ON_DISK = ("storage", "writing")
-"""Folders whose tests are more thorough when `fsync` is real."""
+_ON_DISK = {"test_staging", "test_moves", "test_durability", "test_partition_staging", "test_job_commit"}
+"""Files whose tests are more thorough when `fsync` is real."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -106,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="takes hours; --soak runs it"))
         if item.path.parent.name in _OF_KERNELS:
             item.add_marker(pytest.mark.kernels)
-        if asked and (item.originalname in _taking_more(item.path) or (THOROUGH and item.path.parent.name in _ON_DISK)):
+        if asked and (item.originalname in _taking_more(item.path) or (THOROUGH and item.path.stem in _ON_DISK)):
             item.add_marker(pytest.mark.thorough)
     items.sort(key=lambda item: (_rank(item.path), item.path))
 
