@@ -254,6 +254,9 @@ def segment_file_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+PACKED_LOG_SUFFIXES: Final = tuple(f"{LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
+"""What compressed `.log` files are called, as in backups."""
+
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 """Largest distance from the segment's base offset that an index entry can hold."""
 

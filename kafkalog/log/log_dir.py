@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -294,9 +295,12 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
                 detail = "a link that leads in a circle"
                 self.findings.append(Finding(Reason.FILE_UNREADABLE, detail, path=str(root / entry.name)))
         for entry, directory in sorted(children, key=lambda child: child[0].name):
-            if directory is None:
-                continue
             path = root / entry.name
+            if directory is None:
+                if not entry.is_symlink() and _holds_segments(path):
+                    detail = f"not read: it has segments, but {_NO_NAME}; name it to read them"
+                    self.findings.append(Finding(Reason.UNKNOWN_FILE, detail, path=str(path), damage=False))
+                continue
             # what reads for somebody must not be led to files outside of what was named
             if entry.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(resolved):
                 detail = "a link out of the log dir is not followed; name its target to read it"
@@ -316,7 +320,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
             self.findings.append(error.to_finding())
             return {}
 
-    def _broker_of(self, root: Path) -> str | None:
+    def broker_of(self, root: Path) -> str | None:
         """The broker's id in the `meta.properties` of a log dir; None if that does not say."""
         if root not in self._brokers:
             properties: dict[str, str] = {}
@@ -339,7 +343,7 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
         found = PartitionPath(path, segments, known)
         if key in self._found:
             first = self._found[key].path
-            brokers = {self._broker_of(one.absolute().parent) for one in (first, path)}
+            brokers = {self.broker_of(one.absolute().parent) for one in (first, path)}
             # replicas of several brokers are normal; one broker with a partition in two of its log dirs does not start
             is_replica = len(brokers) > 1 and None not in brokers
             if is_replica:
@@ -353,6 +357,8 @@ class LogDir(ReadMethods, Mapping[kf.TopicPartition, Partition]):
 
 
 _SHOWN_NAMES: Final = 5
+_MOST_BELOW: Final = 100  # directories that an error looks into
+_NO_NAME: Final = "its name is not a topic and a number, such as orders-0"
 _WHICH_COUNTS: Final = "kafkalog reads the copy with the highest leader epoch, then the longest"
 _SIDECARS: Final = frozenset(
     {kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX, kf.PRODUCER_SNAPSHOT_SUFFIX}
@@ -364,9 +370,43 @@ _SHOWN: Final = ("partition", "segments", "bytes", "log start offset", "path")
 
 
 def no_kafka_files(path: Path) -> NotKafkaError:
-    """The error for a directory without partitions and without `meta.properties`."""
+    """The error for a directory without partitions and without `meta.properties`; it names what may be meant."""
     detail = "no Kafka files here: name a log dir, a partition directory such as orders-0 in it, or a .log file"
+    below = _below(path)
+    for one in (path, *below, *itertools.chain.from_iterable(map(_below, below))):
+        names = [entry.name for entry in _entries(one)]
+        is_log_dir = kf.META_PROPERTIES in names or any(map(kf.parse_partition_directory, names))
+        if one != path and _holds_segments(one):
+            detail = f"no Kafka files here, but {one} has segments: {_NO_NAME}; name it to read them"
+        elif one != path and is_log_dir:
+            detail = f"no Kafka files here, but {one} looks like a log dir: name that"
+        elif any(name.endswith(kf.PACKED_LOG_SUFFIXES) for name in names):
+            detail = f"the .log files of {one} are compressed: unpack them first"
+        else:
+            continue
+        break
     return NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
+
+
+def check_log_dir(root: Path, directories: Iterable[Path]) -> None:
+    """Raise if a directory is no log dir: it has no `meta.properties`, and no directory in it is a partition's."""
+    if not (root / kf.META_PROPERTIES).exists() and not any(map(is_partition_directory, directories)):
+        raise no_kafka_files(root)
+
+
+def _below(path: Path) -> list[Path]:
+    return [path / entry.name for entry in _entries(path) if is_directory(entry)][:_MOST_BELOW]
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(list_directory(path), key=lambda entry: entry.name)
+    except ReadError:
+        return []
+
+
+def _holds_segments(path: Path) -> bool:
+    return any(map(_is_segment, _entries(path)))
 
 
 def missing_path(path: str | os.PathLike[str], beside: Iterable[Path] = ()) -> ReadError:
@@ -436,10 +476,11 @@ def _leads_in_a_circle(entry: os.DirEntry[str]) -> bool:
 
 
 def is_partition_directory(path: Path, entries: list[os.DirEntry[str]] | None = None) -> bool:
-    """Whether a directory holds segments, or is named like a partition and holds no partitions."""
+    """Whether a directory holds segments, or is named like a partition and holds more than directories."""
     entries = list_directory(path) if entries is None else entries
     if any(_is_segment(entry) for entry in entries):
         return True
     if kf.parse_partition_directory(path.name or path.absolute().name) is None:
         return False
-    return not any(is_directory(entry) and kf.parse_partition_directory(entry.name) for entry in entries)
+    below = [entry.name for entry in entries if is_directory(entry)]
+    return not any(map(kf.parse_partition_directory, below)) and (not below or len(below) < len(entries))

@@ -20,7 +20,6 @@ from kafkalog.storage.location import list_directory
 from kafkalog.storage.removals import DirectoryIdentity, directory_identity
 
 INDEX_SUFFIXES: Final = (kf.INDEX_SUFFIX, kf.TIME_INDEX_SUFFIX, kf.TRANSACTION_INDEX_SUFFIX)
-_PACKED: Final = tuple(f"{kf.LOG_SUFFIX}{suffix}" for suffix in (".gz", ".zst", ".bz2", ".xz", ".lz4"))
 
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
@@ -89,6 +88,8 @@ class SegmentListing:
             segments = self._apply_swaps(segments, names)
             if not segments:
                 detail = f"it holds no segments (files named after an offset, such as {'0' * 20}.log)"
+                if any(name.endswith(kf.PACKED_LOG_SUFFIXES) for name in names):
+                    detail = "its .log files are compressed: unpack them first"
                 self.findings.append(Finding(Reason.SEGMENT_MISSING, detail, path=str(self._path), damage=False))
         segments.sort(key=lambda segment: segment.base_offset)
         return segments
@@ -195,7 +196,7 @@ def open_segment(path: Path, **options: Any) -> Segment:
     """Open a `.log` file that the user named."""
     if path.suffix != kf.LOG_SUFFIX:
         hint = "not a segment: the file name must end in .log"
-        if path.name.endswith(_PACKED):
+        if path.name.endswith(kf.PACKED_LOG_SUFFIXES):
             hint = f"compressed file: unpack it to {path.with_suffix('').name} first"
         elif path.name.endswith(_ARCHIVES):
             hint = "compressed archive: unpack it, or decompress it and open tar://DIRECTORY::PATH.tar"

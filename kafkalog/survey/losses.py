@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -35,6 +36,7 @@ from kafkalog.records.spans import batch_error
 from kafkalog.survey.evidence import Evidence, LogDirState, SegmentContents, is_tiered, last_indexed, tail_finding
 
 _SHOWN: Final = 4
+_COPY: Final = re.compile(r"([0-9]{20})\.log[-.~_](?!(?:deleted|swap|cleaned)$)")  # what is not the .log itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +197,13 @@ def survey(
     bases = {segment.base_offset for segment in segments}
     for gap in found.gaps:
         found._take(_about_gap(partition, gap, segments, evidence, bases, is_damaged=gap.start in damaged))
-    if state.is_live or partition.kind is not None or any(segment.error for segment in partition.segments):
-        return found
-    if segments:
-        found._take(_about_start(partition, segments[0].base_offset, evidence))
-        found._take(_about_end(partition, segments[-1], evidence))
-    else:
-        found._take([_about_nothing(partition, evidence)])
+    if not (state.is_live or partition.kind is not None or any(segment.error for segment in partition.segments)):
+        if segments:
+            found._take(_about_start(partition, segments[0].base_offset, evidence))
+            found._take(_about_end(partition, segments[-1], evidence))
+        else:
+            found._take([_about_nothing(partition, evidence)])
+    found.findings = [_with_copies(one, names) for one in found.findings]
     return found
 
 
@@ -221,6 +223,15 @@ def _gaps(partition: Partition, segments: Sequence[SegmentContents]) -> Iterator
         start, end = before.last_offset + 1, after.base_offset
         if start < end:
             yield OffsetGap(start, end, partition.is_compacted(end, rows if len(rows) == len(segments) else None))
+
+
+def _with_copies(finding: Finding, names: Sequence[str]) -> Finding:
+    """The finding about missing offsets, with the files that may have them: compressed, copied in part, renamed."""
+    first, last = finding.base_offset or 0, 2**63 - 1 if finding.last_offset is None else finding.last_offset
+    found = [name for name in names if (match := _COPY.search(name)) and first <= int(match[1]) <= last]
+    if not found or not (finding.damage or finding.reason is Reason.SEGMENT_MISSING):
+        return finding
+    return replace(finding, detail=f"{finding.detail}. {_shown(found)} may have them: restore the .log from it first")
 
 
 def _about_gap(
@@ -313,11 +324,15 @@ def _about_nothing(partition: Partition, evidence: Evidence) -> tuple[Finding, S
 def _missing_segment(
     partition: Partition, start: int, end: int, proofs: Sequence[str]
 ) -> tuple[Finding, Sequence[str]]:
-    shown = ", ".join(proofs[:_SHOWN]) + (f" and {len(proofs) - _SHOWN} more" if len(proofs) > _SHOWN else "")
-    why, path = f"are gone: a .log is missing, as {shown} proves", str(partition.path)
+    proofs = list(dict.fromkeys(proofs))
+    why, path = f"are gone: a .log is missing, as {_shown(proofs)} proves", str(partition.path)
     if end <= start:
         return Finding(Reason.SEGMENT_MISSING, f"all segments {why}", path=path, base_offset=start), proofs
     return offsets_finding(Reason.SEGMENT_MISSING, f"offsets {start}..{end} {why}", path, start, end), proofs
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _leftover(partition: Partition, name: str) -> Finding:

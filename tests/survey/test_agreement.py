@@ -381,3 +381,90 @@ def test_a_broker_does_not_read_a_log_whose_name_has_few_digits(tmp_path: Path, 
     assert plan.ok == has_usual
     assert kafkalog.recover(partition, dry_run=True).ok == has_usual
     assert not kafkalog.verify(partition).ok
+
+
+def exits(capsys: pytest.CaptureFixture[str], *paths: Path) -> dict[str, tuple[int, str]]:
+    """The exit code and the output of each command for the same paths; recover takes the first one."""
+    found = {}
+    for command in ("ls", "verify", "preflight", "recover", "salvage", "cat"):
+        names = [str(path) for path in (paths[:1] if command == "recover" else paths)]
+        more = ["--dry-run"] if command in ("recover", "salvage") else []
+        code = main([command, *names, *more])
+        found[command] = code, "".join(capsys.readouterr())
+    return found
+
+
+def write(directory: Path, *batches: bytes, base: int = 0) -> Path:
+    directory.mkdir(parents=True)
+    (directory / segment_file_name(base)).write_bytes(b"".join(batches))
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: e4rNbTcjT_elpYRxU0Jgtw\n")
+    return directory
+
+
+def test_a_directory_that_holds_log_dirs_is_none_for_any_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, meant in (("data-0/kafka-log0/t-0", "data-0/kafka-log0"), ("t-0/t-0", "t-0"), ("orders", "orders")):
+        root = tmp_path / name.replace("/", "_")
+        write(root / name, *DENSE)
+        for command, (code, text) in exits(capsys, root).items():
+            assert (command, code) == (command, 3)
+            assert f"here, but {root / meant} " in text
+
+
+def test_segments_that_no_command_reads_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("t-0", "u-0.bak", f"t-0.{'0' * 32}-stray", f"t-1.{'0' * 32}-future"):
+        write(tmp_path / name, *DENSE)
+    found = exits(capsys, tmp_path)
+    assert all("u-0.bak: " in found[command][1] for command in ("ls", "verify", "preflight", "salvage", "cat"))
+    assert all(f"{name}: unknown_file: renamed" in found["salvage"][1] for name in ("-stray", "-future"))
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=a\n")
+    assert {command: code for command, (code, _) in exits(capsys, tmp_path).items()} == {
+        **dict.fromkeys(("ls", "salvage", "cat"), 0),
+        **dict.fromkeys(("verify", "preflight", "recover"), 1),  # a broker does not start
+    }
+
+
+def test_log_dirs_of_one_broker_are_checked_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, (node, cluster) in enumerate([(1, "a"), (1, "b"), (2, "b")]):
+        write(tmp_path / str(number) / f"t-{number}", *DENSE)
+        (tmp_path / str(number) / "meta.properties").write_text(f"version=1\nnode.id={node}\ncluster.id={cluster}\n")
+    found = exits(capsys, tmp_path / "0", tmp_path / "1")
+    assert all(code == 1 and "cluster.id is 'b'" in text for code, text in (found["verify"], found["preflight"]))
+    assert kafkalog.verify([tmp_path / "0", tmp_path / "2"]).ok
+
+
+@pytest.mark.parametrize("name", [".log.gz", ".log.bak", ".log.filepart", None])
+def test_files_that_may_have_what_is_missing_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str | None
+) -> None:
+    partition = write(tmp_path / "t-0", *DENSE)
+    write(partition / "later", batch(12), base=12)
+    other = f".{segment_file_name(12)}.Xy12ab" if name is None else segment_file_name(12, name)
+    (partition / "later" / segment_file_name(12)).rename(partition / other)
+    (partition / segment_file_name(15, ".snapshot")).write_bytes(b"")
+    for path in (partition / "later").iterdir():
+        path.unlink()
+    (partition / "later").rmdir()
+    found = exits(capsys, tmp_path)
+    for command in ("verify", "preflight", "recover", "salvage"):
+        assert f"{other} may have them" in found[command][1]
+
+
+def test_what_a_link_hides_is_said_by_preflight(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "logs" / "t-0", *DENSE)
+    (tmp_path / "logs" / "u-0").symlink_to(write(tmp_path / "other" / "u-0", *DENSE))
+    found = exits(capsys, tmp_path / "logs")
+    assert {command: code for command, (code, _) in found.items() if code} == {"recover": 1}
+    assert all("link_outside" in text for _, text in found.values())
+
+
+def test_a_start_past_the_end_is_a_loss_for_recover_and_preflight(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "t-0", *DENSE)
+    starts = encode_offset_checkpoint({kafkalog.TopicPartition("t", 0): 90})
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(starts)
+    found = exits(capsys, tmp_path)
+    assert {code for code, _ in found.values()} == {1}
+    assert all("12 records, offsets 0..12" in found[command][1] for command in ("preflight", "recover"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cli.console import Console
@@ -89,9 +90,11 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.progress.close()
     if args.json:
         console.json(result.as_dict())
-    of_broker = (Reason.FILE_CHANGED, Reason.PARTITION_REMOVED)  # what a running one does meanwhile
-    console.findings([one for one in result.findings.rows if one.reason in of_broker])
-    console.count_findings([one for one in result.findings.rows if one.reason not in of_broker])
+    rows = {row.path for row in result.partitions}
+    for one in result.findings.rows:
+        # those about the files of a partition are in its lines
+        is_shown = one.path in rows or os.path.dirname(one.path or "") in rows
+        (console.count_findings if is_shown else console.findings)([one])
     console.losses({row.path: row.loss for row in result.partitions if row.losses})
     _sum_up(result, console)
     # the exit code is 1 for all that is lost, also where no file is damaged

@@ -56,6 +56,10 @@ def choose(
     if report is not None:
         for finding in opened.findings:
             report(finding)
+    if copies and topics is None:
+        for path in (*opened.set_apart["stray"], *opened.set_apart["future"]):
+            detail = "renamed by a broker, so it is not copied; name it to copy it"
+            note(Finding(Reason.UNKNOWN_FILE, detail, path=str(path), damage=False))
     for partition in partitions_of(opened, topics, partitions):
         if copies and isinstance(partition, Partition) and not may_copy(opened, partition, topics, note):
             continue

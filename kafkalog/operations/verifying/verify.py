@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafkalog import format as kf
@@ -248,18 +249,7 @@ def partitions_to_verify(
     if not isinstance(path, (LogDir, Partition, Segment)):
         path = LogDir([path] if isinstance(path, (str, os.PathLike)) else path, limits=limits)
     if isinstance(path, LogDir):
-        found += path.findings
-        seen = {finding.path for finding in path.findings}
-        roots = [root for root in path.paths if (root / kf.META_PROPERTIES).exists()]
-        found += [finding for root in roots for finding in check_root(root) if finding.path not in seen]
-        seen |= {finding.path for finding in found}
-        roots = [root for root in path.paths if root.is_dir() and not is_partition_directory(root)]
-        for root in roots:
-            is_log_dir = (root / kf.META_PROPERTIES).exists()
-            for problem in root_problems([root], limits=limits):
-                # any directory may lie next to a copy of partitions
-                if problem.path not in seen and (is_log_dir or problem.reason is not Reason.UNKNOWN_FILE):
-                    found.append(problem.to_finding())
+        found += _of_log_dirs(path, limits)
     chosen = []
     for partition in partitions_of(path, topics, numbers, set_apart=True):
         if isinstance(partition, Partition):
@@ -269,3 +259,19 @@ def partitions_to_verify(
         elif not (partition.reason is Reason.PARTITION_REMOVED and (partition.path or "").endswith("-delete")):
             found.append(partition.to_finding())
     return chosen
+
+
+def _of_log_dirs(opened: LogDir, limits: Limits) -> list[Finding]:
+    """The findings about log dirs themselves; log dirs of one broker are checked together, as it loads them."""
+    roots = [root for root in opened.paths if root.is_dir() and not is_partition_directory(root)]
+    brokers: dict[object, list[Path]] = {}
+    for root in roots:
+        brokers.setdefault(opened.broker_of(root) or root, []).append(root)
+    found: dict[str | None, Finding] = {}
+    for group in brokers.values():
+        for problem in root_problems(group, limits=limits):
+            # any directory may lie next to a copy of partitions
+            if (group[0] / kf.META_PROPERTIES).exists() or problem.reason is not Reason.UNKNOWN_FILE:
+                found.setdefault(problem.path, problem.to_finding())
+    rest = [one for root in roots if (root / kf.META_PROPERTIES).exists() for one in check_root(root)]
+    return [*found.values(), *(one for one in [*opened.findings, *rest] if one.path not in found)]

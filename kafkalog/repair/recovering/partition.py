@@ -146,6 +146,10 @@ class PartitionRecovery:
             contents.append(self._contents(segment, None, report, state))
             self._remove_segment(segment)
         self._find_missing(report, contents, state)
+        if self.plan.partition.segments:
+            detail = f"the checkpointed log start offset {start} is past the log end: a broker deletes all segments"
+            path = str(self.plan.path)
+            self.findings.append(Finding(Reason.LOG_START_BEHIND_END, detail, path=path, n_records=0))
         report.log_start_offset = report.log_end_offset = start
         self.removed_segments.add(start)
         # a broker creates the transaction index with its first entry

@@ -20,7 +20,7 @@ from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
-from kafkalog.log.log_dir import is_partition_directory, no_kafka_files
+from kafkalog.log.log_dir import check_log_dir, is_partition_directory
 from kafkalog.parsing import TopicPatterns, check_partitions, optional_integer, parse_milliseconds
 from kafkalog.repair.placement import PartitionOutput
 from kafkalog.repair.recovering.recover import RecoveryRun
@@ -144,9 +144,9 @@ def preflight(
                 found.append((starts[root], directory, is_one))
             elif directory.reason is Reason.LINK_OUTSIDE:
                 # a broker follows the link, and only kafkalog does not
-                result.findings.add(directory)
-    if not found and not result.problems and not any((root / kf.META_PROPERTIES).exists() for root in roots):
-        raise no_kafka_files(roots[0])
+                result.findings.add(replace(directory, damage=False))
+    for root in roots:
+        check_log_dir(root, (directory for start, directory, _ in found if start.root == root))
     keys = [parsed.topic_partition for _, one, _ in found if (parsed := kf.parse_partition_directory(_name(one)))]
     patterns = TopicPatterns(topics)
     patterns.check([key.topic for key in keys])

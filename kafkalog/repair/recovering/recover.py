@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, KafkalogError, Limits, Reason
-from kafkalog.log.log_dir import is_partition_directory
+from kafkalog.log.log_dir import check_log_dir, is_partition_directory
 from kafkalog.log.recovery import RecoveredSegment
 from kafkalog.log.recovery import recover as recover_segment
 from kafkalog.operations.rebuilding.rebuilder import KINDS, Rebuilder, Work
@@ -176,6 +176,8 @@ def plan_recovery(root: Path, report: RecoveryReport, *, all_segments: bool, lim
     is_partition = is_partition_directory(root)
     offsets = RootOffsets.read(parent_of(root) if is_partition else root)
     directories = [root] if is_partition else _directories(root, report)
+    if not is_partition:
+        check_log_dir(root, directories)
     for finding in offsets.findings:
         report.findings.add(finding)
     plans = []
