@@ -38,13 +38,6 @@ def break_sectors(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return choose
 
 
-def test_sound_files_are_read_as_they_are(path: Path) -> None:
-    with BadSectorSource(path) as source:
-        assert source.size == SIZE
-        assert source.window(3, 9000).tobytes() == DATA[3:9000].tobytes()
-        assert source.unreadable == []
-
-
 @pytest.mark.parametrize("sectors", [(0,), (7,), (19,), (3, 4, 5), (0, 2, 18), tuple(range(20))])
 def test_a_sector_that_cannot_be_read_is_zeros_and_the_rest_is_there(
     path: Path, break_sectors: Callable[..., None], sectors: tuple[int, ...]

@@ -15,8 +15,8 @@ from writing import write_two_and_roll
 import kafkalog
 from kafkalog.errors import UnsafePathError, WriteError
 from kafkalog.storage.broker_lock import hold_partitions
-from kafkalog.storage.file_locks import is_locked, take_record_lock, try_lock, unlock
-from kafkalog.storage.open_file_limit import SPARE_FILES, allow_open_files, count_open_files
+from kafkalog.storage.file_locks import is_locked, take_record_lock
+from kafkalog.storage.open_file_limit import SPARE_FILES, allow_open_files
 from kafkalog.writing.partition_writer import PartitionWriter
 
 
@@ -107,15 +107,6 @@ except kafkalog.UnsupportedError as error:
 """
 
 
-def test_one_file_is_locked_once(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))
-    assert try_lock(first)
-    assert not try_lock(second)
-    unlock(first)
-    assert try_lock(second)
-
-
 def test_a_record_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     assert not is_locked(tmp_path)
@@ -194,10 +185,3 @@ def test_what_cannot_be_raised_is_said(
     with pytest.raises(WriteError, match=rf"{100 + SPARE_FILES} open files, but its limit is {most}:"):
         allow_open_files(100, path=tmp_path)
     assert limits.now[0] == 64
-
-
-def test_open_files_are_counted(tmp_path: Path) -> None:
-    before = count_open_files()
-    with (tmp_path / "x").open("w"), (tmp_path / "y").open("w"):
-        assert count_open_files() == before + 2
-    assert count_open_files() == before

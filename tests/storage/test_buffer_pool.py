@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import pickle
 import threading
 from collections.abc import Iterator
 
@@ -59,13 +58,6 @@ def test_large_and_small_memory_is_given_back() -> None:
         assert block.size == size
         del block
         assert kept_bytes() == before
-
-
-def test_columns_of_any_type_can_be_written_and_pickled() -> None:
-    column = empty(100_000, np.int64)
-    column[:] = np.arange(100_000)
-    assert column.flags.writeable
-    assert (pickle.loads(pickle.dumps(column)) == column).all()
 
 
 def test_more_than_there_is_is_a_memory_error() -> None:

@@ -136,14 +136,6 @@ def test_what_is_not_a_regular_file_is_refused_and_does_not_hang(tmp_path: Path)
         open_source(tmp_path / "absent.log", memory_map=False)
 
 
-def test_an_empty_file_has_an_empty_window(tmp_path: Path) -> None:
-    path = tmp_path / "empty.log"
-    path.touch()
-    for source in sources(path):
-        with source:
-            assert source.window(0, 0).size == 0
-
-
 @pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="this system does not tell of holes")
 def test_holes_are_passed_over_without_reading_them(tmp_path: Path) -> None:
     path = tmp_path / "sparse"

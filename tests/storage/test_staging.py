@@ -371,11 +371,6 @@ def test_staging_may_be_elsewhere_on_the_same_file_system(tmp_path: Path) -> Non
             pass
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(WriteError, match="No such file"):
-        write_new(tmp_path / "nope" / "out", False, False)
-
-
 def test_names_in_a_directory_stay_in_it(tmp_path: Path) -> None:
     with staged_directory(tmp_path / "out") as directory:
         for name in ("../x", "/x", "", "a/../../x"):
@@ -424,24 +419,3 @@ def test_what_dead_processes_left_goes_whatever_lies_beside_it(tmp_path: Path) -
     left_over = [path for path in tmp_path.iterdir() if path.is_dir() and not path.is_symlink()]
     assert left_over == []
     assert sum(path.is_symlink() for path in tmp_path.iterdir()) == 8
-
-
-@pytest.mark.parametrize("size", [1, 10])
-def test_a_file_that_somebody_wrote_to_while_it_was_staged_is_not_published(tmp_path: Path, size: int) -> None:
-    def stage() -> None:
-        with staged_directory(tmp_path / "out") as staged:
-            with staged.create("a") as file:
-                file.write(b"mine")
-            os.truncate(staged.path / "a", size)
-
-    with pytest.raises(WriteError, match="bytes in"):
-        stage()
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_time_that_a_file_is_given_is_its_own(tmp_path: Path) -> None:
-    with staged_file(tmp_path / "out") as file:
-        file.write(b"x")
-        file.set_modified(1_700_000_000_123)
-    found = (tmp_path / "out").stat()
-    assert (found.st_mtime_ns, found.st_atime_ns) == (1_700_000_000_123 * 10**6,) * 2

@@ -267,36 +267,6 @@ def test_what_a_store_refuses_is_one_clear_error(requests: Requests, fault: Any)
         assert len(requests.log) <= n + 2  # the library has asked again where that helps
 
 
-@pytest.mark.parametrize("n_missing", [1, 100])
-def test_a_short_answer_is_an_error(requests: Requests, n_missing: int) -> None:
-    def short(kind: str, path: str, call: Any) -> Any:
-        found = call()
-        return (
-            Answer(bytes(found.bytes())[:-n_missing], found.meta) if path.endswith(".log") and kind == "get" else found
-        )
-
-    partition = kafkalog.open(requests.place / "p-multi-1")
-    requests.fault = short
-    with pytest.raises(ReadError, match="returned"):
-        partition.to_table()
-
-
-@pytest.mark.parametrize("changed", [{"e_tag": '"x"'}, {"size": 5}])
-def test_a_server_that_ignores_the_condition_is_noticed(requests: Requests, changed: dict[str, Any]) -> None:
-    def other(kind: str, path: str, call: Any) -> Any:
-        found = call()
-        return (
-            Answer(bytes(found.bytes()), {**found.meta, **changed})
-            if path.endswith(".log") and kind == "get"
-            else found
-        )
-
-    partition = kafkalog.open(requests.place / "p-multi-1")
-    requests.fault = other
-    with pytest.raises(FileChangedError):
-        partition.to_table()
-
-
 def test_credentials_are_shown_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     options = {"access_key_id": SECRET, "secret_access_key": SECRET, "region": "x", "endpoint": "http://127.0.0.1:1"}
     place = kafkalog.location("s3://bucket/log", storage_options={**options, "max_retries": 0})

@@ -215,13 +215,6 @@ def test_a_partition_keeps_its_topic_id_and_another_one_is_refused(tmp_path: Pat
         StagedWriter(area, task, TopicPartition("t", 0), topic_id=other)
 
 
-def test_a_directory_without_segments_begins_where_the_caller_says(log_dir: Path) -> None:
-    area = StagingArea.of(log_dir)
-    create_job(area.job("job-1"), this_owner(os.getpid()))
-    assert StagedWriter(area, area.job("job-1"), TopicPartition("t", 2), start_offset=700).writer.next_offset == 700
-    assert StagedWriter(area, area.job("job-1"), TopicPartition("t", 0), start_offset=700).writer.next_offset == 50
-
-
 def test_two_tasks_on_a_partition_are_refused_and_told_what_helps(log_dir: Path) -> None:
     area = StagingArea.of(log_dir)
     job = area.job("job-1")

@@ -68,13 +68,6 @@ def test_what_is_written_comes_out_again(path: Path, codec: str) -> None:
     assert nothing_left(path)
 
 
-def test_what_is_scanned_can_be_written(path: Path, log_dir: Path) -> None:
-    with PartitionWriter(path, config=SMALL, compression="lz4") as writer:
-        writer.append(kafkalog.scan(log_dir / "p-multi-0"))
-    columns = ["offset", "timestamp", "key", "value", "headers"]
-    assert kafkalog.read_table(path, columns=columns) == kafkalog.read_table(log_dir / "p-multi-0", columns=columns)
-
-
 def test_memory_does_not_grow_with_what_is_written(tmp_path: Path) -> None:
     program = """
 import resource, sys
@@ -357,9 +350,6 @@ def test_batches_have_to_go_on(path: Path) -> None:
     assert partition.segments[0].path.stat().st_mtime == 1
     assert partition.segments[1].path.stat().st_mtime == 0
     assert sound(partition.path) == []
-
-
-# ------------------------------------------------------------------------------------------------ whatever goes wrong
 
 
 # ------------------------------------------------------------------------------------------------ forks and cleaners

@@ -63,13 +63,6 @@ def test_hashing_a_column_is_hashing_each_key(keys: list[bytes]) -> None:
     assert hash_keys(column.slice(len(keys) // 2, len(keys))).tolist() == [twin(k) for k in keys[len(keys) // 2 :]]
 
 
-def test_a_key_decides_alone_and_an_empty_one_is_a_key() -> None:
-    keys: list[bytes | None] = [b"", b"foobar", b"21", b"", b"foobar"]
-    expected = [(murmur2(key or b"") & 0x7FFFFFFF) % 7 for key in keys]
-    assert Partitioner(7).assign(columns_of(keys)).tolist() == expected
-    assert Partitioner(1).assign(columns_of(keys)).tolist() == [0] * 5
-
-
 def test_records_without_a_key_fill_a_partition_before_the_next_has_its_turn() -> None:
     columns = columns_of([None] * 7, [b"v" * 93] * 7)  # 100 bytes each
     assert Partitioner(3, sticky_bytes=200).assign(columns).tolist() == [0, 0, 1, 1, 2, 2, 0]

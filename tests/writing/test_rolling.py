@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from loaded import table_of
 from writing import batch_table
 
-import kafkalog
-from kafkalog import LogConfig, write_table
+from kafkalog import LogConfig
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.writing.segment_writer import SegmentRoll, rolled_base_offset
 
@@ -80,24 +76,6 @@ def test_the_kernel_agrees_with_a_broker_s_loop_on_drawn_batches() -> None:
     assert 200 < sum(stops) < 780
 
 
-def test_each_condition_rolls_by_itself() -> None:
-    stamps = np.arange(10) * 1000
-    for conditions, expected in [
-        (LogConfig(segment_bytes=500), 5),
-        (LogConfig(segment_bytes=499), 4),
-        (LogConfig(segment_ms=3000), 4),
-        (LogConfig(segment_ms=2999), 3),
-        (LogConfig(segment_index_bytes=48, index_interval_bytes=0), 4),  # the time index keeps its last slot
-        (LogConfig(segment_index_bytes=23, index_interval_bytes=0), 1),
-        (LogConfig(), 10),
-    ]:
-        assert SegmentRoll(0, conditions).take(batch_table(100, np.arange(10), stamps)) == expected, conditions
-    # without timestamps the time index stays empty, and the offset index is the one that fills
-    full = LogConfig(segment_index_bytes=48, index_interval_bytes=0)
-    assert SegmentRoll(0, full).take(batch_table(100, np.arange(10))) == 7
-    assert SegmentRoll(0, LogConfig(segment_ms=3000), 500).take(batch_table(100, np.arange(10), stamps)) == 3
-
-
 def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
     far = batch_table(100, [INT32_MAX, INT32_MAX + 1])
     assert SegmentRoll(0, LogConfig()).take(far) == 1
@@ -107,11 +85,6 @@ def test_an_offset_that_is_too_far_rolls_even_an_empty_segment() -> None:
     assert rolled_base_offset(far, 1, 5) == 5
     far.last_offset[:] += 100
     assert rolled_base_offset(far, 1, 5) == 101
-
-
-def test_a_large_batch_has_a_segment_of_its_own() -> None:
-    roll = SegmentRoll(0, LogConfig(segment_bytes=100))
-    assert roll.take(batch_table([5000, 10, 10], [0, 1, 2])) == 1
 
 
 def test_settings_that_no_segment_can_be_written_with_are_refused() -> None:
@@ -124,11 +97,3 @@ def test_settings_that_no_segment_can_be_written_with_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"segment|interval"):
             LogConfig(**wrong)
-
-
-def test_segments_roll_as_the_settings_say(tmp_path: Path) -> None:
-    write_table(table_of(500), tmp_path / "log", topic="t", config=LogConfig(segment_bytes=5000), batch_size=1000)
-    assert len(kafkalog.open(tmp_path / "log" / "t-0").segments) > 4
-    config = LogConfig(compression_type="zstd", message_timestamp_type="LogAppendTime")
-    write_table(table_of(50), tmp_path / "log", topic="u", config=config, log_append_time=77)
-    assert set(kafkalog.read_table(tmp_path / "log", topics="u").column("timestamp_type").to_pylist()) == {1}

@@ -17,12 +17,12 @@ from effort import thinned
 
 import kafkalog
 from kafkalog import PartitionWriter, TopicPartition, WriteError
-from kafkalog.errors import Reason, UnsafePathError, UnwritableError
+from kafkalog.errors import Reason, UnwritableError
 from kafkalog.interchange.arrow_input import ColumnReader
 from kafkalog.records.columns import RecordColumns
 from kafkalog.storage.open_file_limit import count_open_files
 from kafkalog.writing.partitioner import murmur2
-from kafkalog.writing.routing import Routed, Router, WaitingRecords, check_topic
+from kafkalog.writing.routing import Routed, Router, WaitingRecords
 
 
 def route(router: Router, columns: dict[str, Any], first_row: int = 0) -> list[tuple[str, list[bytes | None], bool]]:
@@ -82,14 +82,6 @@ def test_what_is_no_place_is_refused_with_its_row() -> None:
             route(Router(by_column), {"value": [b"", b""], "topic": ["a", "a"], **column}, first_row=7)
         assert what in str(caught.value)
         assert caught.value.row in (7, 8)
-
-
-@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "/a", "a b", "x" * 250, "a\n", "__cluster_metadata"])
-def test_what_is_no_topics_name_is_refused(topic: str) -> None:
-    with pytest.raises(UnsafePathError):
-        check_topic(topic)
-    with pytest.raises(UnsafePathError):
-        route(Router(by_column), {"value": [b""], "topic": [topic]})
 
 
 KEY = TopicPartition("t", 0)
