@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kafkalog.log.segment import Segment
 
 PATH_HELP: Final = """\
-PATH is a log dir (a directory from a broker's log.dirs, or a copy of one), a partition directory in it such as
-orders-0, or a single .log file; or the URL of one, such as s3://bucket/kafka. You can name several."""
+PATH is a log dir, a partition directory in it such as orders-0, or a single .log file. A log dir is a directory from a
+broker's log.dirs, or a copy of one. URLs such as s3://bucket/kafka also work. You can name several paths."""
 _READ_ONLY: Final = " The command never changes these files."
 
 

@@ -50,8 +50,8 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         "--start-timestamp",
         metavar="TIME",
         type=log_time,
-        help="only records at or after this time: ms, ISO 8601 with Z or an offset, relative to now such as -1h, or"
-        " relative to the latest timestamp such as end-1h",
+        help="only records at or after this time: ms, ISO 8601 with a zone, before now (-1h), or before the latest"
+        " timestamp (end-1h)",
     )
     what.add_argument(
         "--use-time-index",
@@ -64,8 +64,8 @@ def add_scan_selection(parser: argparse.ArgumentParser) -> None:
         "--max-disorder",
         metavar="MS",
         type=int,
-        help="with --end-timestamp, stop reading at the first record this many milliseconds past it, and report where:"
-        " no record is expected to be that much older than one before it",
+        help="with --end-timestamp, stop at the first record this many milliseconds past it, and report where; later"
+        " records are assumed to be too late as well",
     )
     add_filters(what, help="only matching records, such as 'key == abc'; if repeated, all must match")
     what.add_argument(

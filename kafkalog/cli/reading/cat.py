@@ -42,8 +42,8 @@ Print records in the order of topic, partition and offset, a line each:
 Valid UTF-8 is shown as text, with unprintable characters escaped (\\n, \\", \\\\, \\xff). An empty value is "", and a
 missing timestamp is -. A terminal shows long values shortened; --full shows all of them.
 
-With --json, each line is an object. Timestamps are milliseconds (null for a v0 record, -1 for a missing timestamp),
-headers are lists of [name, value], and keys and values are base64 unless --encoding changes that.
+With --json, each line is an object. Timestamps are milliseconds: null for a v0 record, -1 for a missing timestamp.
+Headers are lists of [name, value]. Keys and values are base64 unless --encoding changes that.
 
 Columns: topic, partition, offset, timestamp, timestamp_type, key, value, headers (the default); leader_epoch,
 producer_id, producer_epoch, sequence, is_transactional, is_control, compression, batch_base_offset, batch_position,

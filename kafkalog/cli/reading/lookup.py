@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Find the record at an offset, or the first record at or after a time, and show each step: the segment, the index
+Find the record at an offset, or the first record at or after a time. The output shows each step: the segment, the index
 entries, the scan, the batch and the record.
 
   orders-0: first record at or after 1700000250000 (2023-11-14T22:17:30.000Z)

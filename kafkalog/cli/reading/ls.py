@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List log dirs, a line per partition: number of segments, bytes of the .log files, offsets, records, first and last
-timestamp (UTC), message formats and codecs.
+List log dirs, one line per partition. It has the number of segments, the bytes of .log files, offsets, records,
+timestamps (UTC), message formats and codecs.
 
   START, END     log start offset, and log end offset (one past the last offset)
   RECORDS        readable records, without transaction markers and deleted records; >= is a lower
@@ -30,8 +30,8 @@ timestamp (UTC), message formats and codecs.
   (last column)  damage, or a torn tail
 
 ls reads batch headers only, and checks no checksum; 'kafkalog verify' does that. It skips damaged batches and leaves
-them out of the numbers. Directories that a broker has renamed (-delete, -future, -stray) follow after the others. If
-the log dir has the cluster's metadata log, ls also marks directories that a broker would rename to -stray, and --json
+them out of the numbers. Directories that a broker has renamed (-delete, -future, -stray) follow after the others. With
+the cluster's metadata log in the log dir, ls also marks directories that a broker would rename to -stray. --json then
 has the topics' settings.""",
     examples="""\
   kafkalog ls /var/lib/kafka

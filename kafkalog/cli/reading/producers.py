@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-List the idempotent and transactional producers of partitions: epoch, last sequence and offset, time of the last batch
-or marker, and the open transaction if there is one.
+List the idempotent and transactional producers of partitions. Each line has the epoch, the last sequence and offset,
+the time of the last batch or marker, and the open transaction.
 
 A transaction is overdue if its last write is older than --transaction-max-timeout-ms. Unless its coordinator ends it,
 read_committed consumers wait forever: kafkalog transactions lists those that hang. The transaction that holds the last

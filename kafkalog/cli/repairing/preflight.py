@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Show what a broker would do with its log dirs at its next start: segments that it would recover, cut or delete, indexes
-that it would rebuild, files that would stop it, and the time that recovery would take. Name all log dirs of the broker.
-The command writes nothing.
+Show what a broker would do with its log dirs at its next start. The output lists segments that it would recover, cut or
+delete, indexes to rebuild, files that would stop it, and the time of recovery. Name all log dirs of the broker. The
+command writes nothing.
 
 After a clean shutdown (the log dir has .kafka_cleanshutdown), a broker checks few files. It serves damaged batches, and
 does not start if the last segment ends in zeros or garbage. After an unclean shutdown, it recovers everything after the

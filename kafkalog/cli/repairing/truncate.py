@@ -12,8 +12,8 @@ from kafkalog.cli.repairing.output_options import PATH
 
 _HELP: Final = HelpText(
     description="""\
-Remove the end of a partition's log, or of each partition of a log dir: all records from an offset or a time, or all
-records of later leader epochs. Stop the broker first.
+Remove the end of a partition's log, or of each partition of a log dir. Removed are all records from an offset or time
+on, or all records of later leader epochs. Stop the broker first.
 
 truncate removes whole batches, so the log may end before the offset. It updates indexes, producer snapshots, leader
 epochs and checkpoints. A partition that ends earlier stays unchanged. Damage before the cut is an error; run

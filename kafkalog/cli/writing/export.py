@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 _HELP: Final = HelpText(
     description="""\
-Write records to a Parquet, Arrow, CSV or JSON lines file, to a directory partitioned by topic, partition or date, or
-to a Delta or Iceberg table.
+Write records to a Parquet, Arrow, CSV or JSON lines file, to a partitioned directory, or to a Delta or Iceberg table.
 
 The file name selects the format:
 
@@ -40,7 +39,7 @@ With --partition-by, the output is a directory that Hive, Spark, DuckDB, Polars 
 
   out/topic=orders/partition=0/date=2026-11-21/part-0.parquet
 
-Columns in the path are not in the files. The date is the UTC date of the timestamp, or __HIVE_DEFAULT_PARTITION__ for a
+The columns of --partition-by are in the path, not in the files. The date is the UTC date of the timestamp, or __HIVE_DEFAULT_PARTITION__ for a
 record without a timestamp. '-o -' writes csv, jsonl or arrows (with --format) to stdout.
 
 -o also takes the URL of an object store, as s3://bucket/orders.parquet. A directory there gets its manifest,
@@ -52,9 +51,9 @@ earlier export. An export never writes into a log dir. Memory is bounded, about 
 
 --resume adds the new records of each partition since the last export with --resume, exactly once. All other options
 must be the same. _kafkalog_export.json in the directory has the next offset of each partition. If an export is killed,
-the next one finishes it. With --format delta or iceberg, --resume adds to a table: -o is the directory or URL of a
-Delta table, or CATALOG.NAMESPACE.TABLE with a catalog of pyiceberg's configuration. If two exports run at the same
-time, one fails.
+the next one finishes it. With --format delta or iceberg, --resume adds to a table. -o is then the directory or URL
+of a Delta table, or CATALOG.NAMESPACE.TABLE with a catalog from pyiceberg's configuration. If two exports run at the
+same time, one fails.
 
 Values stay exact: null differs from empty, headers keep their order and duplicates, and timestamps are null for a v0
 record and -1 if missing. Keys and values are bytes in Parquet and Arrow. In CSV and JSON lines they are base64 unless

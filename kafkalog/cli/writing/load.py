@@ -34,10 +34,10 @@ _INPUTS: Final = (
     "Parquet, Arrow, Avro, CSV or JSON lines file, or a directory of such files; - is stdin",
     """\
 The names of INPUTs select the format: .parquet .arrow .arrows .avro .csv .jsonl .json .csv.gz .jsonl.zst ... '-' reads
-csv, jsonl or arrows (with --format) from stdin. A directory stands for all such files in and below it, in the order of
-their names, without hidden files and names that begin with _. topic=T and partition=N in the path of a file supply
-missing columns, as 'kafkalog export --partition-by topic,partition' writes them, and so do names of Kafka Connect's
-sinks, such as orders+3+0000000000.json.""",
+csv, jsonl or arrows (with --format) from stdin. A directory stands for all such files below it, in the order of
+their names, except hidden files and names that begin with _. Paths with topic=T and partition=N supply missing columns,
+as 'kafkalog export --partition-by topic,partition' writes them. So do the file names of Kafka Connect's sinks, such as
+orders+3+0000000000.json.""",
 )
 
 _HELP: Final = HelpText(
