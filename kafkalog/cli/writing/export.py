@@ -39,8 +39,9 @@ With --partition-by, the output is a directory that Hive, Spark, DuckDB, Polars 
 
   out/topic=orders/partition=0/date=2026-11-21/part-0.parquet
 
-The columns of --partition-by are in the path, not in the files. The date is the UTC date of the timestamp, or __HIVE_DEFAULT_PARTITION__ for a
-record without a timestamp. '-o -' writes csv, jsonl or arrows (with --format) to stdout.
+The columns of --partition-by are in the path, not in the files. The date is the UTC date of the timestamp, or
+__HIVE_DEFAULT_PARTITION__ for a record without a timestamp. '-o -' writes csv, jsonl or arrows (with --format) to
+stdout.
 
 -o also takes the URL of an object store, as s3://bucket/orders.parquet. A directory there gets its manifest,
 _kafkalog_export.json, last. Read the files that it lists: an export that was killed leaves others.
