@@ -102,20 +102,11 @@ cdef class Codecs:
     cdef object libraries
 
 
-cdef class Columns:
-    cdef kl_columns columns
-    cdef list kept
-
-    cdef int take_offsets(self, offsets, int64_t capacity, int32_t** narrow, int64_t** wide) except -1
-    cdef int take(self, kl_binary* column, arrays, int64_t capacity) except -1
-
-
 cdef class Filler:
-    cdef Columns columns
+    cdef kl_columns columns
     cdef Codecs codecs
-    cdef uint8_t[::1] arena
     cdef uint8_t* room
-    cdef int64_t arena_room
+    cdef int64_t room_size
     cdef int64_t used
     cdef int64_t filled
     cdef int32_t max_records

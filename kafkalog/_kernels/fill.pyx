@@ -3,23 +3,20 @@
 Kafka: DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
-from kafkalog._kernels.crc cimport crc32c, xxh32
+from kafkalog._kernels.crc cimport xxh32
 
 cdef enum:
     CODEC_MASK = 0x07
     LOG_APPEND_TIME_BIT = 0x08
     MIN_RECORD_BYTES = 7
-    CRC_START = 21
-    OVERHEAD = 61
     LINE = 64
     LEAST_ASKED = 32
     MOST_LINES = 4
 
 PAD = KL_PAD
-ENDINGS = {"done": ALL_DONE, "in doubt": IN_DOUBT, "columns full": COLUMNS_FULL, "arena full": ARENA_FULL}
 LEVELS = ("portable", "avx2", "pext")
 
 
@@ -80,152 +77,28 @@ cdef class Codecs:
         return n
 
 
-cdef class Columns:
-    """Columns under construction; None for columns that are not selected.
-
-    A column of byte strings is ``(offsets, data, valid)``: int32 or int64 offsets with one element more than
-    rows, and data whose last `PAD` bytes do not count as room. Or it has views: ``(views, valid)``. Headers are
-    ``(offsets, key, value)``, where key and value are such columns.
-
-    Attributes
-    ----------
-    n_records, n_headers : int
-        Filled so far.
-    """
-
-    def __cinit__(self, int64_t capacity, int64_t[::1] offset, int64_t[::1] timestamp, key, value, headers):
-        cdef kl_columns* columns = &self.columns
-        memset(columns, 0, sizeof(kl_columns))
-        self.kept = [offset, timestamp]
-        columns.capacity = capacity
-        if capacity < 0:
-            raise ValueError("capacity must not be negative")
-        if offset is not None and capacity:
-            if offset.shape[0] < capacity:
-                raise ValueError("there are fewer offsets than rows")
-            columns.offset = &offset[0]
-        if timestamp is not None and capacity:
-            if timestamp.shape[0] < capacity:
-                raise ValueError("there are fewer timestamps than rows")
-            columns.timestamp = &timestamp[0]
-        self.take(&columns.key, key, capacity)
-        self.take(&columns.value, value, capacity)
-        # the modes are 0, 1 and 2: only one copy and one view give this sum
-        if columns.key.mode + columns.value.mode == KL_COPY + KL_VIEW:
-            raise ValueError("keys and values are both copied, or both viewed")
-        if headers is not None:
-            columns.with_headers = 1
-            self.take_offsets(headers[0], capacity, &columns.header_offsets, &columns.wide_header_offsets)
-            columns.header_capacity = headers[1][0].shape[0] - 1
-            self.take(&columns.header_key, headers[1], columns.header_capacity)
-            self.take(&columns.header_value, headers[2], columns.header_capacity)
-            if columns.header_key.mode != KL_COPY or columns.header_value.mode != KL_COPY:
-                raise ValueError("headers are copied")
-
-    cdef int take_offsets(self, offsets, int64_t capacity, int32_t** narrow, int64_t** wide) except -1:
-        cdef int32_t[::1] narrow_offsets
-        cdef int64_t[::1] wide_offsets
-        if offsets.dtype.itemsize == 4:
-            narrow_offsets = offsets
-            self.kept.append(narrow_offsets)
-            if narrow_offsets.shape[0] <= capacity:
-                raise ValueError("there are fewer offsets than rows and one")
-            narrow[0] = &narrow_offsets[0]
-            narrow_offsets[0] = 0
-        else:
-            wide_offsets = offsets
-            self.kept.append(wide_offsets)
-            if wide_offsets.shape[0] <= capacity:
-                raise ValueError("there are fewer offsets than rows and one")
-            wide[0] = &wide_offsets[0]
-            wide_offsets[0] = 0
-        return 0
-
-    cdef int take(self, kl_binary* column, arrays, int64_t capacity) except -1:
-        cdef uint8_t[::1] data
-        cdef uint8_t[::1] valid
-        column.mode = KL_SKIP
-        if arrays is None:
-            return 0
-        data = arrays[len(arrays) - 2]
-        valid = arrays[len(arrays) - 1]
-        self.kept += [data, valid]
-        if valid.shape[0] < capacity:
-            raise ValueError("there is less validity than rows")
-        column.valid = &valid[0] if capacity else NULL
-        if len(arrays) == 2:
-            if data.shape[0] // 16 < capacity:
-                raise ValueError("there are fewer views than rows")
-            column.mode = KL_VIEW
-            column.views = &data[0] if capacity else NULL
-            return 0
-        column.mode = KL_COPY
-        self.take_offsets(arrays[0], capacity, &column.offsets, &column.wide_offsets)
-        # views have 32 bits for a position
-        if data.shape[0] < KL_PAD or data.shape[0] > 0x7FFFFFFF:
-            raise ValueError("no room for the padding, or 2 GiB and more")
-        column.bytes = &data[0]
-        column.room = data.shape[0] - KL_PAD
-        return 0
-
-    @property
-    def n_records(self):
-        return self.columns.n_records
-
-    @property
-    def n_headers(self):
-        return self.columns.n_headers
-
-    def sizes(self):
-        """``(bytes, nulls)`` of key, value, header key and header value."""
-        cdef kl_columns* c = &self.columns
-        return ((c.key.used, c.key.n_null), (c.value.used, c.value.n_null),
-                (c.header_key.used, c.header_key.n_null), (c.header_value.used, c.header_value.n_null))
-
-
 cdef class Filler:
     """Fills columns with the records of batches; holds the columns, the codecs and limits.
 
-    With `codecs`, compressed payloads are decompressed into `arena`, whose last `PAD` bytes do not count as room.
-    Without, all payloads are uncompressed. Views keep the arena: they refer to buffer 0 for uncompressed payloads, and
-    to buffer 1, the arena, for others.
-
-    Attributes
-    ----------
-    arena_used : int
-        Bytes of the arena in use, including a payload for which the columns had no room.
-    n_bytes : int
-        Decompressed bytes of the payloads filled in.
+    Its owner sets `columns` and `room`. With `codecs`, compressed payloads are decompressed into `room`, after which
+    there are `KL_PAD` more bytes. Without, all payloads are uncompressed. Views keep the room: they refer to buffer 0
+    for uncompressed payloads, and to buffer 1, the room, for others. `used` counts bytes of the room, including a
+    payload for which the columns had no room; `filled` counts the decompressed bytes of the payloads filled in.
     """
 
-    def __cinit__(self, Columns columns not None, Codecs codecs, uint8_t[::1] arena, int32_t max_records,
-                  int32_t max_headers, int32_t max_batch_headers, int64_t max_decompressed):
+    def __cinit__(self, int32_t max_records, int32_t max_headers, int32_t max_batch_headers, int64_t max_decompressed,
+                  bint views):
         if max_batch_headers < 0 or max_headers < 0:
             raise ValueError("a limit is negative")
-        self.columns = columns
-        self.codecs = codecs
-        self.arena = arena
+        memset(&self.columns, 0, sizeof(kl_columns))
         self.room = NULL
-        self.arena_room = self.used = self.filled = 0
+        self.room_size = self.used = self.filled = 0
         self.max_records = max_records
         self.max_headers = max_headers
         self.max_batch_headers = max_batch_headers
         self.max_decompressed = max_decompressed
         self.is_in_memory = False
-        self.views = columns.columns.key.mode == KL_VIEW or columns.columns.value.mode == KL_VIEW
-        if codecs is not None:
-            if arena is None or not KL_PAD <= arena.shape[0] <= 0x7FFFFFFF:
-                raise ValueError("there is no arena, or one of 2 GiB or more")
-            self.room = &arena[0]
-            self.arena_room = arena.shape[0] - KL_PAD
-
-    @property
-    def arena_used(self):
-        return self.used
-
-    @property
-    def n_bytes(self):
-        return self.filled
+        self.views = views
 
     cdef int fill(self, const uint8_t* payload, int64_t size, const uint8_t* origin, const uint8_t* readable,
                   int64_t base_offset, int64_t base_timestamp, int64_t max_timestamp, int16_t attributes,
@@ -234,7 +107,7 @@ cdef class Filler:
 
         Positions of views start at `origin`. Memory may be read up to `readable`.
         """
-        cdef kl_columns* out = &self.columns.columns
+        cdef kl_columns* out = &self.columns
         cdef int codec = attributes & CODEC_MASK if self.codecs is not None else 0
         cdef kl_batch batch
         if records_count < 0 or records_count > self.max_records or codec > KL_ZSTD:
@@ -250,7 +123,7 @@ cdef class Filler:
             if not self.views:
                 self.used = 0
             size = kl_decompress(&self.codecs.codecs, codec, payload, size, self.room + self.used,
-                                 self.arena_room - self.used)
+                                 self.room_size - self.used)
             if size == KL_NO_ROOM:
                 return ARENA_FULL
             # the exact decoder repeats this, and tells a damaged stream from one above the limit
@@ -291,7 +164,7 @@ cdef class Filler:
 
         A compressed message must hold messages of its own magic.
         """
-        cdef kl_columns* out = &self.columns.columns
+        cdef kl_columns* out = &self.columns
         cdef int codec = attributes & CODEC_MASK
         cdef const uint8_t* value = NULL
         cdef const uint8_t* key = NULL
@@ -322,7 +195,7 @@ cdef class Filler:
         if not self.views:
             self.used = 0
         size = kl_decompress(&self.codecs.codecs, codec, value, value_size, self.room + self.used,
-                             self.arena_room - self.used)
+                             self.room_size - self.used)
         if size == KL_NO_ROOM:
             return ARENA_FULL
         if size < 0 or size > self.max_decompressed:
@@ -345,63 +218,6 @@ cdef class Filler:
         n_filled[0] = <int32_t>n
         self.filled += size
         return ALL_DONE
-
-
-def fill_columns(const uint8_t[::1] data not None, const int64_t[::1] payload_start not None,
-                 const int64_t[::1] payload_end not None, const int64_t[::1] base_offset not None,
-                 const int64_t[::1] base_timestamp not None, const int64_t[::1] max_timestamp not None,
-                 const int16_t[::1] attributes not None, const int32_t[::1] records_count not None,
-                 const uint32_t[::1] crc not None, bint check_crc, Filler filler not None):
-    """Fill columns with the records of batches whose payloads lie in `data`, up to the first invalid batch.
-
-    With `check_crc`, the header of a batch must lie right before its payload, and its checksum is compared. The call
-    ends before a batch that needs the exact decoder (`IN_DOUBT`), and before one that does not fit into columns or
-    arena.
-
-    Returns
-    -------
-    (ending, n_batches)
-    """
-    cdef Py_ssize_t n_batches = payload_start.shape[0]
-    cdef Py_ssize_t row
-    cdef Py_ssize_t done = 0
-    cdef int64_t start, size
-    cdef int ending = ALL_DONE
-    cdef const uint8_t* origin = b""
-    cdef const uint8_t* line
-    if (payload_end.shape[0] != n_batches or base_offset.shape[0] != n_batches or base_timestamp.shape[0] != n_batches
-            or max_timestamp.shape[0] != n_batches or attributes.shape[0] != n_batches
-            or records_count.shape[0] != n_batches or crc.shape[0] != n_batches):
-        raise ValueError("batch columns differ in length")
-    if data.shape[0] > 0x7FFFFFFF:
-        raise ValueError("data is 2 GiB or more")
-    for row in range(n_batches):
-        if payload_start[row] < (OVERHEAD if check_crc else 0) or payload_end[row] < payload_start[row] or \
-                payload_end[row] > data.shape[0]:
-            raise ValueError("a payload lies outside data")
-    if data.shape[0]:
-        origin = &data[0]
-    filler.is_in_memory = check_crc
-    with nogil:
-        for row in range(n_batches):
-            start = payload_start[row]
-            size = payload_end[row] - start
-            if check_crc:
-                if crc32c(origin + start - (OVERHEAD - CRC_START), size + (OVERHEAD - CRC_START)) != crc[row]:
-                    ending = IN_DOUBT
-                    break
-            elif filler.codecs is None or attributes[row] & CODEC_MASK == 0:
-                # parsing is bound by latency: prefetch the batch
-                line = origin + start
-                while line < origin + start + size:
-                    kl_prefetch(line)
-                    line += 64
-            ending = filler.fill(origin + start, size, origin, origin + data.shape[0], base_offset[row],
-                                 base_timestamp[row], max_timestamp[row], attributes[row], records_count[row])
-            if ending != ALL_DONE:
-                break
-            done += 1
-    return ending, done
 
 
 def decompress_payloads(const uint8_t[::1] data not None, const int64_t[::1] payload_start not None,

@@ -367,17 +367,16 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
                    const int8_t[::1] magic not None, const int16_t[::1] attributes not None,
                    const int32_t[::1] records_count not None, int64_t window_start,
                    int64_t[::1] payload_start not None, int64_t[::1] payload_end not None):
-    """Summarise headers for a decoder. Return `(magics, attribute_bits, n_records, n_bytes)`.
+    """Summarise headers for a decoder. Return `(magics, attribute_bits, n_records)`.
 
     `magics` has bit m set for each magic m, and `attribute_bits` has the bits of any batch. Payloads are those of v2
     batches, as positions in the window. `n_records` is the sum of their counts, each limited to the number that
-    fits its payload; `n_bytes` is the size of the payloads.
+    fits its payload.
     """
     cdef Py_ssize_t n = position.shape[0]
     cdef Py_ssize_t row
     cdef int64_t start, end, room
     cdef int64_t n_records = 0
-    cdef int64_t n_bytes = 0
     cdef int magics = 0
     cdef int bits = 0
     if (size_in_bytes.shape[0] != n or magic.shape[0] != n or attributes.shape[0] != n or records_count.shape[0] != n
@@ -406,5 +405,4 @@ def survey_batches(const int64_t[::1] position not None, const int32_t[::1] size
             # the sum sizes columns, so the count in a damaged header must not exceed the payload
             if records_count[row] > 0:
                 n_records += records_count[row] if records_count[row] < room else room
-            n_bytes += end - start
-    return magics, bits, n_records, n_bytes
+    return magics, bits, n_records

@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 from kafkalog._kernels.arrow_batches cimport ArrowArray, is_ascii, pack_bits
 from kafkalog._kernels.buffer_pool cimport Block, dropped, populated
 from kafkalog._kernels.fill cimport (
-    ALL_DONE, ARENA_FULL, COLUMNS_FULL, KL_COPY, KL_PAD, KL_VIEW, Codecs, Columns, Filler, kl_binary,
+    ALL_DONE, ARENA_FULL, COLUMNS_FULL, KL_COPY, KL_PAD, KL_VIEW, Codecs, Filler, kl_binary,
     kl_columns,
 )
 from kafkalog._kernels.header_rows cimport HeaderRows
@@ -233,7 +233,6 @@ cdef class RecordWindows:
         Whether the caller keeps all windows: then blocks consist of whole huge pages.
     """
 
-    cdef Columns columns
     cdef Filler filler
     cdef HeaderRows rows
     cdef Block room
@@ -284,11 +283,8 @@ cdef class RecordWindows:
         self.check_crc = check_crc
         self.stop_at = stop_at
         self.start_offset, self.end_offset = offsets
-        self.columns = Columns(0, None, None, None, None, None)
-        # each window gets its own arena
-        self.filler = Filler(self.columns, None, None, min(max_records, INT32_MAX), min(max_headers, INT32_MAX),
-                             min(max_batch_headers, INT32_MAX), max_decompressed)
-        self.filler.views = self.form == 1
+        self.filler = Filler(min(max_records, INT32_MAX), min(max_headers, INT32_MAX),
+                             min(max_batch_headers, INT32_MAX), max_decompressed, self.form == 1)
         self.rates = newest
         self.is_kept = is_kept
         self.n_fields = len(fields)
@@ -433,7 +429,7 @@ cdef class RecordWindows:
 
     cdef Block prepare(self, int64_t n_bytes, Layout* layout):
         """Allocate a block for the columns of `n_bytes` decompressed bytes, and an arena."""
-        cdef kl_columns* c = &self.columns.columns
+        cdef kl_columns* c = &self.filler.columns
         cdef Rates* rates = &self.rates
         cdef int64_t largest = min(max(rates.largest, <int64_t>LEAST_LARGEST), n_bytes)
         cdef Room room
@@ -482,7 +478,7 @@ cdef class RecordWindows:
         if self.arena is None and (self.form != 1 or rates.is_compressed):
             self.arena = Block((n_bytes + 2 * largest if self.form == 1 else <int64_t>ARENA_BYTES) + KL_PAD)
         self.filler.room = <uint8_t*>self.arena.pointer if self.arena is not None else NULL
-        self.filler.arena_room = self.arena.size - KL_PAD if self.arena is not None else 0
+        self.filler.room_size = self.arena.size - KL_PAD if self.arena is not None else 0
         self.filler.used = self.filler.filled = 0
         return block
 
@@ -531,7 +527,7 @@ cdef class RecordWindows:
 
     cdef Block shrunk(self, Block block, Layout* layout):
         """Return the block, or a smaller copy if much of it is unused."""
-        cdef kl_columns* c = &self.columns.columns
+        cdef kl_columns* c = &self.filler.columns
         cdef Layout old = layout[0]
         cdef Room room
         cdef Block copy
@@ -573,7 +569,7 @@ cdef class RecordWindows:
 
     cdef void adapt(self, int64_t n_bytes, int64_t n_batches) noexcept:
         """Estimate the room for the next window: slightly more than this one took."""
-        cdef kl_columns* c = &self.columns.columns
+        cdef kl_columns* c = &self.filler.columns
         cdef double filled = max(self.filler.filled, <int64_t>1)
         cdef Rates* rates = &self.rates
         global newest
@@ -604,7 +600,7 @@ cdef class RecordWindows:
         """Make the result from the filled columns."""
         cdef RecordWindow window = RecordWindow.__new__(RecordWindow)
         cdef HeaderRows rows = self.rows
-        cdef kl_columns* c = &self.columns.columns
+        cdef kl_columns* c = &self.filler.columns
         cdef int64_t base
         cdef int64_t before
         cdef uint8_t head[8]
@@ -661,7 +657,7 @@ cdef class RecordWindows:
 
     cdef dict places(self, Layout* layout):
         """Places of the columns in a block."""
-        cdef kl_columns* c = &self.columns.columns
+        cdef kl_columns* c = &self.filler.columns
         cdef int64_t n = c.n_records
         found = {}
         if self.has_offset:
@@ -689,7 +685,7 @@ cdef class RecordWindows:
 
     cdef bint can_be_arrow(self) noexcept:
         """Whether the columns can become an Arrow batch without further conversion."""
-        cdef kl_columns* c = &self.columns.columns
+        cdef kl_columns* c = &self.filler.columns
         cdef HeaderRows rows = self.rows
         cdef int i
         if c.key.used > MOST_COLUMN_BYTES or c.value.used > MOST_COLUMN_BYTES:
@@ -710,7 +706,7 @@ cdef class RecordWindows:
     cdef object arrow_batch(self, Block block, Layout* layout, RecordWindow window, const uint8_t[::1] there,
                             int64_t n_viewed):
         """Make the record batch of a schema; it keeps the block alive."""
-        cdef kl_columns* c = &self.columns.columns
+        cdef kl_columns* c = &self.filler.columns
         cdef int64_t n = c.n_records
         cdef uint8_t* p = <uint8_t*>block.pointer
         cdef const uint8_t* viewed = NULL
@@ -799,7 +795,7 @@ cdef class RecordWindows:
 
     cdef void put_headers(self, ArrowArray* array, Batch* batch, uint8_t* p, Layout* layout) noexcept:
         """Make the headers column: a list of structs of key and value."""
-        cdef kl_columns* c = &self.columns.columns
+        cdef kl_columns* c = &self.filler.columns
         cdef int64_t n = c.n_headers
         cdef int i
         array.buffers[1] = <const void*>(p + layout.header_offsets) if n else self.zeros.pointer

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kafkalog import format as kf
 from kafkalog._kernels.record_windows import KINDS
+from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import may_lack_timestamps
 from kafkalog.records.columns import (
     BinaryColumn,
@@ -27,7 +28,6 @@ from kafkalog.records.columns import (
     is_masked,
     zeros,
 )
-from kafkalog.records.fill import Form
 from kafkalog.records.readers.record_windows import BatchFields
 
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")

@@ -7,10 +7,10 @@
     `legacy`        messages of formats v0 and v1 to spans
     `selection`     selects records, by batch header first, then by span
     `columns`       `RecordColumns`: records as NumPy columns
-    `fill`          all records of batches to columns, in one kernel call
-    `decode`        batches of a window to columns, by `fill` or by spans
+    `batch_columns` columns of records, joined by those with one value per batch
     `record_run`    runs of windows that return records without their batches
     `readers`       fast path: reads batches of a file and fills columns in one call
+    `decode`        batches of a window to columns, in one call or by spans
     `compress`      compression in the frames that Kafka writes
     `batch_spec`    header fields of batches to encode
     `encode`        columns to v2 batches

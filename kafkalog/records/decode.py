@@ -1,9 +1,10 @@
 """Decode the batches of a window to `RecordColumns`.
 
-If every record is wanted, `kafkalog.records.fill` does it in one pass. Otherwise, and for a batch that is unusual or
-damaged, there are three stages: walk to spans, select, fill. *Spans* are the positions of each key, value and header
-block in a buffer. Selecting drops rows before anything is copied. Filling writes contiguous columns that own their
-memory. A call may stop early, and stops at a damaged batch; it says how many are done, for the caller to go on.
+If every record of batches that follow each other is wanted, the kernel of `readers.record_windows` decodes them.
+Otherwise, and for a batch that is unusual or damaged, there are three stages: walk to spans, select, fill. *Spans* are
+the positions of each key, value and header block in a buffer. Selecting drops rows before anything is copied. Filling
+writes contiguous columns that own their memory. A call may stop early, and stops at a damaged batch; it says how many
+are done, for the caller to go on.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import kafkalog._kernels.decode as kernels
 from kafkalog import format as kf
 from kafkalog._kernels.wire import STATUS
 from kafkalog.errors import DEFAULT_LIMITS, KafkalogError, Limits
+from kafkalog.records.batch_columns import Filled, Form, with_batch_columns
 from kafkalog.records.batch_table import BatchTable, Window
 from kafkalog.records.columns import (
     DEFAULT_COLUMNS,
@@ -28,25 +30,27 @@ from kafkalog.records.columns import (
     HeadersColumn,
     RecordColumns,
 )
-from kafkalog.records.fill import Filled, Form, fill, with_batch_columns
 from kafkalog.records.legacy import walk_legacy
+from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.records.spans import (
     ARENA_BYTES,
     Payloads,
     Spans,
-    can_decompress,
     decompress_payloads,
     limit_records,
     release_arena,
     scratch,
     survey,
+    thread_codecs,
+    uses_kernels,
     walk_v2,
 )
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
 _FEW = 16
+_FILL_BYTES = 2**22  # decompressed, for which a call makes room; the rest of the window is left to the next call
 _OK = STATUS["OK"]
 _LEGACY_MAGICS = 0b011
 
@@ -161,11 +165,8 @@ class _Run(NamedTuple):
         """The payloads of the first few batches."""
         payloads, batches = self.payloads, self.batches[:_FEW]
         start, stop = payloads.start[:_FEW], payloads.stop[:_FEW]
-        n_bytes = int((stop - start).sum())
         most = np.clip(batches.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES)
-        return replace(
-            payloads, start=start, stop=stop, batches=batches, n_records=int(most.sum(dtype=np.int64)), n_bytes=n_bytes
-        )
+        return replace(payloads, start=start, stop=stop, batches=batches, n_records=int(most.sum(dtype=np.int64)))
 
 
 def _first_run(window: Window, batches: BatchTable) -> _Run | None:
@@ -214,22 +215,35 @@ class _Job:
             if spans is not None:
                 self._select(spans)
             return n_done, error
-        payloads = run.payloads
-        payloads.check_crcs = self.check_crcs
+        run.payloads.check_crcs = self.check_crcs
         if not self.selection.takes_all_of(run.batches):
-            return self._walk(self._plain(payloads))
-        decompress, form = payloads.attribute_bits & kf.CODEC_MASK != 0, self.form
-        if decompress and not can_decompress(payloads.batches.codec):
-            payloads, decompress = self._plain(payloads), False
-            form = "arrow" if form == "views" else form  # no views: they would point into memory that is reused
-        filled = fill(payloads, self.names, form=form, decompress=decompress, limits=self.limits)
-        if not filled.n_batches:
-            # the first one is unusual or damaged; if it is compressed, the next ones may be like it
-            return self._walk(payloads if not decompress and payloads.n_decompressed else self._plain(run.first()))
-        if filled.n_records:
-            self.n_records = filled.n_records
-            self.columns = with_batch_columns(filled, lambda: payloads.batches, self.names)
-        return filled.n_batches, payloads.error if filled.n_batches == len(payloads.batches) else None
+            return self._walk(self._plain(run.payloads))
+        # where the first one is unusual or damaged, the next ones may be like it
+        n_done = self._fill(run)
+        return (n_done, None) if n_done else self._walk(self._plain(run.first() if uses_kernels() else run.payloads))
+
+    def _fill(self, run: _Run) -> int:
+        """Decode good batches that follow each other in one kernel call; returns how many, from the first one on."""
+        batches, bits = run.batches, run.payloads.attribute_bits
+        start, stop = int(batches.position[0]), batches.end_position
+        # the kernel leaves out the records of control batches
+        if bits & kf.CONTROL_BIT or not uses_kernels() or stop - start != batches.size_in_bytes.sum(dtype=np.int64):
+            return 0
+        options = WindowOptions(
+            names=self.names,
+            form=self.form,
+            check_crcs=self.check_crcs,
+            limits=self.limits,
+            window_bytes=_FILL_BYTES,
+            offsets=ALL_OFFSETS,
+        )
+        data = self.window.data[start - self.window.start : stop - self.window.start]
+        found = options.windows().next(thread_codecs(), -1, start, stop, stop, -1, data)
+        if found is None:
+            return 0
+        if found.n_records:
+            self.n_records, self.columns = found.n_records, options.window(found, start).records
+        return int(found.n_batches)
 
     def _plain(self, payloads: Payloads) -> Payloads:
         """Payloads that are not compressed, and have no more records than the limit allows."""

@@ -94,14 +94,11 @@ class Payloads:
     batches: BatchTable
     """These batches, from the first one on; fewer than given if one is bad or enough bytes were decompressed."""
     n_records: int
-    n_bytes: int
-    """Upper bounds on the number of records and their bytes."""
+    """Upper bound on the number of records."""
     check_crcs: bool
     """Whether the checksums are still to be compared; the headers precede the payloads in `data` then."""
     attribute_bits: int
     """Attribute bits of all batches, combined by OR."""
-    n_decompressed: int = 0
-    """Bytes that were written to the arena."""
     error: KafkalogError | None = None
     """The error about the batch after the last one, if it is bad."""
 
@@ -109,7 +106,7 @@ class Payloads:
 def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
     """Return the magics that occur (bit m for magic m), and the payloads for the case that all batches are plain v2."""
     start, stop = np.empty(len(batches), np.int64), np.empty(len(batches), np.int64)
-    magics, bits, n_records, n_bytes = batch_kernels.survey_batches(
+    magics, bits, n_records = batch_kernels.survey_batches(
         batches.position,
         batches.size_in_bytes,
         batches.magic,
@@ -119,7 +116,7 @@ def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
         start,
         stop,
     )
-    return magics, Payloads(window.data, start, stop, batches, n_records, n_bytes, True, bits)
+    return magics, Payloads(window.data, start, stop, batches, n_records, True, bits)
 
 
 def decompress_payloads(
@@ -189,7 +186,7 @@ def decompress_payloads(
     n_records = int(np.clip(chosen.records_count, 0, (stop - start) // kf.MIN_RECORD_BYTES).sum(dtype=np.int64))
     data = arena.data[: arena.used]
     bits = int(np.bitwise_or.reduce(chosen.attributes))
-    return Payloads(data, start, stop, chosen, n_records, arena.used, False, bits, arena.used, error)
+    return Payloads(data, start, stop, chosen, n_records, False, bits, error)
 
 
 def limit_records(payloads: Payloads, window: Window, limits: Limits, path: str | None) -> Payloads:
@@ -215,7 +212,6 @@ def limit_records(payloads: Payloads, window: Window, limits: Limits, path: str 
         stop=payloads.stop[:row],
         batches=batches[:row],
         n_records=n_records,
-        n_bytes=int((payloads.stop - payloads.start)[:row].sum()),
         error=too_many_records(batches, row, limits, path),
     )
 

@@ -35,15 +35,15 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import OF_TRANSACTIONS, ScanStatistics, SegmentWindow
 from kafkalog.log.segment_stream import with_bytes
+from kafkalog.records.batch_columns import Form
 from kafkalog.records.batch_table import BatchTable, hidden_records, valid_crcs
 from kafkalog.records.columns import BinaryColumn, RecordColumns
 from kafkalog.records.decode import Decoded, decode
-from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import WINDOW_BYTES
-from kafkalog.records.readers.batch_reader import ALL_OFFSETS, BatchReader
+from kafkalog.records.readers.batch_reader import BatchReader
 from kafkalog.records.readers.header_reader import HeaderReader, RangeReader, records_in_range
 from kafkalog.records.readers.record_reader import RecordReader
-from kafkalog.records.readers.record_windows import BatchFields, WindowOptions
+from kafkalog.records.readers.record_windows import ALL_OFFSETS, BatchFields, WindowOptions
 from kafkalog.records.record_run import RecordRun
 from kafkalog.records.selection import FunctionFailure, Selection
 from kafkalog.scanning.conditions.latest import LatestOffsets

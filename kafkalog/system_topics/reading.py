@@ -21,13 +21,12 @@ from kafkalog.log.open import latest_of, partitions_of
 from kafkalog.log.segment import Segment
 from kafkalog.log.segment_reader import SegmentWindow
 from kafkalog.parsing import Time, check_names, parse_milliseconds
+from kafkalog.records.batch_columns import Form
 from kafkalog.records.columns import Column, RecordColumns, ViewColumn
 from kafkalog.records.decode import decode_all
-from kafkalog.records.fill import Form
 from kafkalog.records.header_walk import WINDOW_BYTES
-from kafkalog.records.readers.batch_reader import ALL_OFFSETS
 from kafkalog.records.readers.record_reader import RecordReader
-from kafkalog.records.readers.record_windows import WindowOptions
+from kafkalog.records.readers.record_windows import ALL_OFFSETS, WindowOptions
 from kafkalog.records.selection import Selection
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value")

@@ -27,6 +27,7 @@ from kafkalog._kernels import legacy as legacy_kernels
 from kafkalog._kernels import resync as resync_kernels
 from kafkalog._kernels.batch_spec import Heads, write_heads
 from kafkalog._kernels.header_rows import HeaderRows
+from kafkalog._kernels.record_windows import RecordWindows
 from kafkalog.records.batch_table import BatchTable, ReadTable, columns_of
 
 REFUSALS = (ValueError, IndexError)
@@ -131,29 +132,30 @@ def _walk_records(a: Arguments, n: int) -> None:
     )
 
 
-def _filler(a: Arguments, n: int) -> fill_kernels.Filler:
-    wide = "qi"[int(a.rng.integers(0, 2))]
-    viewed = a.rng.random() < 0.2
-
-    def strings(rows: int, *, optional: bool = True) -> Any:
-        if optional and a.rng.random() < 0.3:
-            return None
-        if viewed and optional:
-            return np.empty(16 * rows, np.uint8), a.column("B", rows)
-        return a.column(wide, rows + 1), np.empty(int(a.rng.integers(0, 300)), np.uint8), a.column("B", rows)
-
-    n_headers = n % 7
-    headers = a.column(wide, n + 1), strings(n_headers, optional=False), strings(n_headers, optional=False)
-    fixed = [None if a.rng.random() < 0.3 else column for column in a.columns("qq", n)]
-    columns = fill_kernels.Columns(n, *fixed, strings(n), strings(n), headers if n % 3 else None)
-    arena = _room.ending(bytes(int(a.rng.integers(0, 2000))))
-    codecs = _codecs if a.rng.random() < 0.5 else None
-    return fill_kernels.Filler(columns, codecs, arena, a.number(32), a.number(32), a.number(32), a.number())
-
-
-def _fill_columns(a: Arguments, n: int) -> None:
-    data = a.bytes()
-    fill_kernels.fill_columns(data, *a.columns("qqqqqhiI", n % 5), bool(n % 2), _filler(a, n))
+def _record_windows(a: Arguments, n: int) -> None:
+    """From bytes; half of the calls say what a caller says."""
+    data, sound = a.bytes(), bool(n % 2)
+    names = [name for name in ("offset", "timestamp", "key", "value", "headers") if a.rng.random() < 0.7]
+    windows = RecordWindows(
+        names,
+        str(a.rng.choice(["arrow", "views", "numpy"])),
+        int(a.rng.integers(1, 2**14)),
+        read_bytes=a.number(16),
+        max_batch_bytes=2**20 if sound else a.number(),
+        max_records=2**20 if sound else a.number(32),
+        max_headers=2**20 if sound else a.number(32),
+        max_batch_headers=2**20 if sound else a.number(32),
+        max_decompressed=2**20 if sound else a.number(16),
+        check_crc=a.rng.random() < 0.5,
+        stop_at=0 if sound else a.number(8),
+        offsets=(-(2**63), 2**63 - 1) if sound else (a.number(), a.number()),
+    )
+    place = (0, data.size, data.size, -1) if sound else tuple(a.number() for _ in range(4))
+    found = windows.next(_codecs, -1, *place, data)
+    if found is not None:
+        assert found.n_batches == found.rows.n > 0
+        assert 0 <= found.end_position - place[0] <= data.size
+        assert (found.columns is None) == (found.n_records == 0)
 
 
 def _decompress_payloads(a: Arguments, n: int) -> None:
@@ -185,7 +187,7 @@ def _read_intact(a: Arguments, n: int) -> None:
             int(a.rng.integers(0, 3000)),
             room,
             data if is_there else None,
-            _filler(a, n) if n % 3 else None,
+            None,
             rows,
         )
     assert rows.n <= rows.capacity <= n + 7
@@ -346,7 +348,7 @@ KERNEL_CALLS = (
     _walk_messages,
     _walk_message_set,
     _walk_records,
-    _fill_columns,
+    _record_windows,
     _decompress_payloads,
     _read_intact,
     _find_boundary,

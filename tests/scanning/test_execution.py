@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import builder
-import numpy as np
-import pyarrow as pa
 import pytest
 from effort import THOROUGH, thinned
 
 import kafkalog
-from kafkalog.records import fill
-from kafkalog.scanning import execution
 
 
 def test_a_segment_of_one_window_is_read_without_its_index_and_without_threads(
@@ -192,17 +188,3 @@ def test_a_batch_of_no_records_with_bytes_behind_its_header_is_told_of(tmp_path:
     with pytest.warns(kafkalog.CorruptionWarning):
         assert scan.to_table()["offset"].to_pylist() == [0, 2]
     assert [finding.reason for finding in scan.findings] == ["crc_mismatch"]
-
-
-@pytest.mark.parametrize("left", [0, 255])
-def test_what_memory_held_before_says_nothing_about_a_log(
-    log_dir: Path, left: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # a thread reads up to where the next one begins, and has room for more: the offset behind is not in there
-    monkeypatch.setattr(execution, "_TOGETHER_BYTES", 0)
-    monkeypatch.setattr(execution, "_MIN_WINDOW_BYTES", 2000)
-    monkeypatch.setattr(fill, "empty", lambda n, dtype: np.full(n * np.dtype(dtype).itemsize, left, "u1").view(dtype))
-    for path in sorted(log_dir.glob("*/*.log")):
-        wanted = {"columns": ["offset", "key"], "binary_type": pa.binary_view(), "memory_map": False}
-        table = kafkalog.scan(path, threads=2, **wanted).to_table()
-        assert table == kafkalog.scan(path, threads=1, **wanted).to_table(), path

@@ -18,12 +18,12 @@ from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Limits
 from kafkalog.records.batch_table import BatchTable, Window, all_valid, columns_of, valid_crcs
 from kafkalog.records.header_walk import WINDOW_BYTES, walk
+from kafkalog.records.readers.record_windows import ALL_OFFSETS
 from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 
 RUN_BYTES: Final = 2**25
 """Bytes per call: a tenth of a second on a slow disk, during which Ctrl-C and progress wait."""
-ALL_OFFSETS: Final = (-(2**63), 2**63 - 1)
 _ROOM_BYTES: Final = 2**20  # a smaller buffer fits the L2 cache better, but takes more system calls
 _CHECKED_ROWS: Final = 2**14
 _MOST_WINDOWS: Final = 64

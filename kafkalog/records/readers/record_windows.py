@@ -14,11 +14,12 @@ from kafkalog import format as kf
 from kafkalog._kernels.header_rows import HeaderRows
 from kafkalog._kernels.record_windows import RecordWindow, RecordWindows
 from kafkalog.errors import Limits
+from kafkalog.records.batch_columns import NEED_OFFSETS, Filled, Form, with_batch_columns
 from kafkalog.records.batch_table import COLUMNS, BatchTable, ReadTable, Window, all_valid, filled_counts
 from kafkalog.records.columns import HEADERS, BinaryColumn, Column, HeadersColumn, RecordColumns, ViewColumn
-from kafkalog.records.fill import NEED_OFFSETS, Filled, Form, with_batch_columns
 from kafkalog.storage.source import NO_BYTES, Bytes
 
+ALL_OFFSETS: Final = (-(2**63), 2**63 - 1)
 _READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until they are decoded
 
 
