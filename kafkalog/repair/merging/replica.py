@@ -175,7 +175,10 @@ class _Search(PartitionSalvage):
             rows["is_after_loss"][0] |= self.is_end_lost
             self.is_end_lost = False
         self.is_tail_lost = bool((behind == rows.size).any())
-        self.is_end_lost |= self.is_tail_lost
+        # zeros at the end of a segment are no lost bytes, but batches may have been there
+        described = self._report_of_copy.lost[-1:]
+        is_zero = any(one.segment == str(plan.segment.path) and not one.pieces and one.n_records for one in described)
+        self.is_end_lost |= self.is_tail_lost or is_zero
         self.n_bytes_lost += int((plan.lost.end - plan.lost.start).sum())
         self.parts[first_part:] = [rows]
 
