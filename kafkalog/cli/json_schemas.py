@@ -115,7 +115,7 @@ compacted_partition: path text, +place, error text?, log_start_offset int, log_e
 preflight: is_clean bool, verdict text, n_bytes_read int, n_bytes_lost int, n_bytes_needed int, seconds number?,
     problems [problem], partitions [partition_plan], findings [finding]
 salvage: ok bool, is_written bool, partitions [salvaged_partition], findings [finding], n_more_findings int
-salvaged_partition: path text, output text?, quarantine text?, unverified_records text?, n_unverified_records int,
+salvaged_partition: path text, output text?, quarantine text?,
     start_offset int?, end_offset int?, segments [salvaged_segment], lost [hole], n_more_lost int, losses [lost],
     evidence [any], error text?, open_transactions [[int]], transactions_without_marker [[int]]
 salvaged_segment: path text, base_offset int, size_in_bytes int, n_bytes_kept int, n_bytes_lost int,

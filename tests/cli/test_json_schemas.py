@@ -93,7 +93,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("trim", "SMALL/p-multi-0", "--before-offset", "50", "--dry-run"),
     ("trim", "SMALL", "--retention-ms", "1000", "--dry-run"),
     ("compact", "K44", "--dry-run"),
-    ("salvage", "DAMAGED", "-o", "OUT", "--records"),
+    ("salvage", "DAMAGED", "-o", "OUT"),
     ("merge", "DAMAGED/p-txn-0", "SMALL/p-txn-0", "--dry-run"),
     ("diff", "DAMAGED/p-multi-0", "SMALL/p-multi-0"),
     ("boot", "SMALL", "--dry-run"),

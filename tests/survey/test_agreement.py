@@ -310,6 +310,12 @@ FILES: dict[str, tuple[dict[str, bytes], int | None, int, list[Range]]] = {
         12,
         [(12, 15, 3)],
     ),
+    "an offset with one flipped bit next to damage": (
+        {segment_file_name(0): b"".join([*DENSE, bytes(80), batch(12 ^ 64), batch(90), batch(93)])},
+        None,
+        21,
+        [(12, 76, 64)],
+    ),
     "an offset that is too far for an index": (
         {segment_file_name(0): b"".join([*DENSE, batch(12 + 3 * 2**32)])},
         None,

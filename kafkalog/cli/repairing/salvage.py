@@ -42,7 +42,7 @@ salvage prints the report. The exit code is 1 if something is lost.""",
     examples="""\
   kafkalog salvage /mnt/disk/kafka -t orders -o /new/salvaged
   kafkalog salvage /mnt/disk/kafka/orders-0 --dry-run --json
-  kafkalog salvage orders-0/00000000000000000000.log -o salvaged --records""",
+  kafkalog salvage orders-0/00000000000000000000.log -o salvaged""",
 )
 
 
@@ -53,12 +53,6 @@ def add_parser(commands: Any) -> None:
     where.add_argument("--dry-run", action="store_true", help="report what would be kept and lost, and write nothing")
     what = parser.add_argument_group("what to save")
     add_selection(what)
-    what.add_argument(
-        "--records",
-        action="store_true",
-        help="also write single records of damaged batches to TOPIC-N.unverified.jsonl, without a checksum; and check"
-        " the records of kept compressed batches",
-    )
     add_threads(parser, "segments to read at a time (default: 1)", default=1)
     parser.add_argument("--json", action="store_true", help="the report as one JSON object, as in salvage.json")
     add_limits(parser)
@@ -71,7 +65,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
 
     opened = open_path(path_of(args), limits=args.limits)
     console.start_progress(selected_bytes(opened, args), "bytes")
-    options = chosen(args, "output", "topics", "partitions", "records", "threads", "dry_run", "limits")
+    options = chosen(args, "output", "topics", "partitions", "threads", "dry_run", "limits")
     report = salvage(opened, **options, progress=console.progress.advance)
     show_report(report, args, console)
 

@@ -11,7 +11,6 @@ show its first offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -115,8 +114,6 @@ class Agreement:
     runs: Found
     """The runs, in order of position."""
     is_kept: Mask
-    claims: Found
-    """The damaged batches between them, as their headers describe them."""
     unproved: npt.NDArray[np.int64]
     """Positions of batches that only `unproved` excludes."""
 
@@ -133,7 +130,6 @@ def agreeing(
     base_offset: int,
     end_offset: int,
     start: int = 0,
-    is_excused: Callable[[Found], Mask] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Agreement:
     """Find the largest set of batches with increasing offsets.
@@ -165,7 +161,7 @@ def agreeing(
     claims = found[(found.kind == LINKED) & (found.first_offset >= 0) & (found.last_offset >= found.first_offset)]
     runs = found[found.kind != LINKED]
     if _agree(runs, low, high):
-        return Agreement(runs, np.ones(len(runs), np.bool_), claims, disbelieved)
+        return Agreement(runs, np.ones(len(runs), np.bool_), disbelieved)
     runs, doubted = _taken_apart(source, runs, low, high, limits)
     keep = (runs.kind != INSIDE) & (runs.first_offset >= low) & (runs.last_offset < high)
     keep &= runs.last_offset >= runs.first_offset
@@ -174,13 +170,13 @@ def agreeing(
     keep[keep] = _rising_offsets(numbered[keep], claims, ((doubted > 0) | is_disproved)[keep], low)
     # if some of them contradict the log, all come from a value: the others fit by chance
     is_wrong = ~keep & (doubted > 0)
-    if is_excused is not None:  # otherwise it would lie between its neighbours
-        is_wrong[1:] &= ~((doubted[1:] == doubted[:-1]) & keep[:-1] & is_excused(runs)[1:])
+    # one with a wrong offset would lie between its neighbours
+    is_wrong[1:] &= ~((doubted[1:] == doubted[:-1]) & keep[:-1] & _would_fit(runs)[1:])
     # or it is duplicated
     rows = np.flatnonzero(is_wrong[:-1] & touching(runs))
     is_wrong[rows] = ~are_same(source, runs[rows], runs[rows + 1])
     keep &= ~np.isin(doubted, doubted[is_wrong])
-    return Agreement(runs, keep, claims, disbelieved)
+    return Agreement(runs, keep, disbelieved)
 
 
 def unproved(source: ByteSource, found: Found, start: int, base_offset: int, limits: Limits) -> Mask:
@@ -294,6 +290,28 @@ def _cleared(runs: Found, doubted: npt.NDArray[np.int64]) -> npt.NDArray[np.int6
     is_last = np.append(doubted[1:] != doubted[:-1], True) & (doubted > 0)
     cleared: npt.NDArray[np.int64] = doubted[is_last & (fits[:-1] | fits[1:])]
     return cleared
+
+
+def _would_fit(runs: Found) -> Mask:
+    """bool[n]: which batches touch both neighbours, and would have offsets between theirs but for one bit or byte.
+
+    Not for the two lowest bytes: small numbers often differ in no other.
+    """
+    touches = touching(runs)
+    first, span = runs.first_offset[1:-1], (runs.last_offset - runs.first_offset)[1:-1]
+    low, high = runs.last_offset[:-2] + 1, runs.first_offset[2:] - 1 - span
+    fits = np.zeros(len(runs) - 2 if len(runs) > 2 else 0, np.bool_)
+    for bit in range(63):
+        other = first ^ np.int64(1 << bit)
+        fits |= (low <= other) & (other <= high)
+    for byte in range(2, 8):
+        mask = np.int64(0xFF << 8 * byte) if byte < 7 else np.int64(0x7F << 56)
+        for end in (low, high):
+            other = first & ~mask | end & mask
+            fits |= (low <= other) & (other <= high)
+    result = np.zeros(len(runs), np.bool_)
+    result[1:-1] = fits & touches[1:] & touches[:-1]
+    return result
 
 
 def _leaves_just_room(runs: Found) -> Mask:

@@ -133,7 +133,7 @@ class _Search(PartitionSalvage):
     def __init__(self, partition: Partition, number: int, note: Callable[[Finding], object], limits: Limits) -> None:
         self._report_of_copy = SalvagedPartition(str(partition.path), "")
         nothing = SalvageOutput(None, "", Path())
-        super().__init__(partition, None, self._report_of_copy, nothing, note, limits, records=False)
+        super().__init__(partition, None, self._report_of_copy, nothing, note, limits)
         self._number, self._numbers = number, {one.base_offset: n for n, one in enumerate(partition.segments)}
         self.parts: list[Rows] = []
         self.identities: dict[int, FileIdentity] = {}

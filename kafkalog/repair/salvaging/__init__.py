@@ -2,7 +2,6 @@
 
     `questions`       which batches are suspects, since a field that no checksum covers is wrong
     `plan`            which bytes of a segment are kept, lost, suspect and padding; kept batches that do not decode
-    `single_records`  what is left of damaged batches, for a file of its own
     `report`          what was kept and lost
     `partition`       writes the batches of a partition, and describes the holes
     `salvage`         the public function

@@ -35,7 +35,6 @@ from kafkalog.repair.salvaging.plan import (
     wrong_epochs,
 )
 from kafkalog.repair.salvaging.report import EvidenceFile, LostPiece, LostRange, SalvagedPartition, SalvagedSegment
-from kafkalog.repair.salvaging.single_records import SingleRecords
 from kafkalog.scanning.ordered_pool import OrderedPool
 from kafkalog.state.checkpoints import read_leader_epochs
 from kafkalog.state.leader_epochs import Epochs, LeaderEpochs
@@ -52,7 +51,6 @@ MOST_HOLES: Final = 1000
 """Holes of a partition that are described; the others are counted."""
 
 _QUARANTINE: Final = ".quarantine"
-_RECORDS: Final = ".unverified.jsonl"
 _MOST_PIECES: Final = 64  # of a hole
 _MOST_TRANSACTIONS: Final = 100  # of a hole
 _HEAD_BYTES: Final = 61
@@ -133,7 +131,7 @@ class SalvageOutput(NamedTuple):
     def remove(self) -> None:
         """Remove what was written."""
         if self.staged is not None:
-            for name in (self.name, fitting_name(self.name, _QUARANTINE), fitting_name(self.name, _RECORDS)):
+            for name in (self.name, fitting_name(self.name, _QUARANTINE)):
                 self.staged.remove(name)
 
 
@@ -148,8 +146,6 @@ class PartitionSalvage:
         Is filled in.
     note : callable
         Called with each finding.
-    records : bool
-        Whether to try single records of damaged batches, and to look into compressed batches that are kept.
     """
 
     def __init__(
@@ -160,19 +156,16 @@ class PartitionSalvage:
         output: SalvageOutput,
         note: Callable[[Finding], object],
         limits: Limits,
-        *,
-        records: bool,
     ) -> None:
         self._partition, self._report, self._output, self._limits = partition, report, output, limits
         self._segments = [one for one in partition.segments if only is None or one.base_offset in only]
-        self._report_finding, self._decompress = note, records
+        self._report_finding = note
         self._found: list[Finding] = []
         self._names: list[str] = []
         with contextlib.suppress(OSError):  # a removed directory cannot be read
             self._names = sorted(list_names(partition.path))
         self._state = LogDirState.of(partition, self._names)
         self._quarantine = Quarantine(output.create(_QUARANTINE))
-        self._singles = SingleRecords(output.create(_RECORDS), is_wanted=records)
         self._sink: Sink | None = None
         self._transactions = TransactionReplay(limits=limits)
         self._without_marker: dict[tuple[int, int], None] = {}
@@ -206,12 +199,8 @@ class PartitionSalvage:
             self._survey()
         report.losses = losses_of(self._found)
         self._quarantine.close()
-        self._singles.close()
         if self._quarantine.n_bytes:
             report.quarantine = self._output.path(_QUARANTINE)
-        report.n_unverified_records = self._singles.n_records
-        if self._singles.n_records:
-            report.unverified_records = self._output.path(_RECORDS)
 
     def _note(self, finding: Finding) -> None:
         self._report_finding(finding)
@@ -288,12 +277,8 @@ class PartitionSalvage:
             self._describe(plan, source, hole, first, n_rows)
         self._append(plan, source, row, n_done, len(kept))
         self._report.n_more_lost += int(np.unique(holes[n_rows:]).size)
-        for start, end, is_suspect in zip(
-            lost.start[n_rows:].tolist(), lost.end[n_rows:].tolist(), lost.is_suspect[n_rows:].tolist(), strict=True
-        ):
+        for start, end in zip(lost.start[n_rows:].tolist(), lost.end[n_rows:].tolist(), strict=True):
             self._quarantine.add(source, start, end)
-            if not is_suspect:
-                self._singles.add(source, segment, start, end)
         if n_rows < len(lost):
             detail = f"{int(sizes[n_rows:].sum()):,} more bytes are lost in holes that are not described"
             self._note(Finding(Reason.CRC_MISMATCH, detail, path=str(segment.path), position=int(lost.start[n_rows])))
@@ -333,7 +318,7 @@ class PartitionSalvage:
     def _undecodable(
         self, window: Window, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], path: str, before: int
     ) -> list[Finding]:
-        return undecodable(window, start, end, path, self._limits, before=before, decompress=self._decompress)
+        return undecodable(window, start, end, path, self._limits, before=before)
 
     def _follow(self, window: Window, batches: BatchTable) -> None:
         """Keep up with offsets, times, epochs and transactions."""
@@ -359,8 +344,6 @@ class PartitionSalvage:
             start, end, is_suspect = int(lost.start[row]), int(lost.end[row]), bool(lost.is_suspect[row])
             at, digest, head, is_zero = self._quarantine.add(source, start, end)
             (suspects if is_suspect else heads).append(head)
-            if not is_suspect:
-                self._singles.add(source, plan.segment, start, end)
             if len(pieces) < _MOST_PIECES:
                 unreadable = source.is_unreadable(start, end)
                 reason = reason_of(head, end - start, plan.size_in_bytes - start, is_zero=is_zero)

@@ -276,7 +276,6 @@ def undecodable(
     limits: Limits,
     *,
     before: int | None = None,
-    decompress: bool = False,
 ) -> list[Finding]:
     """Findings about the batches of gathered ranges (see `gather`) that cannot be decoded.
 
@@ -286,14 +285,10 @@ def undecodable(
     ----------
     before : int, optional
         The last offset before the batches.
-    decompress : bool
-        Whether to look into compressed batches of v2, too. It takes ten times as long as the search for intact
-        batches. The codec and the number of records are looked at in any case.
     """
     everything = Selection(include_control=True)
     found = hidden_records(window.batches, path)
-    if not decompress:
-        window = window._replace(batches=window.batches[~_is_opaque(window.batches)], valid=None)
+    window = window._replace(batches=window.batches[~_is_opaque(window.batches)], valid=None)
     batches = window.batches
     for decoded in decode_all(window, COLUMNS, selection=everything, check_crcs=False, limits=limits, path=path):
         if decoded.columns is not None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kafkalog import format as kf
 from kafkalog.errors import DEFAULT_LIMITS, Limits
-from kafkalog.log.searching.choosing import Mask, agreeing, touching
+from kafkalog.log.searching.choosing import Mask, agreeing
 from kafkalog.log.searching.copies import find_copies
 from kafkalog.log.searching.odd_offsets import Witnesses, odd_last
 from kafkalog.log.searching.resync import INSIDE, Found, heaviest_rising
@@ -25,7 +25,6 @@ from kafkalog.storage.source import ByteSource
 
 _SUSPICIOUS_JUMP: Final = 16  # of epochs: elections between two batches are few, and one flipped bit may be any
 _FEW: Final = 4
-_MOST_HEADERS: Final = 4096
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -72,15 +71,10 @@ def choose(
     Choice
         Linked rows are in neither of its two parts.
     """
-    agreement = agreeing(
-        source, found, base_offset=base_offset, end_offset=end_offset, is_excused=_would_fit, limits=limits
-    )
-    runs, keep, claims = agreement.runs, agreement.is_kept.copy(), agreement.claims
+    agreement = agreeing(source, found, base_offset=base_offset, end_offset=end_offset, limits=limits)
+    runs, keep = agreement.runs, agreement.is_kept.copy()
     if _has_odd_end(source, runs[keep], base_offset, witnesses):
         keep[np.flatnonzero(keep)[-1]] = False
-    misplaced = _misplaced(runs[keep], claims)
-    if misplaced.any() and not _is_cleaned(source, runs[keep]):
-        keep[keep] = ~misplaced
     right = keep & (runs.leader_epoch >= kf.NO_EPOCH)
     right[right] = _rising_epochs(runs[right], runs.leader_epoch)
     right[right] = _checkpointed(runs[right], epochs)
@@ -168,28 +162,6 @@ def _is_one_bit(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64] | np.in
     return is_one
 
 
-def _would_fit(runs: Found) -> Mask:
-    """bool[n]: which batches touch both neighbours, and would have offsets between theirs but for one bit or byte.
-
-    Not for the two lowest bytes: small numbers often differ in no other.
-    """
-    touches = touching(runs)
-    first, span = runs.first_offset[1:-1], (runs.last_offset - runs.first_offset)[1:-1]
-    low, high = runs.last_offset[:-2] + 1, runs.first_offset[2:] - 1 - span
-    fits = np.zeros(len(runs) - 2 if len(runs) > 2 else 0, np.bool_)
-    for bit in range(63):
-        other = first ^ np.int64(1 << bit)
-        fits |= (low <= other) & (other <= high)
-    for byte in range(2, 8):
-        mask = np.int64(0xFF << 8 * byte) if byte < 7 else np.int64(0x7F << 56)
-        for end in (low, high):
-            other = first & ~mask | end & mask
-            fits |= (low <= other) & (other <= high)
-    result = np.zeros(len(runs), np.bool_)
-    result[1:-1] = fits & touches[1:] & touches[:-1]
-    return result
-
-
 def _lone_epochs(runs: Found) -> Mask:
     """The first or the last batch, if one flipped bit explains that its epoch is far from the others.
 
@@ -212,67 +184,3 @@ def _has_odd_end(source: ByteSource, runs: Found, base_offset: int, witnesses: C
     first, last = int(runs.first_offset[-1]), int(runs.last_offset[-1])
     is_far = runs.start[-1] == start and first > before + 1
     return is_far and odd_last(before, first, last, witnesses()) is not None
-
-
-def _misplaced(runs: Found, claims: Found) -> Mask:
-    """Batches that leave a gap to a neighbour in a log that has no gaps: their offset is wrong, and nothing else shows.
-
-    Such a batch has room to be wrong since a neighbour is lost.
-    """
-    odd = np.zeros(len(runs), np.bool_)
-    if len(runs) < 2:
-        return odd
-    touches = touching(runs)
-    is_v2 = runs.leader_epoch >= 0  # a compressed message of v0 or v1 does not say where it begins
-    gap = touches & (runs.first_offset[1:] > runs.last_offset[:-1] + 1) & is_v2[1:] & is_v2[:-1]
-    is_lone = runs.n_batches == 1
-    # between two that follow each other on the disk, in a stretch without damage, only the outermost can be wrong
-    is_first, is_last = np.ones(len(runs), np.bool_), np.ones(len(runs), np.bool_)
-    is_first[1:], is_last[:-1] = ~touches, ~touches
-    is_natural = gap & ~(is_first & is_lone)[:-1] & ~(is_last & is_lone)[1:]
-    n_pairs = int((runs.n_batches - 1).sum()) + int((touches & ~gap).sum())
-    if is_natural.any() or n_pairs < 4 * int(gap.sum()) or n_pairs < _FEW:
-        return odd  # the log cleaner makes gaps: they say nothing
-    # where one of two has a neighbour that agrees, the other is wrong
-    agrees = np.zeros(len(runs), np.bool_)
-    follows = touches & ~gap
-    agrees[1:] |= follows
-    agrees[:-1] |= follows
-    agrees |= ~is_lone
-    before, after = _claimed(runs, claims)
-    agrees |= (before == runs.first_offset) | (after == runs.last_offset + 1)
-    # a batch that would begin elsewhere by all that is next to it, and one flipped bit explains why it does not
-    span = runs.last_offset - runs.first_offset + 1
-    pair = np.flatnonzero(gap)
-    odd[pair] |= agrees[pair + 1] & _is_one_bit(runs.first_offset[pair], runs.first_offset[pair + 1] - span[pair])
-    odd[pair + 1] |= agrees[pair] & _is_one_bit(runs.first_offset[pair + 1], runs.last_offset[pair] + 1)
-    odd |= (before >= 0) & (after >= 0) & (before + span == after) & _is_one_bit(runs.first_offset, before)
-    odd &= is_lone & ~agrees
-    return odd
-
-
-def _is_cleaned(source: ByteSource, runs: Found) -> bool:
-    """Whether a run begins with a batch of fewer records than offsets: the log cleaner made it, and makes gaps, too."""
-    for start, end in zip(runs.start[:_MOST_HEADERS].tolist(), runs.end.tolist(), strict=False):
-        if end - start < kf.RECORD_BATCH_OVERHEAD:
-            continue
-        window = source.window(start, start + kf.RECORD_BATCH_OVERHEAD)
-        header = window.tobytes()
-        source.release(window, start)
-        last_offset_delta, n_records = int.from_bytes(header[23:27], "big"), int.from_bytes(header[57:61], "big")
-        if header[16] == 2 and n_records <= last_offset_delta:
-            return True
-    return False
-
-
-def _claimed(runs: Found, claims: Found) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The offsets where runs should begin, and end, by the headers of the damaged batches next to them; -1 for none."""
-    before, after = np.full(len(runs), -1, np.int64), np.full(len(runs), -1, np.int64)
-    if len(claims):
-        row = np.minimum(np.searchsorted(claims.end, runs.start), len(claims) - 1)
-        there = claims.end[row] == runs.start
-        before[there] = claims.last_offset[row[there]] + 1
-        row = np.minimum(np.searchsorted(claims.start, runs.end), len(claims) - 1)
-        there = claims.start[row] == runs.end
-        after[there] = claims.first_offset[row[there]]
-    return before, after

@@ -144,9 +144,6 @@ class SalvagedPartition:
     """The new partition directory."""
     quarantine: str | None = None
     """The file with the lost and the suspect bytes, and with evidence; None if there are none."""
-    unverified_records: str | None = None
-    """The file with single records of damaged batches."""
-    n_unverified_records: int = 0
     start_offset: int = 0
     end_offset: int = 0
     """Of the output; `end_offset` is excluded."""

@@ -39,7 +39,6 @@ def salvage(
     *,
     topics: Iterable[str] | str | None = None,
     partitions: Iterable[int] | int | None = None,
-    records: bool = False,
     threads: int = 1,
     dry_run: bool = False,
     progress: Callable[[int], object] = lambda n_bytes: None,
@@ -61,9 +60,6 @@ def salvage(
         partition's directory itself. Not needed for a dry run.
     topics, partitions : iterable, optional
         Only these topics and partition numbers.
-    records : bool
-        Whether to try the single records of damaged batches. They are written to ``TOPIC-N.unverified.jsonl``, never
-        to the log: no checksum vouches for them. Also whether to look into compressed batches that are kept.
     threads : int
         Number of segments to search at a time.
     dry_run : bool
@@ -99,7 +95,7 @@ def salvage(
     lost records. Without either, the finding is a note without a number.
 
     A batch with a right checksum is kept whether or not its records can be decoded. Those that cannot are counted and
-    named, compressed ones only with `records`, since to decompress all takes ten times as long.
+    named, unless they are compressed: ``kafkalog verify --deep`` of the output names all of them.
 
     Fields without a checksum can be wrong without a sign: the base offset of a batch with lost neighbours on both
     sides, or in a compacted log. So can the leader epoch of the first or last batch without a checkpoint. A batch in a
@@ -138,7 +134,7 @@ def salvage(
             report.partitions.append(row)
             place = SalvageOutput(staged, str(name), target)
             with saved_alone(len(chosen) > 1, partial(_fail, report, row, place)):
-                one = PartitionSalvage(partition, only, row, place, report.findings.add, limits, records=records)
+                one = PartitionSalvage(partition, only, row, place, report.findings.add, limits)
                 one.run(pool, threads, progress)
                 # a start past the end would hide all that was saved
                 if row.start_offset < start <= row.end_offset and lone is None:

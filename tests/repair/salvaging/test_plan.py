@@ -10,7 +10,7 @@ import builder
 import pytest
 from effort import examples
 from golden_sets import shared_log_dir
-from salvages import batch, dense, log_of, named, output_of, written
+from salvages import dense, log_of, named, output_of, written
 
 import kafkalog
 from kafkalog.cli import main
@@ -66,21 +66,6 @@ def test_each_bit_of_a_batch(tmp_path: Path) -> None:
         assert report.total("n_batches_kept") == 4, bit
         assert report.total("n_bytes_kept") == sum(map(len, batches)) - len(batches[2])
         assert [(hole.first_offset, hole.end_offset) for hole in report.partitions[0].lost] == [(4, 6)]
-
-
-def test_single_records_of_a_damaged_batch_are_marked_unverified(tmp_path: Path) -> None:
-    batches = [batch(10 * number, n=10) for number in range(3)]
-    hit = bytearray(log_of(*batches))
-    at = len(batches[0]) + 61 + 4 * 37  # in the fifth record
-    hit[at : at + 10] = b"\xee" * 10
-    report = kafkalog.salvage(named(tmp_path, hit), output=tmp_path / "out", records=True)
-    [partition] = report.partitions
-    assert partition.unverified_records is not None
-    rows = [json.loads(line) for line in Path(partition.unverified_records).read_text().splitlines()]
-    assert len(rows) == partition.n_unverified_records
-    assert {row["offset"] for row in rows} >= {10, 11, 12, 16, 17, 18, 19}
-    assert not any(row["is_verified"] for row in rows)
-    assert output_of(tmp_path / "out" / "t-0") == [batches[0], batches[2]]
 
 
 JUNK = (b"", b"\1" * 50, bytes(300), b"\xff" * 61)
