@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkalog import format as kf
 from kafkalog._kernels.columns import make_objects
@@ -60,16 +61,18 @@ def data_frame(table: pa.Table, **options: Any) -> pd.DataFrame:
     """The table as a `pandas.DataFrame`; `options` are those of `pyarrow.Table.to_pandas`.
 
     Byte strings become `bytes` and lists of headers arrays, as pyarrow makes them, but in a fraction of its time. Text
-    columns, whose values repeat, become categorical. All records without headers share one empty array.
+    columns, whose values repeat, become categorical. All records without headers share one empty array. Whole numbers
+    with nulls become floats only if these hold them all, and never inside lists and structs.
     """
     import pandas as pd
 
     objects = {
         name: column
         for name, column in zip(table.column_names, table.columns, strict=True)
-        if column.type.id in _OFFSETS or pa.types.is_list(column.type)
+        if column.type.id in _OFFSETS or (name == "headers" and pa.types.is_list(column.type))
     }
     rest = table.drop_columns(list(objects))
+    options.setdefault("integer_object_nulls", any(map(_loses_digits, rest.columns)))
     if pa.binary_view() not in rest.schema.types:  # pyarrow would make those categorical, too
         options.setdefault("strings_to_categorical", True)
     frame = rest.to_pandas(**options) if rest.num_columns else pd.DataFrame(index=pd.RangeIndex(len(table)))
@@ -82,6 +85,16 @@ def data_frame(table: pa.Table, **options: Any) -> pd.DataFrame:
                 row += len(chunk)
             frame.insert(place, name, pd.Series(values, index=frame.index, dtype=object, copy=False))
     return frame
+
+
+def _loses_digits(column: pa.ChunkedArray) -> bool:
+    """Whether a float column for numbers with nulls would round some."""
+    if pa.types.is_nested(column.type):
+        return True
+    if not (pa.types.is_integer(column.type) and column.type.bit_width == 64 and column.null_count):
+        return False
+    least, most = pc.min_max(column).as_py().values()
+    return least is not None and max(-least, most) > 2**53
 
 
 def _fill_objects(array: pa.Array, values: npt.NDArray[np.object_]) -> None:

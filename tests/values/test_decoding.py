@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from orders import BROKEN, ORDERS, written_orders
 
@@ -143,17 +142,6 @@ def test_a_field_that_the_chosen_range_lacks_is_null(tmp_path: Path, more: dict[
     given = {"value": {"format": "avro", "schema": '{"type":"record","name":"R","fields":[]}', "framed": False}}
     with pytest.raises(ValueError, match=r"no column 'value\.b'"):
         kafkalog.scan(tmp_path / "log", decode=given, columns=["value.b"]).to_table()
-
-
-def test_export_writes_structs(orders: Path, tmp_path: Path) -> None:
-    code, _, _ = command("export", orders, "--value-format", "json", "-o", tmp_path / "a.parquet")
-    assert code == 0
-    assert pq.read_table(tmp_path / "a.parquet").column("value").to_pylist()[3] == ORDERS[3]
-    code, _, _ = command(
-        "export", orders, "--value-format", "json", "-o", tmp_path / "a.csv", "--columns", "value.tags"
-    )
-    assert code == 0
-    assert (tmp_path / "a.csv").read_text().splitlines()[:3] == ["value.tags", "[]", '"[""a""]"']
 
 
 def test_the_command_line_knows_all_formats() -> None:

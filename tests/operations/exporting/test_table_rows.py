@@ -11,29 +11,6 @@ _MS = pa.timestamp("ms", "UTC")
 _US = pa.timestamp("us", "UTC")
 
 
-def test_types_of_columns_and_of_fields_in_them() -> None:
-    schema = pa.schema(
-        [
-            ("timestamp", _MS),
-            ("value", pa.struct([("at", _MS), ("small", pa.int8()), ("all", pa.list_(pa.int16()))])),
-            ("codec", pa.dictionary(pa.int32(), pa.string())),
-            ("map", pa.map_(pa.string(), _MS)),
-        ]
-    )
-    rows = TableRows(schema, "iceberg")
-    assert rows.schema.types == [
-        _US,
-        pa.struct([("at", _US), ("small", pa.int32()), ("all", pa.list_(pa.int32()))]),
-        pa.string(),
-        pa.map_(pa.string(), _US),
-    ]
-    value = {"timestamp": 5, "value": {"at": 7, "small": 1, "all": [1, 2]}, "codec": "zstd", "map": [("a", 9)]}
-    batch = pa.RecordBatch.from_pylist([value], schema=schema)
-    assert rows.of(batch).cast(rows.schema).to_pylist() == batch.to_pylist()
-    assert rows.n_records == 1
-    assert not rows.findings("table")
-
-
 def test_dates_and_timestamps_that_do_not_fit() -> None:
     schema = pa.schema([("timestamp", _MS)])
     rows = TableRows(schema, "delta", with_date=True)
