@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 import pytest
+from avro_cases import AvroCase
+from effort import fuzz_inputs
 from lakes import Delta, Iceberg
 
 import kafkalog
@@ -79,7 +82,7 @@ def row(**values: Any) -> dict[str, Any]:
 AVRO_VALUES = [
     row(
         boolean=True, int=2**31 - 1, long=2**63 - 1, float=float(np.float32(0.1)), double=5e-324, bytes=b"\xff\0",
-        string="ü\0", date=dt.date(9999, 12, 31), t_micros=_US, t_nanos=2**62,
+        string="ü\0", date=dt.date(9999, 12, 31), t_micros=_US, t_nanos=2**62 - 904,
         t_millis=_US.replace(microsecond=999_000), local=_US.replace(tzinfo=None),
         time_ms=dt.time(23, 59, 59, 999_000), time_us=dt.time(23, 59, 59, 999_999),
         dec=Decimal("9" * 35 + ".999"), huge=Decimal("-" + "9" * 57 + ".001"), fixed=b"\0\1\2", enum="select",
@@ -205,28 +208,33 @@ def values_of(table: pa.Table) -> list[Any]:
     return table.sort_by("offset").column("value").to_pylist()
 
 
-def outputs(folder: Path, how: dict[str, Any], printed: Callable[[], str]) -> Iterator[tuple[str, list[Any]]]:
-    """The values in each output, as it has them."""
-    log, decode = folder / "log", {"value": how}
+def files(folder: Path, options: dict[str, Any], found: list[kafkalog.Finding]) -> Iterator[tuple[str, list[Any]]]:
+    """The values in files and tables, as these have them; findings of the exports are added to `found`."""
+    log = folder / "log"
     for suffix in ("parquet", "arrow", "csv", "jsonl"):
-        kafkalog.export(log, folder / f"o.{suffix}", decode=decode)
+        found += kafkalog.export(log, folder / f"o.{suffix}", **options).findings
     yield "parquet", values_of(pq.read_table(folder / "o.parquet"))
     yield "arrow", values_of(pa.ipc.open_file(folder / "o.arrow").read_all())
-    convert = pa.csv.ConvertOptions(
-        column_types={"value": pa.string()}, strings_can_be_null=True, quoted_strings_can_be_null=False
-    )
+    nulls = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}
+    convert = pa.csv.ConvertOptions(column_types={"value": pa.string()}, **nulls)
     parse = pa.csv.ParseOptions(newlines_in_values=True)
     texts = pa.csv.read_csv(folder / "o.csv", parse_options=parse, convert_options=convert).column("value").to_pylist()
     yield "csv", [text and json.loads(text) for text in texts]
     yield "jsonl", [json.loads(line)["value"] for line in (folder / "o.jsonl").read_text().splitlines()]
     (folder / "lake").mkdir()
     for lake in (Delta(folder / "lake"), Iceberg(folder / "lake")):
-        lake.run(log, decode=decode, partition_by=())
+        found += lake.run(log, **options, partition_by=()).findings
         stored = lake.table().to_pyarrow_table() if isinstance(lake, Delta) else lake.output.scan().to_arrow()
         yield lake.format, values_of(stored)
-        if lake.format == "delta" or how["format"] != "json":  # Iceberg's files have other names for awkward ones
-            found = duckdb.sql(f'select "offset", value from {lake.scanned()}').to_arrow_table()
-            yield f"{lake.format} in DuckDB", values_of(found)
+        if lake.format == "delta" or options["decode"]["value"] != {"format": "json"}:
+            # Iceberg's files have other names for awkward ones
+            rows = duckdb.sql(f'select "offset", value from {lake.scanned()}').to_arrow_table()
+            yield f"{lake.format} in DuckDB", values_of(rows)
+
+
+def shown(folder: Path, how: dict[str, Any], printed: Callable[[], str]) -> Iterator[tuple[str, list[Any]]]:
+    """The values as programs have them, and as commands print them."""
+    log, decode = folder / "log", {"value": how}
     yield "dataset", values_of(kafkalog.dataset(log, decode=decode).to_table())
     yield "polars", kafkalog.scan(log, decode=decode).to_polars()["value"].to_list()
     options = ["--value-format", how["format"]]
@@ -246,8 +254,65 @@ def test_values_are_the_same_everywhere(case: tuple[Path, dict[str, Any]], capsy
     kind = table.schema.field("value").type
     expected = [canonical(one, kind) for one in TRUTH[how["format"]]]
     assert [canonical(one, kind) for one in table.column("value").to_pylist()] == expected
-    for name, found in outputs(folder, how, lambda: capsys.readouterr().out):
+    findings: list[kafkalog.Finding] = []
+    everywhere = (
+        files(folder, {"decode": {"value": how}}, findings),
+        shown(folder, how, lambda: capsys.readouterr().out),
+    )
+    for name, found in chain(*everywhere):
         same = [canonical(one, kind) for one in found]
         if name == "pandas":  # NumPy has no null in a list of numbers
             same, expected = without_nan(same), without_nan(expected)
         assert same == expected, name
+    assert not findings
+
+
+WIDER = {"int": "long", "long": "double", "float": "double", "string": "bytes"}
+
+
+def history(seed: int) -> Iterator[tuple[dict[str, Any], AvroCase]]:
+    """Versions of a random schema: fields come and go, and types become wider."""
+    case = AvroCase(seed)
+    fields = case.schema["fields"]
+    for _ in range(3):
+        kept = [one for one in fields if case.random.random() < 0.8] or fields[:1]
+        yield case.schema | {"fields": kept}, case
+        fields = [
+            one | {"type": WIDER[one["type"]]} if str(one["type"]) in WIDER and case.random.random() < 0.5 else one
+            for one in fields
+        ]
+
+
+@pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+@pytest.mark.parametrize("part", range(2))
+def test_histories_of_schemas_are_the_same_in_files_and_tables(tmp_path: Path, part: int) -> None:
+    """Each value is what its writer wrote, or null with a finding, and the same in each output."""
+    for seed in range(part, max(fuzz_inputs() // 5000, 4), 2):
+        schemas, values, truth = {}, [], []
+        for number, (schema, case) in enumerate(history(seed)):
+            schemas[number] = json.dumps(schema)
+            parsed = fastavro.parse_schema(json.loads(schemas[number]))
+            for _ in range(110):
+                given, is_shown = case._value(schema)
+                data = BytesIO()
+                fastavro.schemaless_writer(data, parsed, given)
+                values.append(b"\0" + number.to_bytes(4, "big") + data.getvalue())
+                truth.append(is_shown)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        kafkalog.write_table({"value": values}, folder / "log", topic="t")
+        options: dict[str, Any] = {"decode": {"value": "avro"}, "schemas": schemas}
+        scan = kafkalog.scan(folder / "log", **options)
+        table = scan.to_table()
+        kind = table.schema.field("value").type
+        expected = [canonical(one, kind) for one in table.column("value").to_pylist()]
+        n_null = 0
+        for one, row in zip(truth, expected, strict=True):
+            for name, field_value in canonical(one, kind).items():
+                n_null += row[name] != field_value
+                assert row[name] in (field_value, None), (seed, name)
+        assert n_null == sum(int(one.detail.split()[0]) for one in scan.findings)
+        findings: list[kafkalog.Finding] = []
+        for name, found in files(folder, options, findings):
+            if "iceberg" not in name or not any("empty one" in one.detail for one in findings):
+                assert [canonical(one, kind) for one in found] == expected, (seed, name)
