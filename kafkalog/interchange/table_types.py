@@ -66,7 +66,7 @@ BESIDE: Final = "__text"
 """The end of the name of a field with values that the field before it cannot hold."""
 ROUNDED: Final = "more digits than the type has: rounded"
 _FAR: Final = "not in the years 1 to 9999"
-EMPTIED: Final = "null list of objects: pyiceberg writes an empty one"
+EMPTIED: Final = "null list or map of objects: pyiceberg writes an empty one"
 
 
 def stored_type(kind: pa.DataType, target: str) -> pa.DataType:
@@ -441,7 +441,8 @@ def _items(
         converted(part.slice(first, last - first), kind, within, below, **how)
         for part, kind, below in zip(parts, kinds, paths, strict=True)
     ]
-    if how["target"] == "iceberg" and valid is not None and _is_list(to) and pt.is_struct(to.value_type):
+    has_objects = pt.is_struct(to.item_type if pt.is_map(to) else to.value_type)
+    if how["target"] == "iceberg" and valid is not None and has_objects:
         report(paths[0][:-1], EMPTIED, (~valid).astype(np.int64))
     if pt.is_map(to):
         if children[0].null_count:  # a map has no entry without a key
