@@ -203,7 +203,9 @@ class DirectorySchemas:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
         if not self._directory.is_dir():
-            raise ValueError(f"schemas: {self._directory} is neither a directory nor a URL such as http://localhost:8081")
+            raise ValueError(
+                f"schemas: {self._directory} is neither a directory nor a URL such as http://localhost:8081"
+            )
         self._files: dict[str | tuple[str, int], str] = {}
         self._references: dict[str, Sequence[SchemaReference]] = {}
         self._subjects: dict[int, list[tuple[str, str]]] = {}
