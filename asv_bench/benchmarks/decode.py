@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
+import time
+from pathlib import Path
+
 from peers.ours import streaming
 
 import kafkalog
+from kafkalog.scanning import execution
 
 from .common import (
     COMPRESSED,
@@ -47,6 +53,50 @@ class ToReader(CpuTimed):
         return mb_per_s(segments[name], streaming(segments[name].path))
 
     track_mb_per_s.unit = "MB/s"
+
+
+class SmallCosts:
+    """What Python costs: per window, and to open and read a segment of one batch."""
+
+    timeout = 600
+
+    def setup_cache(self) -> Segments:
+        return make_segments(["A-none"])
+
+    setup_cache.timeout = 600
+
+    def track_us_per_window(self, segments: Segments) -> float:
+        """The slope between few and many windows of the same bytes. The target is 20."""
+        usual, least = execution._RUN_BYTES, {}
+        try:
+            for _ in range(5):
+                for size in (2**17, 2**20):
+                    execution._RUN_BYTES = size
+                    start = time.process_time()
+                    reader = kafkalog.scan(segments["A-none"].path, threads=1, columns=["offset"]).to_reader()
+                    n_windows = sum(1 for _ in reader)
+                    least[n_windows] = min(least.get(n_windows, math.inf), time.process_time() - start)
+        finally:
+            execution._RUN_BYTES = usual
+        many, few = max(least), min(least)
+        return (least[many] - least[few]) / (many - few) * 1e6
+
+    track_us_per_window.unit = "us"
+
+    def track_us_per_tiny_segment(self, segments: Segments) -> float:
+        """The target is 300."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / f"{0:020d}.log"
+            content = Path(segments["A-none"].path).read_bytes()
+            path.write_bytes(content[: 12 + int.from_bytes(content[8:12], "big")])
+            least = math.inf
+            for _ in range(500):
+                start = time.process_time()
+                drain(str(path), threads=1)
+                least = min(least, time.process_time() - start)
+        return least * 1e6
+
+    track_us_per_tiny_segment.unit = "us"
 
 
 class Projection(CpuTimed):

@@ -175,7 +175,8 @@ class Pass:
             return
         try:
             with OrderedPool(threads, caller_works=threads > 0) as pool:
-                for event in pool.ahead(self._plan(pool, names, form), threads, is_done=_is_done):
+                plan = self._plan(pool, names, form)
+                for event in pool.ahead(plan, threads, is_done=_is_done) if threads else plan:
                     if isinstance(event, KafkalogError):
                         raise event
                     if isinstance(event, Task) and isinstance(event.work, RecordRun):

@@ -169,18 +169,16 @@ class Scan(ArrowStream):
         if self._decoding is not None:
             yield from self._decoded_batches(self._decoding)
             return
-        yield from self._batches(is_kept=False)
-
-    def _batches(self, *, is_kept: bool) -> Iterator[pa.RecordBatch]:
-        for _, batch in self._raw_batches(self._pass(), is_kept=is_kept):
+        for _, batch in self._raw_batches(self._pass()):
             yield batch
-            del batch
+            del batch  # its memory can be reused for the next one
 
     def to_table(self) -> pa.Table:
         """All rows as a `pyarrow.Table`."""
         if self._decoding is not None:
             return super().to_table()
-        return pa.Table.from_batches(self._batches(is_kept=True), self.schema)
+        batches = (batch for _, batch in self._raw_batches(self._pass(), is_kept=True))
+        return pa.Table.from_batches(batches, self.schema)
 
     def _raw_batches(self, one: Pass, *, is_kept: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Record batches before anything is decoded, with the path of the segment."""
