@@ -89,6 +89,7 @@ def boot(
     groups: str | os.PathLike[str] = "keep",
     missing: Missing = "continue",
     best: bool = False,
+    include_stray: bool = False,
     copy: CopyMode = "auto",
     threads: int | None = None,
     dry_run: bool = False,
@@ -116,7 +117,8 @@ def boot(
     node_id : int
         Id of the first node.
     cluster_id : str, optional
-        Default: a new one, so that no node of the old cluster can join by accident.
+        Default: a new one, so that no node of the old cluster can join by accident. If you name it, the sources may
+        have different cluster ids.
     listeners : sequence of str, optional
         ``HOST:PORT`` or ``HOST:PORT:CONTROLLER_PORT`` of each node. Default: 127.0.0.1 with ports from 9092 on.
     metadata : path-like, optional
@@ -138,6 +140,9 @@ def boot(
         Partitions that no source has continue at their highest known offset, begin at 0, or are refused.
     best : bool
         Where copies of a partition differ, whether to take the one with the latest leader epoch, then the longest.
+    include_stray : bool
+        Whether the directories ``TOPIC-N.ID-stray`` count as partitions. A broker that starts with the metadata of
+        another cluster renames all its partitions so.
     copy : {"auto", "reflink", "hardlink", "copy"}
         "auto" shares blocks with the source where the file system can. "hardlink" shares sealed segments after their
         checksums are verified, never the last one of a partition.
@@ -203,7 +208,9 @@ def boot(
     report.findings = Findings(limits.max_findings)
     report.nodes = [_described(node, target) for node in layout]
     run = _Boot(layout, options, report, limits)
-    run.survey(paths, topics, [] if metadata is None else [Path(metadata)], groups, commits, best=best)
+    found = Sources.find(paths, limits, include_stray=include_stray)
+    others = [] if metadata is None else [Path(metadata)]
+    run.survey(found, topics, others, groups, commits, best=best, is_one_cluster=cluster_id is not None)
     arguments = {
         "mode": copy,
         "threads": optional_integer("threads", threads, 1) or min(os.cpu_count() or 1, 4),
@@ -265,19 +272,19 @@ class _Boot:
 
     def survey(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        sources: Sources,
         topics: str | Sequence[str] | None,
         others: Sequence[Path],
         groups: str | os.PathLike[str],
         commits: Sequence[Commit] | None,
         *,
         best: bool,
+        is_one_cluster: bool,
     ) -> None:
         """Find the partitions, choose copies, and plan the topics."""
         report, limits = self._report, self._limits
-        sources = Sources.find(paths, limits)
+        self._metadata, where = sources.metadata(others, limits, is_one_cluster=is_one_cluster)
         report.add_notes(sources.left_out)
-        self._metadata, where = sources.metadata(others, limits)
         report.metadata = None if where is None else str(where)
         patterns = TopicPatterns(topics)
         names = dict.fromkeys(key.topic for key in sources.copies)
@@ -295,7 +302,7 @@ class _Boot:
         if not copies and self._metadata is None:
             detail = "no partitions here: name log dirs (values of log.dirs), or directories such as orders-0"
             detail += "".join(f". {one.path}: {one.detail}" for one in sources.left_out[:1])
-            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=paths[0])
+            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=sources.roots[0].path)
         bare = {key: some for key, some in copies.items() if all(one.is_bare for one in some)}
         full = {key: [one for one in some if not one.is_bare] for key, some in copies.items() if key not in bare}
         self._wanted = self._choose(full, best=best)

@@ -32,6 +32,10 @@ DEFAULT_PARTITIONS: Final = 50
 """Default of `offsets.topic.num.partitions` and its like."""
 _MOST_PARTITIONS: Final = 1000
 _ENOUGH_NAMES: Final = 3
+_UNLOADED: Final = (
+    "a broker that cannot decode a record does not load the partition: its groups get no coordinator (NOT_COORDINATOR)."
+    " Then write their offsets with kafkalog groups -o FILE, and boot with --groups FILE"
+)
 FIELDS: Final = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
 """The columns of a file with committed offsets; the last three are optional."""
 
@@ -78,6 +82,8 @@ class CoordinatorState:
             if topic == kf.CONSUMER_OFFSETS:
                 there = groups(log_dir)
                 found.findings += there.findings
+                if any(one.reason is Reason.INTERNAL_RECORD for one in there.findings):
+                    found.findings.append(Finding(Reason.INTERNAL_RECORD, _UNLOADED, path=str(copy.path), damage=False))
                 names += [group.name for group in there]
                 found.commits += commits_of(there)
             else:

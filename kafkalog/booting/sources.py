@@ -107,8 +107,20 @@ class Sources:
     """Directories and links that are left out."""
 
     @classmethod
-    def find(cls, paths: Sequence[str | os.PathLike[str]], limits: Limits = DEFAULT_LIMITS) -> Sources:
+    def find(
+        cls,
+        paths: Sequence[str | os.PathLike[str]],
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        include_stray: bool = False,
+    ) -> Sources:
         """Find the partitions.
+
+        Parameters
+        ----------
+        paths : sequence of path-like
+        include_stray : bool
+            Whether directories that a broker has renamed as strays count as partitions.
 
         Raises
         ------
@@ -123,10 +135,10 @@ class Sources:
                 what = "not a directory" if path.exists() else "no such directory"
                 detail = f"{what}: name log dirs (values of log.dirs), or partition directories such as orders-0"
                 raise NotKafkaError(Reason.NOT_KAFKA, detail, path=path)
-            found._add(path, limits)
+            found._add(path, limits, include_stray)
         return found
 
-    def _add(self, path: Path, limits: Limits) -> None:
+    def _add(self, path: Path, limits: Limits, include_stray: bool) -> None:
         is_partition = is_partition_directory(path)
         root = self._root(path.parent if is_partition else path)
         root.is_log_dir |= not is_partition
@@ -135,14 +147,18 @@ class Sources:
         for finding in log_dir.findings:
             # a broker would follow the link: its records would be missing without a word
             self.left_out.append(finding)
+        found = [(key, log_dir.path_of(key).path) for key in log_dir]
         for kind, directories in log_dir.set_apart.items():
             for directory in directories:
+                parsed = kf.parse_partition_directory(directory.name)
+                if kind == "stray" and include_stray and parsed is not None:
+                    found.append((parsed.topic_partition, directory))
+                    continue
                 detail = f"left out: a broker renamed this directory ({kind})"
                 if kind == "stray":
-                    detail += ". To include its records, rename it to TOPIC-N and run boot again"
+                    detail += ". To include its records, use --include-stray (include_stray=True)"
                 self.left_out.append(Finding(Reason.LEFT_OUT, detail, path=str(directory), damage=False))
-        for key in log_dir:
-            where = log_dir.path_of(key).path
+        for key, where in found:
             if key.topic == kf.METADATA_TOPIC:
                 continue
             others = self.copies.setdefault(key, [])
@@ -172,8 +188,15 @@ class Sources:
                 found[key] = max(offset, found.get(key, 0))
         return found
 
-    def metadata(self, others: Iterable[Path], limits: Limits) -> tuple[ClusterMetadata | None, Path | None]:
+    def metadata(
+        self, others: Iterable[Path], limits: Limits, *, is_one_cluster: bool = False
+    ) -> tuple[ClusterMetadata | None, Path | None]:
         """Read the longest metadata log of all roots and other directories; None if there is none.
+
+        Parameters
+        ----------
+        is_one_cluster : bool
+            Whether the sources are of one cluster, whatever their cluster ids.
 
         Raises
         ------
@@ -184,8 +207,12 @@ class Sources:
         clusters = {root.properties["cluster.id"]: root.path for root in named if "cluster.id" in root.properties}
         if len(clusters) > 1:
             (first, one), (second, other) = list(clusters.items())[:2]
-            detail = f"it is of cluster {second}, and {one} of cluster {first}; boot each cluster on its own"
-            raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=other)
+            detail = f"it is of cluster {second}, and {one} of cluster {first}"
+            if not is_one_cluster:
+                detail += ". Boot each cluster on its own; if one was formatted again with another id, and both hold"
+                detail += " partitions of the same cluster, name the id of the new cluster (--cluster-id, cluster_id)"
+                raise UnsafePathError(Reason.UNSAFE_PATH, detail, path=other)
+            self.left_out.append(Finding(Reason.UNSAFE_PATH, detail, path=str(other), damage=False))
         best: tuple[ClusterMetadata | None, Path | None] = None, None
         for path in [*others, *(root.path for root in self.roots)]:
             found = read_cluster_metadata(path, with_credentials=True, limits=limits)
@@ -242,9 +269,15 @@ def one_copy_each(
     if differing:
         one, other, how = differing[0]
         more = f" ({counted(len(differing) - 1, 'more copy', 'more copies')})" if len(differing) > 1 else ""
+        is_one_broker = one.root.node_id is not None and one.root.node_id == other.root.node_id
         detail = (
             f"it differs from {other.path}: {how}{more}. Use kafkalog merge to join the copies, --best (best=True) to"
-            " take the best of each partition, or --nodes N to keep each on its own node"
+            " take the best of each partition"
+            + (
+                f"; both are of broker {one.root.node_id}"
+                if is_one_broker
+                else ", or --nodes N to keep each on its node"
+            )
         )
         raise UnsafePathError(Reason.PARTITION_TWICE, detail, path=one.path)
     return chosen

@@ -393,6 +393,42 @@ def test_a_directory_that_is_no_partition_is_refused_or_left_out(tmp_path: Path)
     assert not (tmp_path / "out" / "data" / "lost+found").exists()
 
 
+def test_partitions_that_a_broker_renamed_as_strays_are_taken_if_asked_for(tmp_path: Path) -> None:
+    source = make(tmp_path / "log", partitions=2)
+    whole = kafkalog.boot(source, tmp_path / "whole")
+    for number in (0, 1):
+        (source / f"orders-{number}").rename(source / f"orders-{number}.{number:032x}-stray")
+    with pytest.raises(NotKafkaError, match="--include-stray"):
+        kafkalog.boot(source, tmp_path / "out")
+    assert main(["boot", str(source), "-o", str(tmp_path / "out"), "--include-stray"]) == 0
+    for number in (0, 1):
+        old, new = (tmp_path / name / "data" / f"orders-{number}" for name in ("whole", "out"))
+        assert {path.name: digest(path) for path in old.glob("0*")} == {
+            path.name: digest(path) for path in new.glob("0*")
+        }
+    # a broker has made an empty one in its place
+    kafkalog.write_table({"value": [b"new"]}, source, topic="orders")
+    with pytest.raises(UnsafePathError) as caught:
+        kafkalog.boot(source, tmp_path / "both", include_stray=True)
+    assert caught.value.reason == Reason.PARTITION_TWICE
+    report = kafkalog.boot(source, tmp_path / "both", include_stray=True, best=True)
+    ends = {(one.topic, one.partition): one.log_end_offset for one in report.partitions}
+    assert ends == {(one.topic, one.partition): one.log_end_offset for one in whole.partitions}
+
+
+def test_a_named_cluster_id_joins_log_dirs_that_were_formatted_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        kafkalog.write_table({"value": [b"1"]}, tmp_path / name, topic=name)
+        cluster = f"{name.upper() * 21}A"
+        (tmp_path / name / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n")
+    paths = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(UnsafePathError, match="--cluster-id"):
+        kafkalog.boot(paths, tmp_path / "out")
+    report = kafkalog.boot(paths, tmp_path / "out", cluster_id="A" * 21 + "A")
+    assert {one.topic for one in report.partitions} == {"a", "b"}
+    assert [one.path for one in report.findings.rows if one.reason is Reason.UNSAFE_PATH] == [str(tmp_path / "b")]
+
+
 def test_directories_of_another_topic_of_that_name_are_refused(tmp_path: Path) -> None:
     source = make(tmp_path / "log", partitions=2)
     ids = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
@@ -529,14 +565,6 @@ def test_three_nodes_keep_their_copies_and_the_best_one_leads(tmp_path: Path) ->
         text = (tmp_path / "out" / f"node-{number}" / "data" / "meta.properties").read_text()
         assert f"node.id={number}\ndirectory.id={ids[number]}\n" in text
         assert kafkalog.preflight(tmp_path / "out" / f"node-{number}" / "data").verdict == "starts"
-
-
-def test_disks_of_two_clusters_are_refused(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        make(tmp_path / name, name)
-        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id={name}\nnode.id=1\n")
-    with pytest.raises(UnsafePathError, match="boot each cluster on its own"):
-        kafkalog.boot([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
 
 
 def test_brokers_defaults_are_carried_and_those_of_one_broker_only_to_it(tmp_path: Path) -> None:

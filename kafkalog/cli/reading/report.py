@@ -17,6 +17,7 @@ from kafkalog.cli.options import (
     chosen,
 )
 from kafkalog.cli.scan_options import add_decoding, decode_options, usage_errors
+from kafkalog.cli.text import counted
 
 _HELP: Final = HelpText(
     description="""\
@@ -91,6 +92,9 @@ def run(args: argparse.Namespace, console: Console) -> None:
     console.unkept_findings(found.findings.n_more)
     if args.output is not None:
         found.write(args.output, overwrite=args.overwrite)
+        n_damage = found.findings.n_damage
+        state = f"{counted(n_damage, 'finding')} of damage" if n_damage else "no damage"
+        console.note(f"{state}; a broker's start: {found.summary['verdict']}; written to {args.output}")
     elif args.json:
         console.json(found.as_dict())
     else:

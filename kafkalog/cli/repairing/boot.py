@@ -65,7 +65,11 @@ def add_parser(commands: Any) -> None:
         "--nodes", metavar="N", type=int, help="number of nodes, each a broker and a controller (default: 1)"
     )
     cluster.add_argument("--node-id", metavar="ID", type=int, help="id of the first node (default: 1)")
-    cluster.add_argument("--cluster-id", metavar="ID", help="default: a new one, so that no old node can join")
+    cluster.add_argument(
+        "--cluster-id",
+        metavar="ID",
+        help="default: a new one, so that no old node can join. With it, the ids of the DIRs may differ",
+    )
     cluster.add_argument(
         "--listeners",
         metavar="HOST:PORT,...",
@@ -116,6 +120,11 @@ def add_parser(commands: Any) -> None:
     facts.add_argument(
         "--best", action="store_true", help="where copies differ, take the one with the latest epoch, then the longest"
     )
+    facts.add_argument(
+        "--include-stray",
+        action="store_true",
+        help="take partitions that a broker has renamed, such as orders-0.ID-stray",
+    )
     how = parser.add_argument_group("how")
     how.add_argument(
         "--copy",
@@ -155,6 +164,7 @@ def run(args: argparse.Namespace, console: Console) -> None:
             # a dry run writes nothing, and needs a name only for what would be written
             "kafkalog-boot" if args.output is None else args.output,
             best=args.best,
+            include_stray=args.include_stray,
             dry_run=args.dry_run,
             on_start=lambda n_bytes: console.start_progress(n_bytes, "bytes"),
             progress=lambda n_bytes: console.progress.advance(n_bytes),

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from kafkalog import format as kf
 from kafkalog.errors import Finding, KafkalogError, Reason
@@ -20,6 +21,8 @@ from kafkalog.state.checkpoints import read_offset_checkpoint
 from kafkalog.state.cluster_metadata import read_cluster_metadata
 from kafkalog.state.log_config import LogConfig, read_properties_file
 from kafkalog.survey.startup_load import LoadPlan
+
+_MOST_NAMES: Final = 8  # of topics in a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +83,11 @@ def choose(
     )
     watermarks = _checkpoint(log_dir / kf.HIGH_WATERMARK_CHECKPOINT)
     found: dict[LoadPlan, int] = dict.fromkeys(plans, 0)
-    candidates = []
+    candidates, kept = [], set()
     for plan in plans:
         config = _config(plan.partition, cluster, options)
         if "delete" not in config.cleanup_policy:
-            detail = "nothing is deleted: the topic is internal, or its cleanup.policy is compact"
-            note(Finding(Reason.LEFT_OUT, detail, path=str(plan.path), damage=False))
+            kept.add("" if plan.partition.topic_partition is None else plan.partition.topic_partition.topic)
             continue
         segments = plan.partition.segments
         newest = [max(newest_timestamps(one, one is segments[-1])) for one in segments]
@@ -98,6 +100,11 @@ def choose(
             candidates.append(_Candidate(plan, newest, min(most, len(segments) - 1)))
     if options.free is not None:
         _make_room(candidates, options.free, found, note)
+    if kept:
+        more = f" and {len(kept) - _MOST_NAMES} more" if len(kept) > _MOST_NAMES else ""
+        names = ", ".join(sorted(kept)[:_MOST_NAMES])
+        detail = f"nothing is deleted of topics that are internal, or whose cleanup.policy is compact: {names}{more}"
+        note(Finding(Reason.LEFT_OUT, detail, path=str(log_dir), damage=False))
     return found
 
 
