@@ -15,24 +15,52 @@ import pytest
 from conformance.jars import class_path, java
 from conformance.kafka import QUICK_JVM
 from effort import examples
-from encoding import (
-    Row,
-    Wanted,
-    columns_of,
-    encoded,
-    encoded_alone,
-    json_of,
-    json_rows,
-    some_batches,
-    some_rows,
-    twin_of,
-)
+from encoding import Row, Wanted, columns_of, encoded, encoded_alone, some_batches, some_rows, twin_of
 
 from kafkalog.format import Codec
 from kafkalog.records.codecs import LEVELS, Compression
 from kafkalog.records.encode import cut_batches, encode_marker
 
 pytestmark = pytest.mark.broker
+
+
+def json_of(batch: Wanted, magic: int = 2) -> dict[str, Any]:
+    """For `Builder.java`."""
+    said: dict[str, Any] = {
+        "magic": magic,
+        "codec": batch.compression.codec.name.lower(),
+        "base_offset": batch.base_offset,
+        "leader_epoch": batch.leader_epoch,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "is_transactional": batch.is_transactional,
+        "is_control": batch.is_control,
+        "delete_horizon_ms": batch.delete_horizon_ms,
+        "records": json_rows(batch.rows),
+    }
+    if batch.compression.level is not None:
+        said["level"] = batch.compression.level
+    if batch.log_append_time is not None:
+        said |= {"timestamp_type": "LogAppendTime", "log_append_time": batch.log_append_time}
+    if not batch.rows or batch.last_offset != batch.rows[-1][0]:
+        said["last_offset"] = batch.last_offset
+    if not batch.rows:
+        said["max_timestamp"] = batch.newest
+    return said
+
+
+def json_rows(rows: list[Row]) -> list[Any]:
+    """Records for `Builder.java`."""
+    return [
+        (offset, timestamp, _text(key), _text(value), [(name.decode(), _text(content)) for name, content in headers])
+        for offset, timestamp, key, value, headers in rows
+    ]
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
 
 Kafka = Callable[[str, Path, Path], None]
 BUILDER = Path(__file__).with_name("Builder.java")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import golden_sets
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from effort import thinned
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from index_twin import Batch, Indexes, make_log, misleads, write_indexes
+from index_twin import Batch, Indexes, make_log, write_indexes
 
 import kafkalog
 from kafkalog.errors import Finding
@@ -19,6 +20,67 @@ from kafkalog.log.segment import Segment
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
+
+
+def _floor(keys: Sequence[int], target: int) -> int:
+    """The slot that `AbstractIndex` finds by halves."""
+    if not keys or keys[0] > target:
+        return -1
+    low, high = 0, len(keys) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if keys[middle] > target:
+            high = middle - 1
+        elif keys[middle] < target:
+            low = middle
+        else:
+            return middle
+    return low
+
+
+def find_offset(indexes: Indexes, batches: Sequence[Batch], target: int) -> Batch | str | None:
+    """The batch that a broker finds for an offset; a word where it fails."""
+    slot = _floor([offset for offset, _ in indexes.offset], target)
+    position = indexes.offset[slot][1] if slot >= 0 else 0
+    return _scan(batches, position, lambda batch: batch.last_offset >= target)
+
+
+def find_timestamp(indexes: Indexes, batches: Sequence[Batch], target: int, base: int) -> Batch | str | None:
+    """The batch that a broker finds for a timestamp in this segment, None where it does not look or finds none."""
+    largest = indexes.time[-1][0] if indexes.time else -1
+    if largest < target:
+        return None
+    slot = _floor([timestamp for timestamp, _ in indexes.time], target)
+    offset = indexes.time[slot][1] if slot >= 0 else base
+    slot = _floor([entry for entry, _ in indexes.offset], offset)
+    position = indexes.offset[slot][1] if slot >= 0 else 0
+    return _scan(batches, position, lambda batch: batch.max_timestamp >= target)
+
+
+def _scan(batches: Sequence[Batch], position: int, is_it: object) -> Batch | str | None:
+    end = batches[-1].position + batches[-1].size if batches else 0
+    if position not in [*(batch.position for batch in batches), end]:
+        return "no batch begins there"
+    return next((batch for batch in batches if batch.position >= position and is_it(batch)), None)  # type: ignore[operator]
+
+
+def misleads(indexes: Indexes, batches: Sequence[Batch], base: int) -> bool:
+    """Whether any lookup of a broker goes wrong."""
+    for target in range(base, batches[-1].last_offset + 1):
+        right = next(batch for batch in batches if batch.last_offset >= target)
+        if find_offset(indexes, batches, target) != right:
+            return True
+    times = {batch.max_timestamp + more for batch in batches for more in (-1, 0, 1)}
+    times |= {timestamp + more for timestamp, _ in indexes.time for more in (-1, 0, 1)}
+    largest = max(batch.max_timestamp for batch in batches)
+    for target in sorted(time for time in times if time >= 0):
+        right_one = next((batch for batch in batches if batch.max_timestamp >= target), None)
+        if find_timestamp(indexes, batches, target, base) != right_one:
+            return True
+        if target > largest and indexes.time and indexes.time[-1][0] >= target:
+            return True  # the broker looks here, and not in a later segment
+    return False
+
 
 BASE = 40
 

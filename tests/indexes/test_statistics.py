@@ -20,12 +20,30 @@ import strategies
 from effort import examples, thinned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_twin import Batch, golden_batches, make_log, rebuild, write_indexes
+from index_twin import Batch, make_log, write_indexes
 
 import kafkalog
 from kafkalog.indexes.distribution import Distribution
 from kafkalog.indexes.measures import EntryRule, IndexMeasures, IndexMeter, Rows
 from kafkalog.records.batch_table import BatchTable
+
+
+def golden_batches(segment: kafkalog.Segment) -> list[Batch]:
+    table, previous, batches = segment.batches, segment.base_offset - 1, []
+    columns = (table.base_offset, table.last_offset, table.position, table.size_in_bytes, table.max_timestamp)
+    for base, last, *others in zip(*(column.tolist() for column in columns), strict=True):
+        batches.append(Batch(base if base >= 0 else previous + 1, last, *others))
+        previous = last
+    return batches
+
+
+def rebuild(directory: Path, interval: int) -> None:
+    """Write the indexes anew, by the rule of recovery: batch by batch."""
+    for segment in kafkalog.Partition(directory).segments:
+        indexes = write_indexes(golden_batches(segment), interval)
+        segment.path.with_suffix(".index").write_bytes(indexes.offset_bytes(segment.base_offset))
+        segment.path.with_suffix(".timeindex").write_bytes(indexes.time_bytes(segment.base_offset))
+
 
 INTERVALS = (0, 512, 1024, 4096, 65536)
 

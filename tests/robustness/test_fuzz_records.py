@@ -8,30 +8,204 @@ from __future__ import annotations
 import functools
 import json
 import os
+import resource
 import signal
 import struct
 import subprocess
 import sys
+import time
 import warnings
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import builder
 import numpy as np
 import pytest
 import zstandard
 from effort import THOROUGH, counted, thinned
-from fuzzing import MEMORY_GROWTH, MODES, N_INPUTS, REGRESS, SEED, feed, keep, peak_rss, tables
+from fuzzing import LIMITS, N_INPUTS, REGRESS, SECONDS, SEED, keep, tables
 from guard import guarded
-from mutants import BASE, BEFORE, BEHIND, LEVELS, golden_batches, hostile_batches, repaired, seeds
-from reading import read
+from mutants import BASE, BEFORE, BEHIND, LEVELS, golden_batches, records, repaired, seeds
+from reading import EVERYTHING, read
 
 import kafkalog
 from kafkalog.errors import KafkalogError, Reason
 from kafkalog.records.columns import ALL_COLUMNS, RecordColumns
+from kafkalog.records.decode import decode
+from kafkalog.records.header_walk import walk
 from kafkalog.storage.source import BufferSource
+
+MEMORY_GROWTH = 200 * 2**20
+
+
+BYTES_A_SECOND = 256 * 2**20
+
+
+class Mode(NamedTuple):
+    """A way to read."""
+
+    columns: Sequence[str]
+    check_crcs: bool
+
+
+MODES = (Mode(ALL_COLUMNS, True), Mode(("offset",), True), Mode(ALL_COLUMNS, False))
+
+
+class Drained(NamedTuple):
+    """What reading on past every bad batch gave."""
+
+    parts: list[RecordColumns]
+    errors: list[KafkalogError]
+
+    def n_bytes(self) -> int:
+        """Bytes of the keys and values."""
+        columns: list[Any] = [part[name] for part in self.parts for name in ("key", "value") if name in part]
+        return sum(int(column.data.size) for column in columns)
+
+
+def drain(data: Any, mode: Mode) -> Drained:
+    """Every batch of a buffer, past those that are damaged, as far as their headers can be walked."""
+    parts: list[RecordColumns] = []
+    errors: list[KafkalogError] = []
+    try:
+        for window in walk(BufferSource(data), limits=LIMITS):
+            first, n = 0, len(window.batches)
+            while first < n:
+                done = decode(
+                    window,
+                    mode.columns,
+                    first=first,
+                    selection=EVERYTHING,
+                    check_crcs=mode.check_crcs,
+                    limits=LIMITS,
+                )
+                if done.columns is not None:
+                    parts.append(done.columns)
+                first += done.n_batches
+                if done.error is not None:
+                    errors.append(done.error)
+                    first += 1
+    except KafkalogError as error:
+        errors.append(error)
+    return Drained(parts, errors)
+
+
+def check_error(error: KafkalogError, size: int) -> None:
+    """An error says where, and why."""
+    assert isinstance(error.reason, Reason)
+    assert error.detail
+    assert error.position is not None
+    assert 0 <= error.position < max(size, 1)
+    assert error.base_offset is None or -(2**63) <= error.base_offset < 2**63
+    assert error.length is None or error.length >= 0
+    assert error.reason.value in str(error)
+
+
+def feed(data: bytes, mode: Mode, at_start: bool = False) -> Drained:
+    """Read an input out of guarded memory and hold what comes of it against the promises."""
+    buffer = guarded(data, at_start=at_start)
+    begin = time.process_time()
+    try:
+        drained = drain(buffer, mode)
+        seconds = time.process_time() - begin
+        for error in drained.errors:
+            check_error(error, len(data))
+            assert mode.check_crcs or error.reason is not Reason.CRC_MISMATCH
+    except Exception as error:
+        path = keep(data, f"{type(error).__name__}: {error} (columns {len(mode.columns)}, CRCs {mode.check_crcs})")
+        raise AssertionError(f"seed {SEED}: {type(error).__name__}: {error}; the input is in {path}") from error
+    if seconds > SECONDS and seconds > SECONDS + drained.n_bytes() / BYTES_A_SECOND:
+        pytest.fail(f"seed {SEED}: {seconds:.1f} s; the input is in {keep(data, f'took {seconds:.1f} s')}")
+    return drained
+
+
+def peak_rss() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def overlong(value: int) -> bytes:
+    """The varint of more bytes than any reader may take."""
+    return b"\xff" * 10 + builder.varint(value)
+
+
+@functools.cache
+def hostile_batches() -> tuple[bytes, ...]:
+    """Batches with a lie in each size and count field there is."""
+    made: list[bytes] = []
+    sizes = (2**31 - 1, -1, 2**62, -(2**31), -(2**63), 2**31, 2**30, 0, 1)
+    plain = b"".join(records())
+    for size in sizes:
+        narrow = builder.wrap32(size)
+        for codec in range(5):
+            made += [
+                builder.batch_v2(records(), codec=codec, records_count=narrow),
+                builder.batch_v2(records(), codec=codec, last_offset_delta=narrow),
+                builder.batch_v2(records(), codec=codec, length=narrow),
+            ]
+        varint = builder.varint(size)
+        # attributes, timestamp delta, offset delta, key, value, headers, each with a size that is a lie
+        bodies = [
+            b"\0\0\0" + varint + b"key\2v\0",
+            b"\0\0\0\6key" + varint + b"value\0",
+            b"\0\0\0\6key\2v" + varint,
+            b"\0\0\0\6key\2v" + varint + b"\2h\0\2h\0",
+            b"\0\0\0\6key\2v\2" + varint + b"h\0",
+            b"\0\0\0\6key\2v\2\2h" + varint + b"h",
+            b"\0" + varint + varint + b"\6key\2v\0",
+        ]
+        for body in bodies:
+            for codec in (0, 4):
+                made.append(builder.batch_v2([builder.varint(len(body)) + body], codec=codec, records_count=1))
+                made.append(builder.batch_v2([varint + body], codec=codec, records_count=1))
+        made.append(builder.batch_v2([varint + plain], records_count=1))
+        for magic in (0, 1):
+            made.append(builder.message(0, b"k", b"v" * 9, magic=magic, size=narrow))
+            for at in (18, 18 + 4 + 1) if magic == 0 else (26, 26 + 4 + 1):
+                message = builder.message(0, b"k", b"v" * 9, magic=magic)
+                lie = message[:at] + struct.pack(">i", narrow) + message[at + 4 :]
+                made.append(builder.fix_crc(lie))
+                for codec in (1, 2, 3):
+                    made.append(builder.wrapper([lie], offset=0, magic=magic, codec=codec))
+            lie = builder.message(0, b"k", b"v", magic=magic, size=narrow)
+            made += [builder.wrapper([lie], offset=0, magic=magic, codec=codec) for codec in (1, 2, 3)]
+    unsigned = (2**31 - 1, 2**32 - 1, 2**32, 2**62, 2**31, 0, 1, 2**26)
+    for size in unsigned:
+        word = size & 0xFFFFFFFF
+        raw = builder.snappy_raw(plain)
+        lz4 = builder.lz4_frame(plain, content_size=True)
+        lz4_plain = builder.lz4_frame(plain)
+        gzip = builder.gzip_member(plain)
+        zstd_header = b"\x28\xb5\x2f\xfd"
+        payloads = [
+            (2, builder.unsigned_varint(size) + raw[2:]),
+            (2, b"\x82SNAPPY\0" + struct.pack(">iiI", 1, 1, word) + raw),
+            (2, b"\x82SNAPPY\0" + struct.pack(">III", word, word, len(raw)) + raw),
+            (3, lz4_plain[:7] + struct.pack("<I", word) + lz4_plain[11:]),
+            (
+                3,
+                lz4[:6]
+                + struct.pack("<Q", size)
+                + builder.lz4_header_checksum(lz4[4:6] + struct.pack("<Q", size), 2)
+                + lz4[15:],
+            ),
+            (1, gzip[:-4] + struct.pack("<I", word)),
+            (1, gzip[:3] + b"\4" + gzip[4:10] + struct.pack("<H", word & 0xFFFF) + gzip[10:]),
+            (4, zstd_header + b"\xe0" + struct.pack("<Q", size) + b"\x01\0\0"),
+            (4, zstd_header + b"\xc0\xf8" + struct.pack("<Q", size) + b"\x03\0\0\0"),
+            (4, zstd_header + b"\0" + bytes((size >> 24 & 0xFF,)) + struct.pack("<I", word)[:3] + plain),
+            (4, b"\x50\x2a\x4d\x18" + struct.pack("<I", word) + plain),
+        ]
+        for codec, payload in payloads:
+            made.append(builder.batch_v2(records(), codec=codec, payload=payload))
+            if codec < 4:
+                made += [builder.wrapper([], offset=3, magic=magic, codec=codec, payload=payload) for magic in (0, 1)]
+    for body in (overlong(3), b"\xff" * 9, b"\x80" * 4, b"\x80" * 5 + b"\0" * 9):
+        made += [builder.batch_v2([body], codec=codec, records_count=1) for codec in range(5)]
+        made.append(builder.batch_v2([builder.varint(len(body) + 1) + b"\0" + body], records_count=1))
+    return tuple(struct.pack(">q", BASE) + batch[8:] for batch in made)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -15,9 +15,44 @@ import misplaced_files
 import numpy as np
 import pytest
 from effort import counted, examples, thinned
-from ways import COLUMNS, WAYS, Outcome, outcome, random_query, seams
+from ways import COLUMNS, WAYS, Outcome, outcome, seams
 
 from kafkalog.errors import KafkalogError
+
+
+def random_query(rng: np.random.Generator, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Columns, ranges, filters and what to do about damage, with numbers and keys from near these records."""
+    query: dict[str, Any] = {
+        "columns": ["offset", *(name for name in COLUMNS[1:] if rng.random() < 0.4)],
+        "include_control": bool(rng.random() < 0.3),
+        "include_deleted": bool(rng.random() < 0.3),
+        "isolation_level": "read_committed" if rng.random() < 0.25 else "read_uncommitted",
+        "on_corruption": str(rng.choice(["raise", "stop", "skip", "skip"])),
+        "internal": True,
+    }
+    some = [rows[int(one)] for one in rng.integers(0, len(rows), 3)] if rows else []
+    offsets = [row["offset"] + int(rng.integers(-1, 2)) for row in some] or [0, 10]
+    stamps = [min(row["timestamp"], 2**53) + int(rng.integers(-1, 2)) for row in some if row["timestamp"]] or [0]
+    keys = [row["key"] for row in some if row["key"] is not None] or [b"k"]
+    if rng.random() < 0.4:
+        query["start_offset"] = max(min(offsets), 0)
+    if rng.random() < 0.4:
+        query["end_offset"] = max(max(offsets), 0)
+    if rng.random() < 0.3:
+        query["start_timestamp"] = max(min(stamps), 0)
+    if rng.random() < 0.3:
+        query["end_timestamp"] = max(max(stamps), 0)
+    conditions: list[Any] = []
+    if rng.random() < 0.25:
+        conditions.append(("key", str(rng.choice(["==", "starts_with", "!="])), keys[0]))
+    if rng.random() < 0.15:
+        conditions.append(("offset", str(rng.choice(["<", ">=", "=="])), offsets[0]))
+    if rng.random() < 0.15:
+        conditions.append(("value", str(rng.choice(["is null", "is not null"]))))
+    if conditions:
+        query["filters"] = conditions
+    return query
+
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261126"))
 FIRST = int(os.environ.get("KAFKALOG_FUZZ_FIRST", "0"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import random
 import struct
 from dataclasses import dataclass, field
@@ -146,44 +145,6 @@ def twin_of(batch: Wanted) -> bytes:
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
     )
-
-
-def json_of(batch: Wanted, magic: int = 2) -> dict[str, Any]:
-    """For `Builder.java`."""
-    said: dict[str, Any] = {
-        "magic": magic,
-        "codec": batch.compression.codec.name.lower(),
-        "base_offset": batch.base_offset,
-        "leader_epoch": batch.leader_epoch,
-        "producer_id": batch.producer_id,
-        "producer_epoch": batch.producer_epoch,
-        "base_sequence": batch.base_sequence,
-        "is_transactional": batch.is_transactional,
-        "is_control": batch.is_control,
-        "delete_horizon_ms": batch.delete_horizon_ms,
-        "records": json_rows(batch.rows),
-    }
-    if batch.compression.level is not None:
-        said["level"] = batch.compression.level
-    if batch.log_append_time is not None:
-        said |= {"timestamp_type": "LogAppendTime", "log_append_time": batch.log_append_time}
-    if not batch.rows or batch.last_offset != batch.rows[-1][0]:
-        said["last_offset"] = batch.last_offset
-    if not batch.rows:
-        said["max_timestamp"] = batch.newest
-    return said
-
-
-def json_rows(rows: list[Row]) -> list[Any]:
-    """Records for `Builder.java`."""
-    return [
-        (offset, timestamp, _text(key), _text(value), [(name.decode(), _text(content)) for name, content in headers])
-        for offset, timestamp, key, value, headers in rows
-    ]
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
 
 
 SIZES = (0, 0, 1, 7, 15, 16, 17, 31, 50, 63, 64, 65, 127, 128, 200, 1000, 8191, 8192, 20_000)

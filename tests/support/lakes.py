@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -153,34 +148,3 @@ def _column(table: Any, name: str) -> list[Any]:
 
     values: list[Any] = pa.table(table)[name].to_pylist()
     return values
-
-
-def killed_at_random(root: Path, lake: Lake, n: int, seed: int) -> int:
-    """Kill an export of a growing log `n` times, and finish it; how often it was killed."""
-    draw = random.Random(seed)
-    n_killed = 0
-    usual = 0.3
-    for _ in range(n):
-        grow(root, 50)
-        with subprocess.Popen(
-            [sys.executable, "-c", lake.script, root, lake.name, lake.format],
-            stdout=subprocess.PIPE,
-            env={**os.environ, **lake.environment},
-        ) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            began = time.monotonic()
-            try:
-                process.wait(draw.uniform(0, 1.2 * usual))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-            if process.wait() == 0:
-                usual = time.monotonic() - began
-            else:
-                n_killed += 1
-        if lake.exists():
-            there = lake.offsets()
-            assert len(set(there)) == len(there)
-    lake.run(root)
-    assert lake.offsets() == [*range(kafkalog.open_partition(root / "orders-0").log_end_offset)]
-    return n_killed

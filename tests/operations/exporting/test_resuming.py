@@ -6,16 +6,53 @@ reads them and as Spark does.
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import lakes
 import pyarrow as pa
 import pytest
-from lakes import LAKES, Lake, grow, killed_at_random
+from lakes import LAKES, Lake, grow
 from spark.sessions import settings
 
 import kafkalog
 from kafkalog.cli.app import main
+
+
+def killed_at_random(root: Path, lake: Lake, n: int, seed: int) -> int:
+    """Kill an export of a growing log `n` times, and finish it; how often it was killed."""
+    draw = random.Random(seed)
+    n_killed = 0
+    usual = 0.3
+    for _ in range(n):
+        grow(root, 50)
+        with subprocess.Popen(
+            [sys.executable, "-c", lake.script, root, lake.name, lake.format],
+            stdout=subprocess.PIPE,
+            env={**os.environ, **lake.environment},
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            began = time.monotonic()
+            try:
+                process.wait(draw.uniform(0, 1.2 * usual))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+            if process.wait() == 0:
+                usual = time.monotonic() - began
+            else:
+                n_killed += 1
+        if lake.exists():
+            there = lake.offsets()
+            assert len(set(there)) == len(there)
+    lake.run(root)
+    assert lake.offsets() == [*range(kafkalog.open_partition(root / "orders-0").log_end_offset)]
+    return n_killed
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from exported import records
 from faults import Faulty
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loaded import PAIR, kafkalog_timestamp, table_of
 
 import kafkalog
 from kafkalog import LogConfig, OutputExistsError, TopicPartition, UnsafePathError, WriteError, load, write_table
@@ -31,6 +30,25 @@ from kafkalog.errors import LimitExceededError, Reason, UnwritableError
 from kafkalog.operations.loading.retention import retention_note
 from kafkalog.state.cluster_image import TOPIC, ClusterMetadata
 from kafkalog.writing.partitioner import murmur2
+
+PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+def table_of(n: int, **more: Any) -> pa.Table:
+    """Records with everything that records have."""
+    columns: dict[str, Any] = {
+        "timestamp": pa.array([None if i % 11 == 5 else 1_700_000_000_000 + i for i in range(n)], kafkalog_timestamp()),
+        "key": pa.array([None if i % 7 == 3 else b"key-%d" % (i % 50) for i in range(n)], pa.binary()),
+        "value": pa.array([None if i % 13 == 0 else b"v" * (i % 90) for i in range(n)], pa.binary()),
+        "headers": pa.array(
+            [[{"key": "h", "value": None if i % 2 else b"%d" % i}] * (i % 3) for i in range(n)], pa.list_(PAIR)
+        ),
+    }
+    return pa.table({**columns, **more})
+
+
+def kafkalog_timestamp() -> pa.DataType:
+    return pa.timestamp("ms", "UTC")
 
 
 def by_partition(path: Path) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
