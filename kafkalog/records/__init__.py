@@ -1,9 +1,9 @@
 """Record batches: from bytes to columns and from columns to bytes.
 
-    `batch_table`   batch headers as a table: one row per batch, one array per column; all else builds on it
-    `header_walk`   walks batch headers window by window to batch tables; with checksums, megabytes in one call
+    `batch_table`   batch headers as a table: one row per batch, one array per column; the basis of all others
+    `header_walk`   walks batch headers to batch tables, one window at a time
     `codecs`        codecs, levels and bounded decompression
-    `spans`         decompressed batches to spans: start and size of the parts of each record
+    `spans`         decompressed batches to spans: start and size of the fields of each record
     `legacy`        messages of formats v0 and v1 to spans
     `selection`     selects records, by batch header first, then by span
     `columns`       `RecordColumns`: records as NumPy columns
@@ -15,5 +15,5 @@
     `batch_spec`    header fields of batches to encode
     `encode`        columns to v2 batches
 
-Mirrors `org.apache.kafka.common.record`. Nothing here knows segments, indexes or Arrow.
+Mirrors `org.apache.kafka.common.record`. This package does not know segments, indexes or Arrow.
 """

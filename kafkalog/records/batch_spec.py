@@ -139,7 +139,7 @@ def check_bounds(offset: Int64s, boundaries: Int64s, base_offset: Int64s, last_o
 
 def base_sequences(base_sequence: PerBatch, base_offset: Int64s, last_offset: Int64s) -> npt.NDArray[np.int32]:
     """The base sequence of each batch."""
-    # a producer takes one sequence an offset, so a batch takes as many as it spans, however few records are left
+    # a producer uses one sequence number per offset, so a compacted batch still spans all of them
     first = _scalar(base_sequence)
     if first is None or first < 0:
         return spread("base_sequence", base_sequence, base_offset.size, np.int32)

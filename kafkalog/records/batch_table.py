@@ -1,4 +1,4 @@
-"""The batch table: one row per record batch, one contiguous array per column. And windows: runs of bytes with batches.
+"""Defines the batch table (one row per batch, one array per column) and windows: runs of bytes with batches.
 
 `HeaderParser` fills the table from bytes, `header_walk` from files. It has every field of the batch headers; verifying,
 indexing, planning and lookups need nothing else.
@@ -149,7 +149,7 @@ class BatchTable(PublicNames):
 
     @property
     def has_empty(self) -> bool:
-        """Whether the header of a batch says that it has no records."""
+        """Whether any batch header has a record count of 0."""
         return not self.records_count.all()
 
     @property
@@ -196,12 +196,12 @@ class BatchTable(PublicNames):
 
 
 class ReadTable(BatchTable):
-    """The table of batches that a kernel read. Its columns are made when the first one is asked for.
+    """The table of batches that a kernel read. Its columns are created on first use.
 
     Parameters
     ----------
     rows : HeaderRows
-        Not to be filled again.
+        Must not be filled again.
     """
 
     __slots__ = (
@@ -220,7 +220,7 @@ class ReadTable(BatchTable):
         put(self, "has_empty", rows.has_empty)
 
     def __getattr__(self, name: str) -> Any:
-        # only of a column that has not been set
+        # called only for attributes that are not set
         if name not in COLUMNS:
             raise AttributeError(f"a BatchTable has no {name!r}")
         for column, array in zip(COLUMNS, columns_of(self._rows), strict=True):
@@ -246,19 +246,19 @@ def columns_of(rows: HeaderRows) -> list[npt.NDArray[Any]]:
 
 
 def filled_counts(rows: HeaderRows) -> npt.NDArray[np.int32]:
-    """int32[n]: the number of records that were filled in of each batch."""
+    """int32[n]: the number of records filled in from each batch."""
     block: Any = rows.block
     return np.frombuffer(block, np.int32, rows.n, _STARTS[-1] * rows.capacity)
 
 
 _STARTS: Final[list[int]] = [0, *np.cumsum([np.dtype(dtype).itemsize for dtype in COLUMNS.values()]).tolist()]
-"""Where columns begin in a row of each; the last number is the size of a row."""
+"""Start of each column's share in a row; the last number is the size of a row."""
 _MOST_OFFSETS: Final = 2**31  # offsets in a segment: entries of its index have 32 bits
 DERIVED: Final = ("codec", "timestamp_type", "is_transactional", "is_control", "delete_horizon_ms")
 
 
 HIDDEN: Final = -2
-"""Stands for an offset that damage hides."""
+"""Marks an offset hidden by damage."""
 
 
 class Window(NamedTuple):
@@ -267,18 +267,18 @@ class Window(NamedTuple):
     data: Bytes
     """The bytes; batch `i` is ``data[batches.position[i] - start:][:batches.size_in_bytes[i]]``.
 
-    Empty if a kernel read and judged the batches in one call, so that nobody else has to."""
+    Empty if a kernel read and checked the batches in one call."""
     start: int
     """Position of `data[0]` in the file."""
     batches: BatchTable
     valid: npt.NDArray[np.bool_] | None = None
-    """Which batches have the right checksum; None if the checksums were not compared."""
+    """Batches with correct checksums; None if they were not compared."""
     records: RecordColumns | None = None
-    """Their records, but those of control batches, if these were decoded in the same call."""
+    """Their records, except control records, if decoded in the same call."""
     next_offset: int | None = None
-    """The offset field that follows the last batch, if its bytes were read, too."""
+    """The offset field after the last batch, if its bytes were read."""
     run: RecordRun | None = None
-    """Instead of batches and records: a run of windows that nobody has to look at."""
+    """Instead of batches and records: a run of windows that needs no further checks."""
     before: int | None = None
     """The last offset before the first batch; `HIDDEN` after damage, None if the bytes before were not read."""
 
@@ -319,12 +319,12 @@ def lost_batch(
     if base < 0:
         base = last if before is None else before + 1
     if before is not None and last - before > _MOST_OFFSETS:
-        return replace(finding, base_offset=before + 1)  # no segment spans as many: the header is no batch's
-    # a damaged batch that is the last: no neighbour confirms where its header says that it ends
+        return replace(finding, base_offset=before + 1)  # too many offsets for a segment: not a header
+    # no batch follows to confirm the end offset in the header of a damaged last batch
     is_unconfirmed = error.reason is Reason.CRC_MISMATCH and after is None
     certainty: Certainty = "header" if is_unconfirmed else "at_most"
     if error.reason is Reason.CRC_MISMATCH:
-        # where the header does not fit between its neighbours, or is zeros, it is what is damaged
+        # if the header does not fit between its neighbours, or is zeros, the header itself is damaged
         start = base if before is None else min(base, before + 1)
         end = last + 1 if after is None or after <= start else after
         if not count or start < base or (last + 1 != end and end <= start + _MOST_OFFSETS):
@@ -338,10 +338,10 @@ def lost_batch(
 
 
 def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
-    """Findings about v2 batches whose headers say that they hold no records, and have bytes after them.
+    """Findings about v2 batches with a record count of 0, but bytes after the header.
 
     Readers return no records of such a batch, as Kafka's consumers. Consumers fail only if it is compressed and the
-    bytes are no stream of its codec.
+    bytes are not a valid stream.
     """
     if not batches.has_empty:
         return []
@@ -369,7 +369,7 @@ def hidden_records(batches: BatchTable, path: str) -> list[Finding]:
 
 
 _MOST_BYTES_OF_NOTHING: Final = 64
-"""No codec's frame around nothing is as long."""
+"""Larger than any codec's frame of empty content."""
 
 
 _ALL_VALID: Final = np.ones(2**13, np.bool_)
@@ -391,12 +391,12 @@ def create_time_types(n: int) -> npt.NDArray[np.int8]:
 
 
 def may_lack_timestamps(types: npt.NDArray[np.int8]) -> bool:
-    """Whether a `timestamp_type` is that of format v0, which has no timestamps."""
+    """Whether any `timestamp_type` is that of format v0, which has no timestamps."""
     return types.base is not _CREATE_TIMES and types.size > 0 and int(types.min()) < 0
 
 
 def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray[np.bool_]:
-    """Compare checksums: whether each batch of a window has the right one.
+    """Whether each batch of a window has a correct checksum.
 
     Parameters
     ----------
@@ -427,7 +427,7 @@ def valid_crcs(window: Window, batches: BatchTable | None = None) -> npt.NDArray
 
 
 class HeaderParser:
-    """Parses batch headers in bytes, into arrays that are used again.
+    """Parses batch headers from bytes into reused arrays.
 
     Parameters
     ----------
@@ -442,7 +442,7 @@ class HeaderParser:
     def parse(self, data: Bytes, start: int, previous_offset: int) -> tuple[list[BatchTable], int, int, int, int]:
         """Parse from the start of `data`; returns tables, status, position reached, bytes needed there, last offset.
 
-        `start` is the position of `data` in its file. Offsets must rise above `previous_offset`.
+        `start` is the position of `data` in its file. Offsets must increase from `previous_offset`.
         """
         tables: list[BatchTable] = []
         status, reached, needed = STATUS["OUTPUT_FULL"], start, 0
@@ -465,7 +465,7 @@ def table_of(data: Bytes, n_batches: int) -> BatchTable:
 
 
 def whole_batches(data: Bytes, position: int) -> BatchTable:
-    """Return the table of the complete batches at the start of `data`, as far as offsets rise; it may be empty."""
+    """Return the table of the complete batches at the start of `data`, as long as offsets increase; it may be empty."""
     return BatchTable.concatenate(HeaderParser().parse(data, position, -1)[0])
 
 

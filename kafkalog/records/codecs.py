@@ -1,8 +1,8 @@
-"""Codecs and levels, and bounded decompression: a stream that would exceed the limit raises.
+"""Codecs, levels, and bounded decompression: a stream beyond the limit raises.
 
 Accepts exactly the streams that Kafka's own consumer accepts, so a topic is readable here if and only if it is readable
-there. `isal` (gzip), `cramjam` (snappy, LZ4 blocks) and `zstandard` implement the codecs. This module implements what
-Kafka puts around them: xerial framing, and the LZ4 frame with its v0 header checksum. `kafkalog.records.compress`
+there. `isal` (gzip), `cramjam` (snappy, LZ4 blocks) and `zstandard` implement the codecs. This module implements
+Kafka's framing: xerial blocks, and the LZ4 frame with its v0 header checksum. `kafkalog.records.compress`
 compresses. Mirrors `org.apache.kafka.common.compress`.
 """
 
@@ -223,7 +223,7 @@ def _check_limit(n: int, limit: int, what: str) -> None:
 
 
 _GZIP_STEP = 256
-_GZIP_MIN_NEXT = 18  # Java looks for another member only in more bytes than a header and a trailer have
+_GZIP_MIN_NEXT = 18  # Java looks for another member only if more bytes follow than a header and a trailer have
 
 
 def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
@@ -232,7 +232,7 @@ def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
     start = total = 0  # start of the member, and bytes decompressed from all members before it
     while not start or (len(view) - start > _GZIP_MIN_NEXT and bytes(view[start : start + 2]) == b"\x1f\x8b"):
         member = isal_zlib.decompressobj(wbits=31)
-        # isal copies the input after a member's end: feeding all of it to each of many small members is quadratic
+        # isal copies input after a member's end: passing all of it for each small member would be quadratic
         at, step = start, len(view) if not start else _GZIP_STEP
         pending: Any = b""
         while not member.eof:
@@ -240,7 +240,7 @@ def _gzip(arena: Arena, data: Bytes, limit: int) -> None:
                 pending = view[at : at + step]
                 at, step = at + len(pending), 4 * step
             try:
-                # one byte more than the limit is enough to find that it is exceeded
+                # one byte above the limit is enough to detect an excess
                 out = member.decompress(pending, min(max(8 * len(pending), _CHUNK), limit + 1 - total))
             except isal_zlib.IsalError:
                 if start and total and not _is_gzip_header(view[start:]):
@@ -279,7 +279,7 @@ def _snappy(arena: Arena, data: Bytes, limit: int) -> None:
             at += _XERIAL_HEADER
             continue
         if len(view) - at < 4:
-            return  # snappy-java takes a cut-off chunk length for the end of the stream, too
+            return  # snappy-java also treats a truncated chunk length as the end of the stream
         size = int.from_bytes(view[at : at + 4], "big", signed=True)
         at += 4
         if not 0 < size <= len(view) - at:
@@ -306,7 +306,7 @@ def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> in
             break
     else:
         raise _stream_error(kf.Codec.SNAPPY, "the block's length is damaged")
-    # Both checks come before memory is reserved: a few damaged bytes can declare gigabytes
+    # check both before memory is reserved: a few damaged bytes can declare gigabytes
     if declared > len(block) * MAX_RATIO[kf.Codec.SNAPPY] + _SLACK:
         raise CorruptionError(
             Reason.CODEC_RATIO, f"snappy: {len(block)} bytes declare {declared}, more than any block can hold"
@@ -324,7 +324,7 @@ def _snappy_block(arena: Arena, block: memoryview, limit: int, total: int) -> in
 
 
 def as_array(room: memoryview) -> npt.NDArray[np.uint8]:
-    """The same bytes as an array: without the GIL, cramjam writes into no memoryview."""
+    """The same bytes as an array, since cramjam cannot write to a memoryview without the GIL."""
     return np.frombuffer(room, np.uint8)
 
 
@@ -338,7 +338,7 @@ def _lz4(arena: Arena, data: Bytes, limit: int, magic: int) -> None:
     """Decompress one frame as `Lz4BlockInputStream` does.
 
     Kafka does not verify a content size or a content checksum, and ignores bytes after the end mark. The header
-    checksum of a v0 frame was computed over the magic number too (KAFKA-3160), so it is not verified.
+    checksum of a v0 frame also covers the magic number (KAFKA-3160), so it is not verified.
     """
     view = memoryview(data)
     block_size = _PLAIN_FRAMES.get(bytes(view[:7]))
@@ -406,7 +406,7 @@ def _zstd(arena: Arena, data: Bytes, limit: int) -> None:
     guess = max(4 * len(data), _CHUNK)
     with _zstd_decoder().stream_reader(memoryview(data), read_across_frames=True, closefd=False) as reader:
         while True:
-            wanted = min(guess, limit + 1 - total)  # one byte more than the limit shows that it is exceeded
+            wanted = min(guess, limit + 1 - total)  # one byte above the limit detects an excess
             n = reader.readinto(arena.reserve(wanted))
             total += n
             arena.used += n
@@ -468,4 +468,4 @@ _PLAIN_FRAMES: Final = {
     for code in range(4, 8)
     for descriptor in (bytes((0x60, code << 4)),)
 }
-"""Frame headers without options, as Kafka's own producer writes them from v1 on, and their block sizes in bytes."""
+"""Block size in bytes by frame header, for headers without options as Kafka's producer writes them from v1 on."""

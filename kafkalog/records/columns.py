@@ -1,6 +1,6 @@
 """Records as NumPy columns: one array per fixed-width column; byte strings as offsets into one array of bytes.
 
-Decoding returns these columns and encoding takes them. A column owns its memory; nothing here knows its origin.
+Decoding returns these columns and encoding takes them. A column owns its memory, whatever its origin.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class HeadersColumn:
         return HeadersColumn(offsets, self.key.take(headers), self.value.take(headers))
 
     def with_header(self, name: bytes, values: BinaryColumn) -> HeadersColumn:
-        """These headers with one more of a name after those of each record, unless its value is null."""
+        """Append a header to those of each record, unless its value is null."""
         rows = np.arange(len(self)) if values.validity is None else np.flatnonzero(values.validity)
         keys = BinaryColumn(np.arange(rows.size + 1) * len(name), np.tile(np.frombuffer(name, np.uint8), rows.size))
         every = np.concatenate([np.repeat(np.arange(len(self)), np.diff(self.offsets)), rows])
@@ -281,7 +281,7 @@ Column = npt.NDArray[Any] | BinaryColumn | ViewColumn | HeadersColumn
 
 def is_masked(column: object) -> bool:
     """Whether a column is a masked array."""
-    # numpy.ma takes 10 ms to import: it is not touched for other arrays
+    # importing numpy.ma takes 10 ms: avoid it for other arrays
     return type(column) is not np.ndarray and isinstance(column, np.ma.MaskedArray)
 
 
@@ -289,12 +289,12 @@ class RecordColumns(PublicNames, Mapping[str, Column]):
     """Records as named columns that own their memory.
 
     A mapping from column name to `numpy.ndarray` (one number per record), `BinaryColumn` (key, value) or
-    `HeadersColumn`. Columns are attributes, too. It contains only the columns that were requested.
+    `HeadersColumn`. Columns are also attributes. It contains only the columns that were requested.
 
     Notes
     -----
     `timestamp` is in milliseconds; -1 if a record has none. `timestamp_type` is -1 for format v0, which has no
-    timestamps. With ``is_known=True`` the columns are taken to have `n_records` rows each, and are not counted.
+    timestamps. ``is_known=True`` skips the check that all columns have `n_records` rows.
     """
 
     __slots__ = ("_columns", "n_records")
@@ -394,7 +394,7 @@ def _empty_column(name: str) -> Column:
 def gather(
     parts: Iterable[RecordColumns], names: Sequence[str], n_parts: Callable[[], float] = lambda: 1
 ) -> RecordColumns:
-    """Concatenate records that come part by part; memory holds the result and one part.
+    """Concatenate records that arrive in parts; memory holds the result and one part.
 
     Parameters
     ----------
@@ -403,7 +403,7 @@ def gather(
     names : sequence of str
         The columns if there is no part.
     n_parts : callable
-        Returns about how many parts like the first there will be: large columns get large pages from the start.
+        Returns the estimated number of parts like the first, so that large columns get huge pages from the start.
     """
     columns: dict[str, _Gathered] | None = None
     n_records = 0
@@ -439,7 +439,7 @@ class _GatheredFixed:
             self._mask.extend(len(self._data))[:] = False
         if self._mask is not None:
             self._mask.extend(len(column))[:] = np.ma.getmaskarray(column)
-        self._data.extend(len(column))[:] = column  # of masked arrays what lies past the mask, too
+        self._data.extend(len(column))[:] = column  # includes masked elements of masked arrays
 
     def finish(self) -> npt.NDArray[Any]:
         data = self._data.finish()
@@ -447,7 +447,7 @@ class _GatheredFixed:
 
 
 class _GatheredOffsets:
-    """Offsets of parts that follow each other."""
+    """Offsets of consecutive parts."""
 
     def __init__(self, offsets: npt.NDArray[np.int64], n_parts: float) -> None:
         self._array = GrowingArray(np.int64, n_parts * offsets.size)

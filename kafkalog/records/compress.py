@@ -86,7 +86,7 @@ _LE32 = struct.Struct("<I")
 _UNCOMPRESSED = 0x80000000
 _LZ4_END = bytes(4)
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_DESCRIPTOR = b"\x60\x40"  # version 1, independent blocks of 64 KiB, nothing else
+_LZ4_DESCRIPTOR = b"\x60\x40"  # version 1, independent blocks of 64 KiB, no other options
 _LZ4_FRAMES = tuple(
     _LZ4_MAGIC + _LZ4_DESCRIPTOR + bytes((header_checksum(guarded + _LZ4_DESCRIPTOR),)) for guarded in (_LZ4_MAGIC, b"")
 )
@@ -101,7 +101,7 @@ def _lz4_fast(frame: bytes, arena: Arena, view: memoryview) -> None:
     for start in range(0, n, LZ4_BLOCK):
         block = view[start : start + LZ4_BLOCK]
         size = cramjam.lz4.compress_block_into(block, as_array(room[at + 4 :]), store_size=False)
-        # a block that does not get smaller is stored as it is, which its size's top bit says
+        # an incompressible block is stored unchanged, marked by the top bit of its size
         if size < len(block):
             _LE32.pack_into(room, at, size)
         else:
@@ -116,14 +116,14 @@ def _lz4_fast(frame: bytes, arena: Arena, view: memoryview) -> None:
 def _lz4_high(frame: bytes, level: int, arena: Arena, view: memoryview) -> None:
     """Write blocks of the high compressor.
 
-    cramjam offers that one for whole frames only. So each 64 KiB become a frame of cramjam's, and its block is copied.
+    cramjam offers it only for whole frames. So each 64 KiB becomes a frame of cramjam, and its block is copied.
     """
     arena.append(frame)
     for start in range(0, len(view), LZ4_BLOCK):
         encoder = cramjam.lz4.Compressor(level=max(level, _LZ4_LEAST_HIGH), content_checksum=False, block_linked=False)
         encoder.compress(view[start : start + LZ4_BLOCK].tobytes())  # cramjam accepts no memoryview here
         theirs = memoryview(np.frombuffer(encoder.finish(), np.uint8))
-        checksum = 4 if theirs[4] & 0x10 else 0  # after each block; left out, since Kafka writes none
+        checksum = 4 if theirs[4] & 0x10 else 0  # drop the checksum after each block, since Kafka writes none
         at = 7
         while header := _LE32.unpack_from(theirs, at)[0]:
             end = at + 4 + (header & ~_UNCOMPRESSED)

@@ -95,9 +95,10 @@ def decode(
     first, stop : int
         Rows of the batch table; default: all.
     selection : Selection, optional
-        Default: all records except control records. Control batches with a wrong checksum are damage all the same.
+        Default: all records except control records. A wrong checksum of a control batch is still damage.
     form : {"numpy", "arrow", "views"}
-        Offsets of byte strings: int64, or int32 where all records are wanted. Views point into the window then.
+        Representation of byte strings: int64 offsets, or, if all records are selected, int32 offsets or views into the
+        window.
     check_crcs : bool
         Whether to compare each batch's checksum.
     limits : Limits
@@ -108,11 +109,11 @@ def decode(
     -------
     Decoded
         The columns own their memory, except for views, so the window may be released. May stop early without an
-        error, after one batch or more; the caller goes on with another call.
+        error, after one batch or more; the caller continues with another call.
 
     Notes
     -----
-    A batch is decoded completely or not at all, whatever the columns: all that Kafka's reader checks is checked.
+    A batch is decoded completely or not at all, and with all checks of Kafka's reader, whatever the columns.
     """
     selection = selection or Selection()
     stop = len(window.batches) if stop is None else stop
@@ -126,11 +127,11 @@ def decode(
     run = _first_run(window, batches)
     n_done, error = (0, None) if run is None else job.decode(run)
     release_arena()
-    # what comes after the last selected batch is ruled out by its header, and so done, too
+    # batches after the last selected one are excluded by their headers, and so also done
     if n_done == len(batches):
         n_done = stop - first
     elif numbers is not None:
-        # batches that their headers rule out count as done, up to the first selected one that is not
+        # batches excluded by their headers count as done, up to the next selected one
         n_done = int(numbers[n_done])
     return Decoded(job.columns, n_done, error, job.n_records, job.failures)
 
@@ -159,7 +160,7 @@ class _Run(NamedTuple):
     batches: BatchTable
     is_legacy: bool
     payloads: Payloads
-    """Their payloads in the window, not decompressed."""
+    """Their payloads in the window, still compressed."""
 
     def first(self) -> Payloads:
         """The payloads of the first few batches."""
@@ -170,7 +171,7 @@ class _Run(NamedTuple):
 
 
 def _first_run(window: Window, batches: BatchTable) -> _Run | None:
-    """The batches up to where the format changes between v2 and older ones."""
+    """The batches before the format changes between v2 and older."""
     if not len(batches):
         return None
     magics, payloads = survey(window, batches)
@@ -246,7 +247,7 @@ class _Job:
         return int(found.n_batches)
 
     def _plain(self, payloads: Payloads) -> Payloads:
-        """Payloads that are not compressed, and have no more records than the limit allows."""
+        """Decompress payloads, with at most as many records as the limit allows."""
         if payloads.attribute_bits & kf.CODEC_MASK:
             return decompress_payloads(
                 self.window,
@@ -276,7 +277,7 @@ class _Job:
 def fill_spans(
     spans: Spans, names: Sequence[str], rows: Rows = None, derived: Mapping[str, npt.NDArray[Any]] | None = None
 ) -> RecordColumns:
-    """Copy the records of spans, or those with some numbers, to columns; derived columns are added as they are."""
+    """Copy the records of spans, or some of them, to columns; derived columns are added unchanged."""
     n = len(spans) if rows is None else rows.size
     filled: dict[str, Column] = {}
     own = {

@@ -2,7 +2,7 @@
 
 The counterpart of `kafkalog.records.decode`: takes the columns that decoding returns. Without compression, the bytes
 equal those of Kafka's `MemoryRecordsBuilder` for the same records and boundaries; with compression, the frames are
-those of Kafka's writers. Nothing here knows segments or files. Formats v0 and v1 are not written.
+those of Kafka's writers. This module does not know segments or files. It does not write formats v0 and v1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_BATCH_BYTES: Final = 2**31 - 1
 """Largest batch: its size field is a signed 32-bit integer."""
 
 _OK = kernels.STATUSES["OK"]
-_GROUP_BYTES = 2**20  # records to compress at a time: enough for few calls, few enough to stay in a core's cache
+_GROUP_BYTES = 2**20  # bytes of records to compress at a time: few calls, but still in a core's cache
 
 
 def cut_batches(
@@ -57,7 +57,7 @@ def cut_batches(
         See `encode_batches`.
     batch_size : int
         Bytes, as a producer's `batch.size`: a record that no longer fits, uncompressed, begins the next batch. A
-        record larger than `batch_size` begins a batch, too.
+        record larger than `batch_size` also begins a batch.
     max_records : int, optional
         Most records in a batch; default: as many as the default `Limits` allow to read.
     any_header_keys : bool
@@ -73,7 +73,7 @@ def cut_batches(
     Raises
     ------
     UnwritableError
-        A record cannot be written, or the offsets do not rise strictly; `row` is the record's row.
+        A record cannot be written, or the offsets do not increase; `row` is the record's row.
 
     Notes
     -----
@@ -101,7 +101,7 @@ def encode_batches(columns: RecordColumns, boundaries: Int64s, spec: BatchSpec |
     Parameters
     ----------
     columns : RecordColumns
-        `offset` (strictly rising), and any of `timestamp`, `key`, `value` and `headers`, as decoding returns them. A
+        `offset` (increasing), and any of `timestamp`, `key`, `value` and `headers`, as decoding returns them. A
         missing column is null for every record; a null timestamp is -1.
     boundaries : int64[n_batches + 1]
         Batch `i` has the rows ``boundaries[i]:boundaries[i + 1]``. Rows before the first and after the last boundary
@@ -163,7 +163,7 @@ def encode_marker(
     producer_id, producer_epoch : int
         Producer whose transaction ends.
     coordinator_epoch : int
-        Of the transaction coordinator.
+        Epoch of the transaction coordinator.
     is_commit : bool
         Commit or abort.
     timestamp : int
@@ -270,7 +270,7 @@ def _plan(bound: _Bound, boundaries: Int64s, spec: BatchSpec) -> _Plan:
     horizon = spread("delete_horizon_ms", -1 if spec.delete_horizon_ms is None else spec.delete_horizon_ms, n, np.int64)
     has_horizon = (horizon >= 0) & ~is_empty
     if bound.timestamp.size:
-        # an empty batch at the end begins past the last record
+        # an empty batch at the end starts after the last record
         base_timestamp = bound.timestamp[np.minimum(boundaries[:-1], bound.timestamp.size - 1)]
         base_timestamp = np.where(has_horizon, horizon, np.where(is_empty, np.int64(-1), base_timestamp))
     else:

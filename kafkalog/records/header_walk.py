@@ -1,8 +1,8 @@
 """Walk batch headers: bytes of a segment to batch tables, one window at a time.
 
 Only headers are parsed; records are decoded elsewhere, after selecting. The walk never ends silently: if there is
-neither a batch nor the end of the file, it raises, after yielding the batches before. `kafkalog.records.readers` has
-what reads good batches faster. Mirrors Kafka's `FileLogInputStream` and the header part of `DefaultRecordBatch` and
+neither a batch nor the end of the file, it raises, after yielding the batches before. `kafkalog.records.readers` reads
+valid batches faster. Mirrors Kafka's `FileLogInputStream` and the header part of `DefaultRecordBatch` and
 `AbstractLegacyRecordBatch`.
 
 Layout of the header::
@@ -40,12 +40,12 @@ from kafkalog.storage.source import Bytes, ByteSource
 WINDOW_BYTES: Final = 2**22
 """Bytes read at a time: small enough to stay in a core's cache until its records are decoded."""
 
-_FETCHED_BYTES: Final = 15 * 2**17  # a check that needs little must not fetch much
+_FETCHED_BYTES: Final = 15 * 2**17  # a check that needs few bytes must not fetch many
 _MIN_WINDOW = 64  # more than the 17 bytes up to and including the magic
-_TORN_ENVELOPE = 17  # bytes up to and including the magic; a remainder of no more than these cannot be judged
+_TORN_ENVELOPE = 17  # bytes up to and including the magic; a remainder of at most this size cannot be checked
 _SEARCH_BYTES: Final = 2**23
 _MOST_EXTRA_BYTES: Final = 2**26
-_LOOK_BACK: Final = 256  # bytes before a window's start that are read again: a record that encloses it may begin there
+_LOOK_BACK: Final = 256  # bytes before a window's start to read again, since an enclosing record may begin there
 _SEARCH_ROWS: Final = 2**14
 LINKED: Final = search_kernels.KINDS["LINKED"]
 INSIDE: Final = search_kernels.KINDS["INSIDE"]
@@ -72,7 +72,7 @@ def walk(
     start, stop : int
         Position to begin at (a batch boundary), and the position that counts as the end of the file.
     previous_offset : int
-        Offsets must rise above this one; -1 for any.
+        Offsets must be above this one; -1 for any.
     window_bytes : int
         Bytes to read at a time. A larger batch gets a window of its own.
     first_window_bytes : int, optional
@@ -90,17 +90,17 @@ def walk(
         The file ends inside a batch (`partial_tail`) or in zeros (`zero_fill`): normal at the end of a partition's
         last segment. Like all other errors, it is raised after the batches before it were yielded.
     CorruptionError
-        There is no batch at `position`, or its offset does not rise.
+        There is no batch at `position`, or its offset does not increase.
     LimitExceededError
         A batch is larger than `limits.max_batch_bytes`.
 
     Notes
     -----
-    Kafka takes a batch that is cut off for the end of the log, so a wrong size field hides everything after it. Here
-    the end is only accepted if the rest of the file contains no intact batch.
+    Kafka treats a truncated batch as the end of the log, so a wrong size field hides everything after it. This function
+    accepts the end only if the rest of the file contains no intact batch.
 
     A preallocated file may be written to while it is walked. Anything irregular in it is read again as long as the
-    file was modified recently, because it may be half written. Batches are yielded once their checksums are right.
+    file was modified recently, because it may be half written. Batches are yielded once their checksums match.
     The log ends where zeros follow a whole batch.
 
     Source: FileLogInputStream.nextBatch, Kafka 4.3.
@@ -115,7 +115,7 @@ def walk(
     while position < stop:
         data = window_of(source, position, min(position + next_bytes, stop))
         next_bytes = min(2 * next_bytes, window_bytes)
-        # the source may have got smaller meanwhile: a broker cuts the zeros off a preallocated file when it rolls it
+        # the source may have shrunk: a broker truncates the zeros of a preallocated file when it rolls
         stop, size, before = min(stop, source.size), data.size, previous_offset
         tables, status, reached, needed, previous_offset = parser.parse(data, position, before)
         # the first batch is larger than the window: read it whole
@@ -150,18 +150,18 @@ def walk(
             source.release(data, position)
         seen, at_end = position + size - reached, position + size == stop
         looked_at, position = position + size, reached
-        if source.size < stop:  # the caller read on while it had the window, and found that the file was cut
+        if source.size < stop:  # the caller read on while it had the window, and detected a truncation
             if source.size < position:
                 raise FileChangedError(Reason.FILE_CHANGED, f"was cut to {source.size} bytes", path=source.path)
             stop = source.size
             continue
         # An envelope that crosses the end of the window cannot be judged yet: read more
         goes_on = not at_end and (seen <= _TORN_ENVELOPE or position + needed <= stop)
-        # go on from the first batch that was not taken: the start of a batch is read again with the rest of it
+        # continue at the first batch that was not taken, and read its start again
         if is_half_written or (status == _NEED_MORE and (position == stop or goes_on)):
             continue
         if source.size < stop:
-            stop = source.size  # the file was cut while batches were read again or were with the caller
+            stop = source.size  # the file was truncated in the meantime
             continue
         try:
             if is_zero and source.is_zero(looked_at, stop):
@@ -178,7 +178,7 @@ def walk(
 
 
 def window_of(source: ByteSource, start: int, stop: int) -> Bytes:
-    """Read bytes of a source; fewer if a preallocated file was cut in the meantime, as when a broker rolls it."""
+    """Read bytes of a source; fewer if a preallocated file was truncated in the meantime, as when a broker rolls it."""
     while True:
         try:
             return source.window(start, stop)
@@ -189,7 +189,7 @@ def window_of(source: ByteSource, start: int, stop: int) -> Bytes:
 
 
 def valid_at(source: ByteSource, window: Window, batches: BatchTable) -> npt.NDArray[np.bool_]:
-    """Which of some batches of a window have the right checksum; their bytes are read if the window has none."""
+    """Which of a window's batches have a correct checksum; reads their bytes if the window has none."""
     if window.data.size or window.valid is not None:
         return valid_crcs(window, batches)
     valid, first = np.empty(len(batches), np.bool_), 0
@@ -238,7 +238,7 @@ def _explain(
     left = stop - position
     offset = int.from_bytes(head[:8], "big", signed=True) if len(head) >= 8 else None
     if status == _NEED_MORE:
-        # A wrong size field looks like a batch that is cut off: believe the size only if no intact batch follows
+        # a wrong size field looks like a truncated batch: trust the size only if no intact batch follows
         if left <= _TORN_ENVELOPE or (
             needed <= limits.max_batch_bytes
             and not _ends_inside(source, position, stop)
@@ -278,7 +278,7 @@ def _offset_at(source: ByteSource, position: int, stop: int) -> int | None:
 
 
 def intact_batch_at(source: ByteSource, position: int, max_bytes: int) -> tuple[Window | None, int]:
-    """Return the batch at a position, if one with a right checksum starts there, and the number of bytes read."""
+    """Return the batch at a position, if one with a correct checksum starts there, and the number of bytes read."""
     window, n_read = batch_at(source, position, max_bytes)
     if window is None or valid_crcs(window)[0]:
         return window, n_read
@@ -349,7 +349,7 @@ def _ends_inside(source: ByteSource, position: int, stop: int) -> bool:
 
 
 def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int, limits: Limits) -> bool:
-    """Whether an intact batch with an offset above a given one begins past the start of a batch that is cut off."""
+    """Whether an intact batch with an offset above `after_offset` begins after the start of a truncated batch."""
     return any(
         bool(((first_offset > after_offset) & (kind != LINKED) & (kind != INSIDE)).any())
         for _, _, first_offset, _, _, kind in search_batches(source, position, stop, is_damaged=True, limits=limits)
@@ -359,7 +359,7 @@ def _holds_batch(source: ByteSource, position: int, stop: int, after_offset: int
 def search_batches(
     source: ByteSource, start: int, stop: int, *, is_damaged: bool = False, limits: Limits
 ) -> Iterator[tuple[npt.NDArray[Any], ...]]:
-    """Find all intact batches in a range, whatever lies between them, in time linear in its size.
+    """Find all intact batches in a range, in time linear in its size.
 
     Parameters
     ----------
@@ -367,23 +367,22 @@ def search_batches(
     start, stop : int
         Positions of the first byte, where a batch should begin, and of the byte that counts as the end of the file.
     is_damaged : bool
-        Whether the batch at `start` is damaged, and its bytes are searched although its size field may be right.
+        Whether to search inside the damaged batch at `start`, although its size field may be right.
     limits : Limits
-        Of `max_batch_bytes`. Memory is bounded by four times it, or by 8 MiB where batches are small.
+        `max_batch_bytes` applies. Memory is bounded by four times that, or by 8 MiB if batches are small.
 
     Yields
     ------
     tuple of arrays
-        Position, size in bytes, first offset, last offset, leader epoch and kind of batches, but for those in a damaged
-        compressed message. See
-        `kafkalog._kernels.resync.scan_window` for what the kinds are.
+        Position, size in bytes, first offset, last offset, leader epoch and kind of batches, except those inside a
+        damaged compressed message. `kafkalog._kernels.resync.scan_window` describes the kinds.
     """
     first = search_kernels.LOOK_INSIDE if is_damaged else search_kernels.EXPECTED
     state = np.array([first, 0, start, search_kernels.KINDS["CHAINED"], -1, 0, 0], np.int64)
     columns = [np.empty(_SEARCH_ROWS, dtype) for dtype in ("i8", "i4", "i8", "i8", "i4", "i1")]
     position, needed = start, 0
     while position < stop:
-        # a size field that lies in a hole is 0, as no batch's is
+        # a size field in a hole is 0, which no batch has
         if not state[0] and (data := source.next_data(position) - kf.LOG_OVERHEAD) - position > _SEARCH_BYTES:
             position = data
             continue
@@ -393,7 +392,7 @@ def search_batches(
         )
         stop = min(stop, source.size)
         n_blocks = window.size // search_kernels.BLOCK_BYTES + 2
-        # not touched, and so not in memory, before a long candidate needs them
+        # untouched memory costs nothing until a long candidate needs it
         sums = np.empty(n_blocks, np.uint32), np.empty(n_blocks, np.uint32), np.ones(2, np.int64)
         status = _OUTPUT_FULL
         while status == _OUTPUT_FULL:
@@ -401,7 +400,7 @@ def search_batches(
                 window, position - low, low, stop, limits.max_batch_bytes, *sums, state, *columns
             )
             position = low + index
-            rows = columns[-1][:n] != _WRAPPED  # content of a damaged batch: no evidence of anything
+            rows = columns[-1][:n] != _WRAPPED  # content of a damaged batch proves nothing
             if rows.any():
                 yield tuple(column[:n][rows] for column in columns)
         source.release(window, low)

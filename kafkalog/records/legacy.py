@@ -51,7 +51,7 @@ def walk_legacy(
     error: KafkalogError | None = None
     if status != _OK:
         codec_id = int(batches.attributes[n_done]) & kf.CODEC_MASK
-        # a codec that does not exist is named first: what else is wrong may follow from it
+        # report an unknown codec first: other errors may follow from it
         if status != STATUS["CRC_MISMATCH"] and codec_id > kf.Codec.ZSTD:
             unknown = UnsupportedError(Reason.UNKNOWN_CODEC, f"codec {codec_id}; Kafka has 0 to 4")
             error = locate_error(unknown, batches, n_done, path)
@@ -84,9 +84,9 @@ class OuterSpans:
 
 
 def outer_spans(window: Window, batches: BatchTable, *, check_crcs: bool) -> tuple[int, int, OuterSpans]:
-    """Return a status, how many messages were walked up to the first bad one, and their spans.
+    """Return a status, the number of messages before the first bad one, and their spans.
 
-    The spans are in memory of the thread, which the next call uses again.
+    The spans use memory of the thread, which the next call overwrites.
     """
     n = len(batches)
     outer = OuterSpans(*(scratch(name, n, np.int32) for name in OuterSpans.__slots__))
@@ -114,7 +114,7 @@ def _walk_wrappers(
     limits: Limits,
     path: str | None,
 ) -> tuple[Spans | None, int, KafkalogError | None]:
-    """Walk compressed wrappers and the plain messages between them; plain ones are copied to the same arena."""
+    """Walk compressed wrappers and the uncompressed messages between them, which are copied to the same arena."""
     arena = thread_arena()
     parts: list[list[npt.NDArray[Any]]] = []
     codecs = (batches.attributes & kf.CODEC_MASK).tolist()
@@ -184,7 +184,7 @@ def _plain_message(
 def _message_set(
     batches: BatchTable, row: int, arena: Arena, start: int, limits: Limits, path: str | None
 ) -> list[npt.NDArray[Any]]:
-    # room for the most messages that so many bytes can hold
+    # room for the maximum number of messages in this many bytes
     n_most = (arena.used - start) // (kf.LOG_OVERHEAD + kf.MESSAGE_V0_OVERHEAD)
     capacity = min(n_most, limits.max_records_per_batch)
     offset, timestamp = np.empty(capacity, np.int64), np.empty(capacity, np.int64)

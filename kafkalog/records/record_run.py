@@ -1,4 +1,4 @@
-"""Windows of records that follow each other, and of which nobody has to look at the batches."""
+"""Runs of consecutive windows whose batches need no further checks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from kafkalog._kernels.record_windows import RecordWindow
 
 
 class RecordRun:
-    """Record batches of windows that follow each other, of whose batches nothing else is needed.
+    """Record batches of consecutive windows, without their batch tables.
 
-    It is iterated over once. What it says of its end is true of the windows that it has given, and in the end of all.
+    It can be iterated once. Its end attributes describe the windows returned so far.
 
     Parameters
     ----------
     start : int
-        Where it begins in the file.
+        Its start in the file.
     first : RecordWindow
     read_next : callable
-        Returns the next window of the run, None where another way has to go on.
+        Returns the next window of the run; None if another reader must continue.
     """
 
     attribute_bits, has_empty = 0, False

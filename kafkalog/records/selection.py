@@ -1,6 +1,6 @@
 """Select records: first by batch headers, then by walked spans.
 
-Records that are not selected are never copied. Batches that their header rules out are never decoded.
+Records that are not selected are never copied. Batches excluded by their headers are never decoded.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Selection:
     end_timestamp: int | None = None
     """Milliseconds. A record of a format without timestamps never matches."""
     include_control: bool = False
-    """Whether to select control records, too."""
+    """Whether to also select control records."""
     predicates: tuple[Predicate, ...] = field(default=(), compare=False)
-    """All have to match."""
+    """All must match."""
     derivation: Derivation | None = field(default=None, compare=False)
 
     @property
@@ -103,14 +103,14 @@ class Selection:
     def batch_mask(self, batches: BatchTable) -> npt.NDArray[np.bool_] | None:
         """Batches that may contain a selected record, by their headers alone; None for all.
 
-        A largest timestamp below the start rules a batch out. Headers have no smallest timestamp, so the end of the
-        range rules out only batches with log append time, whose records all have the largest one.
+        A largest timestamp below the start excludes a batch. Headers have no smallest timestamp, so the end of the
+        range excludes only batches with log append time, whose records all have the largest one.
         """
         masks = []
         if self.start_offset is not None:
             masks.append((batches.last_offset >= self.start_offset) | hides_last_offset(batches))
         if self.end_offset is not None:
-            # the first offset of a wrapper is hidden inside it, and may lie below any end
+            # a wrapper's first offset is only known inside it, and may be below any end
             first = np.where(batches.base_offset >= 0, batches.base_offset, np.int64(-1))
             masks.append(first < self.end_offset)
         if self.start_timestamp is not None:
@@ -129,7 +129,7 @@ class Selection:
         """Batches of a window to decode: those of `batch_mask`, and with `check_crcs` damaged control batches.
 
         Decoding reports those. The damaged bit may be the one that makes them control batches, and a consumer
-        compares their checksums, too.
+        also compares their checksums.
         """
         batches = window.batches
         mask = self.batch_mask(batches)
@@ -142,12 +142,12 @@ class Selection:
 
     @property
     def is_range(self) -> bool:
-        """Whether only offsets, timestamps, and what headers of batches say, decide which records are selected."""
+        """Whether only offsets, timestamps and batch headers decide which records are selected."""
         return not self.predicates and self.derivation is None
 
     @property
     def is_by_batch(self) -> bool:
-        """The same without timestamps."""
+        """Whether only offsets and batch headers decide."""
         return self.is_range and not self.has_timestamps
 
     def takes_all_of(self, batches: BatchTable) -> bool:
@@ -169,7 +169,7 @@ class Selection:
         mask = np.ones(len(spans), np.uint8) if ranges is None else ranges.view(np.uint8)
         derived: dict[str, npt.NDArray[Any]] = {}
         failures: list[FunctionFailure] = []
-        # conditions on derived columns come last, so that those are computed only of records that are left
+        # conditions on derived columns come last, so that columns are computed only for remaining records
         for predicate in self.predicates:
             if not predicate.reads_derived:
                 failures += predicate.narrow(spans, mask, derived)
@@ -190,7 +190,7 @@ class Selection:
     ) -> npt.NDArray[np.int64] | None:
         """Rows of the records whose timestamps are in the range; None for all. `types` is their `timestamp_type`.
 
-        A v0 record has -1 for want of a timestamp, which is no time, even where a range includes -1.
+        The -1 of a v0 record, which has no timestamp, never matches, even if a range includes -1.
         """
         masks = []
         if self.start_timestamp is not None and timestamp.min(initial=_MOST) < self.start_timestamp:
@@ -215,13 +215,13 @@ class Selection:
                 masks.append(spans.timestamp >= self.start_timestamp)
             if self.end_timestamp is not None:
                 masks.append(spans.timestamp < self.end_timestamp)
-            # a v0 record has -1 for want of a timestamp, which is no time, even where a range includes -1
+            # the -1 of a v0 record, which has no timestamp, never matches
             masks.append(~no_timestamp(spans))
         return np.logical_and.reduce(masks) if masks else None
 
 
 def hides_last_offset(batches: BatchTable) -> npt.NDArray[np.bool_]:
-    """Whether a v1 wrapper has the offset 0, as librdkafka produces it: then its last offset is only known inside."""
+    """Whether a v1 wrapper has offset 0, as librdkafka writes it, so that its last offset is only known inside."""
     hides: npt.NDArray[np.bool_] = (batches.magic == 1) & (batches.codec != 0) & (batches.last_offset == 0)
     return hides
 

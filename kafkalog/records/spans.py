@@ -1,8 +1,9 @@
-"""Walk the batches of a window to spans: start and size of each record's parts, before anything is selected or copied.
+"""Finds the spans of a window's records: start and size of each field, before selecting and copying.
 
 A *payload* is the bytes of a batch after its header. It lies in the window if it is not compressed, else in an arena
 that belongs to the thread. A call stops at a damaged batch, or once it has decompressed enough bytes; the caller
-continues with another call. Mirrors `DefaultRecordBatch` and its iterators; `kafkalog.records.legacy` does v0 and v1.
+continues with another call. Mirrors `DefaultRecordBatch` and its iterators; `kafkalog.records.legacy` handles v0 and
+v1.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from kafkalog.storage.buffer_pool import empty
 from kafkalog.storage.source import Bytes
 
 ARENA_BYTES: Final = 2 * 2**20
-"""Number of decompressed bytes after which a call stops; the rest of the window is left to the next call."""
+"""Decompressed bytes after which a call stops; the next call continues with the rest of the window."""
 
 _OK = STATUS["OK"]
 _INT32_MAX: Final = 2**31 - 1
@@ -47,7 +48,7 @@ _DECODERS_VARIABLE: Final = "KAFKALOG_DECODERS"
 
 @dataclass(slots=True)
 class Spans:
-    """Start and size of each record's parts in a buffer; a size of -1 means null.
+    """Start and size of each record's fields in a buffer; a size of -1 means null.
 
     Notes
     -----
@@ -73,7 +74,7 @@ class Spans:
     timestamp_type: npt.NDArray[np.int8] | None = None
     """Set if records have their own; None if the batch's applies."""
     batch_base_offset: npt.NDArray[np.int64] | None = None
-    """Set if it is known only from the content of a wrapper; None if the batch's applies."""
+    """Set if only the content of a wrapper has it; None if the batch's applies."""
 
     def __len__(self) -> int:
         return self.offset.size
@@ -96,7 +97,7 @@ class Payloads:
     n_records: int
     """Upper bound on the number of records."""
     check_crcs: bool
-    """Whether the checksums are still to be compared; the headers precede the payloads in `data` then."""
+    """Whether the checksums must still be compared; then headers precede the payloads in `data`."""
     attribute_bits: int
     """Attribute bits of all batches, combined by OR."""
     error: KafkalogError | None = None
@@ -104,7 +105,7 @@ class Payloads:
 
 
 def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
-    """Return the magics that occur (bit m for magic m), and the payloads for the case that all batches are plain v2."""
+    """Return the magics (bit m for magic m), and the payloads, valid if all batches are uncompressed v2."""
     start, stop = np.empty(len(batches), np.int64), np.empty(len(batches), np.int64)
     magics, bits, n_records = batch_kernels.survey_batches(
         batches.position,
@@ -122,7 +123,7 @@ def survey(window: Window, batches: BatchTable) -> tuple[int, Payloads]:
 def decompress_payloads(
     window: Window, batches: BatchTable, *, check_crcs: bool, room: int, limits: Limits, path: str | None
 ) -> Payloads:
-    """Decompress the payloads of v2 batches one after the other into the thread's arena; plain ones are copied."""
+    """Decompress the payloads of v2 batches one after another into the thread's arena; copy uncompressed ones."""
     error: KafkalogError | None = None
     n_valid = len(batches)
     if check_crcs:
@@ -157,7 +158,7 @@ def decompress_payloads(
                 ends += new_ends[:n_done].tolist()
                 arena.used = ends[-1]
                 continue
-        # the next one is unusual, or wrong, or there is no room for it
+        # the next one is unusual or wrong, or does not fit
         # Kafka does not read the payload of a batch whose record count is 0
         if counts[row] != 0:
             if ends[-1] >= room or arena.used > MAX_ARENA - limits.max_decompressed_bytes:
@@ -169,7 +170,7 @@ def decompress_payloads(
             except KafkalogError as problem:
                 error = locate_error(problem, batches, row, path)
                 break
-            # A record count that the payload cannot hold is damage, which the walk reports; a possible one is a limit
+            # an impossible record count is damage, which the walk reports; a possible one may exceed the limit
             n_most = (arena.used - ends[-1]) // kf.MIN_RECORD_BYTES
             if limits.max_records_per_batch < counts[row] <= n_most:
                 arena.used = ends[-1]
@@ -192,8 +193,8 @@ def decompress_payloads(
 def limit_records(payloads: Payloads, window: Window, limits: Limits, path: str | None) -> Payloads:
     """Return the payloads before the first batch with more records than the limit, with the error about that batch.
 
-    The record count is only believed if it is possible for the batch's size and the checksum is right; otherwise the
-    walk reports the batch as damaged.
+    The record count counts only if it is possible for the batch's size and the checksum matches; otherwise the walk
+    reports the batch as damaged.
     """
     if payloads.n_records <= limits.max_records_per_batch:
         return payloads
@@ -304,7 +305,7 @@ def locate_error(error: KafkalogError, batches: BatchTable, row: int, path: str 
     error.base_offset = base_offset if base_offset >= 0 else int(batches.last_offset[row])
     if error.length is None:
         error.length = int(batches.size_in_bytes[row])
-    # The error is returned, not raised: the frames of its traceback would keep the arena alive, in a reference cycle
+    # returned, not raised: the frames of its traceback would keep the arena alive in a reference cycle
     error.__traceback__ = None
     if error.__cause__ is not None:
         error.__cause__.__traceback__ = None
@@ -318,7 +319,7 @@ def _first_bad_crc(window: Window, batches: BatchTable) -> int:
 
 
 MAX_ARENA: Final = 2**31 - 1
-_ARENA_MORE = 2**18  # for the batch that goes beyond, and what kernels write after it
+_ARENA_MORE = 2**18  # for the batch that exceeds the size, and for padding that kernels write after it
 _KEPT_ARENA = 2 * ARENA_BYTES
 _KEPT_SCRATCH_BYTES = 2**23
 _threads = threading.local()
@@ -337,7 +338,7 @@ def thread_arena() -> Arena:
 
 
 def release_arena() -> None:
-    """Give back the memory of the thread's arena, if it grew large; spans must not be used any more."""
+    """Free the thread's arena if it grew large; spans must not be used after this."""
     arena: Arena | None = getattr(_threads, "arena", None)
     if arena is not None and arena.data.size > _KEPT_ARENA:
         _threads.arena = None
@@ -373,12 +374,12 @@ def thread_codecs() -> fill_kernels.Codecs:
 
 
 def uses_kernels() -> bool:
-    """Whether kernels decompress; the variable is for tests."""
+    """Whether kernels decompress; tests can switch it off."""
     return os.environ.get(_DECODERS_VARIABLE) != "python"
 
 
 def can_decompress(codecs: npt.NDArray[np.int8]) -> bool:
-    """Whether the kernel can decompress payloads of all these codecs; ids that do not exist are its business, too."""
+    """Whether the kernel can handle all these codecs; it also handles unknown ids."""
     if not uses_kernels():
         return False
     known = thread_codecs()
@@ -386,17 +387,17 @@ def can_decompress(codecs: npt.NDArray[np.int8]) -> bool:
 
 
 def new_codecs(decoders: str = "") -> fill_kernels.Codecs:
-    """Decompressors with the libraries that this machine has.
+    """Decompressors that use the libraries of this machine.
 
     Parameters
     ----------
     decoders : str
-        ``"own"`` takes no library; anything else takes all that are found.
+        ``"own"`` uses no library; any other value uses all libraries found.
 
     Notes
     -----
-    The functions are looked up by name in libraries that are there, the one in the `zstandard` package first. Nothing
-    is lost where there are none: the same streams are then decompressed by `kafkalog.records.codecs`.
+    Functions are looked up by name in installed libraries, first in the `zstandard` package. Without any,
+    `kafkalog.records.codecs` decompresses the same streams.
     """
     global _found
     if decoders == "own":
@@ -413,11 +414,11 @@ def new_codecs(decoders: str = "") -> fill_kernels.Codecs:
 
 
 _Functions = tuple[ctypes.CDLL, list[int]]
-_found: tuple[_Functions | None, _Functions | None] | None = None  # two threads may both look: they find the same
+_found: tuple[_Functions | None, _Functions | None] | None = None  # two threads may both search: they find the same
 
 _ZSTD: Final = ("createDCtx", "freeDCtx", "decompressDCtx", "findFrameCompressedSize")
 _LEAST_ZSTD: Final = 1_05_06
-"""Older ones accept blocks that hold more than their window allows, which Kafka's consumer refuses."""
+"""Older versions accept blocks larger than their window, which Kafka's consumer rejects."""
 _DEFLATE: Final = ("alloc_decompressor", "free_decompressor", "gzip_decompress_ex")
 _DEFLATE_FILES: Final = ["libdeflate.so.0"]
 

@@ -1,8 +1,7 @@
-"""Walks the batches of a segment with readers of good batches, which are faster than `walk` and report nothing.
+"""Walks the batches of a segment with fast readers of valid batches, and with `walk` for all others.
 
-Usually every batch is good. A reader reads many megabytes in one kernel call, and stops before anything that it does
-not read, without a word about it; from there on `walk` walks a few windows and reports what it finds, then the reader
-is tried again.
+Usually every batch is valid. A reader reads many megabytes in one kernel call, and stops silently before anything it
+cannot read. From there, `walk` reads a few windows and reports errors; then the reader is tried again.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _MOST_WINDOWS: Final = 64
 
 
 class BatchReader:
-    """Reads good batches faster than `walk` can.
+    """Reads valid batches faster than `walk`.
 
-    A batch is good if its header is right, its offset rises, and no limit is exceeded.
+    A batch is valid if its header is consistent, its offset increases, and no limit is exceeded.
 
     Parameters
     ----------
@@ -42,18 +41,18 @@ class BatchReader:
     """
 
     first_window_bytes: int | None = None
-    """Bytes that `walk` reads first of what is left to it, if that may be little; doubled from window to window."""
+    """First window size for `walk`, if it may have little to read; doubled from window to window."""
 
     def __init__(self, *, limits: Limits, stop_at: int = 0) -> None:
         self._limits, self._stop_at = limits, stop_at
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
-        """Read batches from a batch boundary on, with offsets that rise above `previous_offset`.
+        """Read batches from a batch boundary on, with offsets above `previous_offset`.
 
         Returns
         -------
         Window or None
-            None if the next batch has to be read by `walk`, for example because it is too large.
+            None if `walk` must read the next batch, for example because it is too large.
 
         Raises
         ------
@@ -63,14 +62,14 @@ class BatchReader:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Leave all that follows to `walk`: there is much that this does not read, and tries may cost something."""
+        """Leave the rest to `walk`: this reader cannot read much of it, and attempts cost time."""
 
     def close(self) -> None:
-        """Wait for what is read ahead."""
+        """Wait for calls that read ahead."""
 
 
 class CheckedReader(BatchReader):
-    """Reads good batches with right checksums. The windows have no bytes."""
+    """Reads valid batches with correct checksums. The windows have no bytes."""
 
     def __init__(self, *, limits: Limits, stop_at: int = 0) -> None:
         super().__init__(limits=limits, stop_at=stop_at)
@@ -98,7 +97,7 @@ class CheckedReader(BatchReader):
 
 
 def readable_descriptor(source: ByteSource, position: int) -> int | None:
-    """The descriptor to read a position from; None if windows have to be used. Raises if the file has changed."""
+    """The descriptor to read a position from; None if windows must be used. Raises if the file has changed."""
     if source.descriptor is None or position >= source.size:
         return None
     try:
@@ -119,7 +118,7 @@ def walk_with(
     first_window_bytes: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Window]:
-    """Walk the batches of a segment as `walk` does, whose parameters it has; `reader` reads the good ones."""
+    """Walk the batches of a segment like `walk`, with the same parameters; `reader` reads the valid ones."""
     position, n_windows = start, 1
     try:
         while True:
@@ -129,7 +128,7 @@ def walk_with(
                 yield window  # of a run, the end is known after it
                 position, previous_offset = window.batches.end_position, window.batches.end_offset - 1
                 del window  # so that the next window can reuse its memory
-            # where the reader got nowhere it is asked less and less often: each try may read ahead in vain
+            # after failed attempts, try the reader less often: each attempt may read ahead without use
             n_windows = 1 if position - run_start > window_bytes else min(2 * n_windows, _MOST_WINDOWS)
             left = n_windows
             for window in walk(
@@ -156,7 +155,7 @@ def walk_with(
 
 
 def walk_checked(source: ByteSource, *, needs_control_bytes: bool = False, **options: Any) -> Iterator[Window]:
-    """Walk the batches of a segment as `walk` does, whose parameters it has, and compare their checksums.
+    """Walk the batches of a segment like `walk`, with the same parameters, and compare their checksums.
 
     Parameters
     ----------

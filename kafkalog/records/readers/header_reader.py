@@ -1,4 +1,4 @@
-"""Reads the headers of batches of which nothing else is needed: of all, or of those outside of a range of times."""
+"""Reads only headers: of all batches, or of those outside of a range of times."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 
 _LEAST_ROWS, _MOST_ROWS = 2**6, 2**12
 _FIRST_WINDOW_BYTES: Final = 2**18
-_HEAD_BYTES: Final = 128  # of a header and a control record
-_LEAST_SKIPPED: Final = 2**18  # fetching so many bytes takes less time than another request
+_HEAD_BYTES: Final = 128  # a header and a control record
+_LEAST_SKIPPED: Final = 2**18  # fetching this many bytes is faster than another request
 
 
 class HeaderReader(BatchReader):
-    """Reads the headers of batches, and of large batches nothing else, as long as the system has them in memory.
+    """Reads the headers of batches, and skips the rest of large batches, while the file is in the page cache.
 
     The windows have no bytes, and their checksums were not compared.
 
     Parameters
     ----------
     needed : callable, optional
-        ``needed(batches)`` is bool[n], the batches whose bytes are needed; they are left to `walk`. None for all of
-        them. Default: no bytes are needed.
+        ``needed(batches)`` is bool[n]: batches whose bytes are needed, which are left to `walk`; None for all. Default:
+        no bytes are needed.
     limits, stop_at
         See `BatchReader`.
     """
@@ -52,7 +52,7 @@ class HeaderReader(BatchReader):
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`."""
-        # in a preallocated file only a checksum tells a batch from one that is half written
+        # in a preallocated file, only a checksum reveals a half-written batch
         if not self._is_used or source.is_preallocated:
             return None
         descriptor, head = readable_descriptor(source, position), None
@@ -90,7 +90,7 @@ class HeaderReader(BatchReader):
 
     def _before(self, window: Window, row: int) -> Window | None:
         """The batches of a window before one that is needed."""
-        # few headers are read in vain, and few bytes, where batches that are needed lie among others
+        # read few headers at a time if needed batches lie among others
         self._n_rows = _LEAST_ROWS
         if not row:
             self.first_window_bytes = min(2 * (self.first_window_bytes or WINDOW_BYTES), WINDOW_BYTES)
@@ -101,7 +101,7 @@ class HeaderReader(BatchReader):
 
 
 def _large_head(source: ByteSource, position: int) -> Bytes | None:
-    """The first bytes of a batch that is worth skipping; None for others."""
+    """The first bytes of a batch that is large enough to skip; None for others."""
     if position + _HEAD_BYTES > source.size:
         return None
     head = source.window(position, position + _HEAD_BYTES)
@@ -110,16 +110,16 @@ def _large_head(source: ByteSource, position: int) -> Bytes | None:
 
 
 class RangeReader(BatchReader):
-    """Reads the records of batches in the range of times, and the headers alone of those before it.
+    """Reads the records of batches within a range of times, and only headers of those before it.
 
-    Batches after the range are left to `walk`: their headers do not rule them out, but few of their records will be
-    selected, and only those are copied then.
+    Batches after the range are left to `walk`: their headers do not exclude them, but few of their records will be
+    selected, and `walk` copies only those.
 
     Parameters
     ----------
     selection : Selection
     headers, records : HeaderReader, RecordReader
-        What reads the two. `headers` has to leave to `records` what the selection does not rule out.
+        The two readers. `headers` must leave to `records` the batches that the selection does not exclude.
     """
 
     def __init__(self, selection: Selection, headers: HeaderReader, records: RecordReader, *, limits: Limits) -> None:
@@ -127,7 +127,7 @@ class RangeReader(BatchReader):
         self._selection, self._headers, self._records = selection, headers, records
         self._is_inside = self._is_behind = False
         self.first_window_bytes = records.first_window_bytes
-        # where a range of times ends is not known
+        # the end of a range of times is unknown
         records.plans = selection.end_timestamp is None or selection.end_offset is not None
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
@@ -167,9 +167,9 @@ def records_in_range(
     mask: npt.NDArray[np.bool_] | None,
     names: Sequence[str],
 ) -> RecordColumns | None:
-    """The records of the wanted batches whose timestamps are in the range of a selection, without columns added for it.
+    """The records of needed batches whose timestamps are in the selection's range, without added columns.
 
-    None if the headers do not say which records are of which batch.
+    None if the headers do not determine which records belong to which batch.
     """
     rows = selection.rows_in_time(records.timestamp, records.timestamp_type)
     if mask is not None and not mask.all():

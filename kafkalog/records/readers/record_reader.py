@@ -1,4 +1,4 @@
-"""Reads the records of good batches out of a file, and reads windows ahead in threads."""
+"""Reads the records of valid batches of a file, and reads windows ahead in threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkalog.storage.source import NO_BYTES, Bytes, ByteSource
 
 
 class RecordReader(BatchReader):
-    """Reads good batches (see `BatchReader`), and decodes their records in the same call.
+    """Reads valid batches (see `BatchReader`), and decodes their records in the same call.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class RecordReader(BatchReader):
         ``submit(call)`` runs a call in a thread, and returns a function that waits for its result; `n_ahead` windows
         are read ahead.
     hints : callable, optional
-        Returns rising positions where batches may begin; without them, size fields are followed to find some. It is
-        called for a file of several windows.
+        Returns increasing positions where batches may begin; without it, size fields are followed to find some. Called
+        for files of several windows.
     find_end : callable, optional
-        Returns the position where the caller will probably end reading, or None if it does not know. Windows up to
-        there are read ahead, the others one by one. Leave it out if the caller reads to the end.
+        Returns the position where the caller will probably stop, or None if unknown. Windows up to there are read
+        ahead, others one by one. Omit it if the caller reads to the end.
     """
 
     def __init__(
@@ -52,33 +52,33 @@ class RecordReader(BatchReader):
         self._options, self._window_bytes = options, options.window_bytes
         self._submit, self._n_ahead = submit, n_ahead
         self._ahead: deque[_Ahead] = deque()
-        self._memory: list[RecordWindows] = []  # of threads that do not read just now
+        self._memory: list[RecordWindows] = []  # of idle threads
         self._step, self._is_beginning, self._find_hints = self._window_bytes, False, hints
         self._hints: npt.NDArray[np.int64] | None = None
         self._find_end, self._end = find_end, _NO_END
         if find_end is not None:
-            self.first_window_bytes = _FIRST_STEP  # `walk` reads the batch that ends the reading
+            self.first_window_bytes = _FIRST_STEP  # `walk` reads the batch at which reading ends
         self._is_used, self.plans = uses_kernels(), True
         self._unread: tuple[int, RecordWindow | None] | None = None
 
     def read(self, source: ByteSource, position: int, previous_offset: int) -> Window | None:
         """See `BatchReader.read`. The window has its records, and its bytes only for views.
 
-        If nothing but record batches is wanted, and the batches need no other look, it is a run of windows.
+        It is a run of windows if only record batches are needed, and the batches need no further checks.
         """
         readable_descriptor(source, position)
         if self._find_end is not None:
             end, self._find_end = self._find_end(), None
             if end is not None:
                 self._end = end
-            elif source.fetches_ranges:  # what is fetched beyond the end has a bound
+            elif source.fetches_ranges:  # bounds the bytes fetched past the end
                 self.plans = False
                 self._window_bytes = _MOST_BEYOND // (self._n_ahead + 2)
                 self.restart()
         found = None
         if self._unread is not None and self._unread[0] == position:
-            found = self._unread[1]  # where the last run ended
-        # a half-written batch shows only in its checksum
+            found = self._unread[1]  # end of the last run
+        # only a checksum reveals a half-written batch
         elif self._is_used and not (source.is_preallocated and not self._options.check_crcs):
             found = self._next(source, position, previous_offset)
         self._unread = None
@@ -91,7 +91,7 @@ class RecordReader(BatchReader):
         return self._options.window(found, position)
 
     def restart(self) -> None:
-        """Begin with few bytes, as if nothing had been read: little may follow."""
+        """Start again with small reads, since few bytes may follow."""
         self.close()
         self._step, self._is_beginning = min(_FIRST_STEP, self._window_bytes), True
 
@@ -106,7 +106,7 @@ class RecordReader(BatchReader):
                 self._ahead.popleft().result()
 
     def _follow(self, source: ByteSource, run: RecordRun) -> RecordWindow | None:
-        """The next window of a run; one that needs another look is left to `read`."""
+        """The next window of a run; None for one that `read` must handle."""
         position, found = run.end_position, None
         with contextlib.suppress(KafkalogError):  # `read` raises it
             source.check_unchanged()
@@ -131,16 +131,16 @@ class RecordReader(BatchReader):
         return self._read_there(source, position, stop, previous_offset)
 
     def _begin(self, source: ByteSource, position: int, previous_offset: int) -> RecordWindow | None:
-        """The window at a position of a file, of few bytes; nothing is read ahead yet."""
+        """The first window at a position, a small one, before any reading ahead."""
         found = self._read(source, position, min(position + self._step, source.size), previous_offset)
-        if found is None:  # or there is no whole batch in so few bytes
+        if found is None:  # or the bytes do not contain a whole batch
             found = self._read(source, position, min(position + self._window_bytes, source.size), previous_offset)
         self._step = min(2 * self._step, self._window_bytes)
         self._is_beginning = self._step < self._window_bytes
         return found
 
     def _read_there(self, source: ByteSource, position: int, stop: int, previous_offset: int) -> RecordWindow | None:
-        """The window at a position of bytes in memory, or of a store."""
+        """The window at a position of bytes in memory, or in a store."""
         n_wanted = min(self._step, stop - position)
         found = self._read(source, position, position + n_wanted, previous_offset)
         if found is not None:
@@ -148,19 +148,19 @@ class RecordReader(BatchReader):
         return found
 
     def _adapt_step(self, n_read: int, n_expected: int) -> None:
-        """Follow what one call gets through: bytes beyond would be fetched twice."""
+        """Adapt to the bytes that one call processes: more would be fetched twice."""
         if n_read < n_expected:
             self._step = max(n_read // 8 * 9, _LEAST_STEP)
         else:
             self._step = min(2 * self._step, self._window_bytes)
 
     def _take(self, source: ByteSource, position: int, previous_offset: int, submit: Submit) -> RecordWindow | None:
-        """The window at a position, which a thread may have read already; more are read meanwhile."""
+        """The window at a position, which a thread may have read already; starts to read more."""
         ahead, end = self._ahead, self._stop(source, position)
         if ahead and position < ahead[0].start:  # the last call had no room for some of the batches
             found = self._read(source, position, ahead[0].start, previous_offset)
             if found is None:
-                self._hints = None  # or the batches ended elsewhere than planned
+                self._hints = None  # or the batches ended at another place than planned
             return found
         if ahead and position != ahead[0].start:
             self.close()
@@ -169,7 +169,7 @@ class RecordReader(BatchReader):
             if start >= end:
                 break
             stop = self._boundary(source, start, end)
-            # a thread does not know which offset comes before its bytes: that is compared when its turn comes
+            # a thread does not know the previous offset: it is compared when the window is used
             ahead.append(_Ahead(start, stop, submit(partial(self._read, source, start, stop, -1))))
         first = ahead.popleft()
         found = first.result()
@@ -200,18 +200,18 @@ class RecordReader(BatchReader):
         return int(kernels.find_boundary(of, start, size, self._step))
 
     def _read(self, source: ByteSource, start: int, stop: int, previous_offset: int) -> RecordWindow | None:
-        """Batches from `start` on; None if the first one has to be read by `walk`."""
+        """Batches from `start` on; None if `walk` must read the first one."""
         data: Bytes | None = None
         size = source.size
         if size < stop:
-            return None  # the file was cut since the end was planned: `walk` says where
+            return None  # the file was truncated since the end was planned: `walk` reports it
         descriptor, is_mapped = source.descriptor, False
         if descriptor is None:
-            stop = min(stop, start + 2 * self._window_bytes)  # the next batch that an index names may be far away
+            stop = min(stop, start + 2 * self._window_bytes)  # the next batch in an index may be far away
             try:
                 data = source.window(start, stop)
             except KafkalogError:
-                return None  # `walk` finds the same, and says where
+                return None  # `walk` reports this with its position
         elif (mapping := source.mapping(for_views=self._options.form == "views")) is not None:
             data, is_mapped = mapping[start:stop], True
         memory = self._memory.pop() if self._memory else self._options.windows()
@@ -229,7 +229,7 @@ Submit = Callable[[Callable[[], Any]], Callable[[], Any]]
 _LEAST_STEP: Final = 2**16
 _FIRST_STEP: Final = 2**18
 _NO_END: Final = 2**63 - 1
-_MOST_BEYOND: Final = 2**21  # fetched beyond an end that is not known
+_MOST_BEYOND: Final = 2**21  # bytes fetched past an unknown end
 
 
 class _Ahead(NamedTuple):

@@ -1,4 +1,4 @@
-"""How windows of records are read, and the columns that a kernel made of one."""
+"""Options for reading windows of records, and access to the columns that a kernel filled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READ_BYTES: Final = 2**18  # read at a time: they stay in a core's cache until 
 
 
 class BatchFields(NamedTuple):
-    """How record batches are made; see `kafkalog._kernels.record_windows.RecordWindows`."""
+    """Fields of record batches; see `kafkalog._kernels.record_windows.RecordWindows`."""
 
     fields: Sequence[tuple[int, Any]]
     schema: Any
@@ -42,13 +42,13 @@ class WindowOptions:
     window_bytes: int
     """Decompressed bytes for which a window has room."""
     offsets: tuple[int, int]
-    """Half-open; batches with others end a window."""
+    """Half-open range; a batch with other offsets ends a window."""
     stop_at: int = 0
     """Attribute bits of batches that end a window."""
     batch_fields: BatchFields | None = None
-    """What record batches have, if these are wanted instead of columns."""
+    """Fields of record batches, if requested instead of columns."""
     is_kept: bool = False
-    """Whether the caller keeps what it gets."""
+    """Whether the caller keeps all windows."""
 
     def windows(self) -> RecordWindows:
         """Memory for the windows of one thread."""
@@ -76,7 +76,7 @@ class WindowOptions:
         )
 
     def window(self, found: RecordWindow, start: int) -> Window:
-        """A window with its batch table and columns, for those who look at batches."""
+        """A window with its batch table and columns, for callers that examine batches."""
         assert found.rows is not None
         data = NO_BYTES if found.data is None else _bytes(found.data)[: found.end_position - start]
         valid = all_valid(found.n_batches) if self.check_crcs else None
@@ -125,8 +125,8 @@ def _bytes(data: Any) -> Bytes:
 
 
 def _of_records(batches: BatchTable, n_filled: npt.NDArray[np.int32], filled: Filled) -> BatchTable:
-    """The batches with records; those of v0 and v1 get counts and base offsets that their headers may lack."""
-    # messages of v0 and v1 have a row each: copying the table takes a tenth of the time
+    """The batches with records; adds counts and base offsets that v0 and v1 headers lack."""
+    # v0 and v1 have a row per message: copying the table takes a tenth of the time
     if not n_filled.all():
         batches, n_filled = batches[n_filled > 0], n_filled[n_filled > 0]
     is_hidden = batches.records_count < 0
