@@ -7,6 +7,7 @@ that continue after damage. Kernels return a status; only `error_from_status` tu
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -220,6 +221,14 @@ class FileChangedError(KafkalogError, OSError):
 
 class ReadError(KafkalogError, OSError):
     """The operating system could not read the bytes."""
+
+    @classmethod
+    def of(cls, error: OSError, path: str | os.PathLike[str] | None, position: int | None = None) -> ReadError:
+        """The error for one of the operating system's; a missing permission comes with advice."""
+        detail = error.strerror or str(error)
+        if error.errno == errno.EACCES:
+            detail += "; read permission is needed, as the user that ran the broker or as root"
+        return cls(Reason.FILE_UNREADABLE, detail, path=path, position=position)
 
 
 class NotKafkaError(KafkalogError, ValueError):

@@ -140,7 +140,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_bytes().decode("utf-8-sig")  # text mode would change line ends inside of values
     except OSError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
+        raise ReadError.of(error, path) from error
     except UnicodeDecodeError as error:
         raise NotKafkaError(Reason.NOT_KAFKA, f"it is not UTF-8 text ({error.reason})", path=path) from error
 

@@ -115,7 +115,7 @@ def _check_link(path: Path, root: Path) -> None:
 
 
 def _refuse(error: OSError) -> NoReturn:
-    raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=error.filename) from error
+    raise ReadError.of(error, error.filename) from error
 
 
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:

@@ -21,7 +21,7 @@ from typing import Final, Literal
 import numpy as np
 
 from kafkalog import format as kf
-from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError, Reason
+from kafkalog.errors import DEFAULT_LIMITS, FileChangedError, Finding, KafkalogError, Limits, ReadError
 from kafkalog.log.log_dir import LogDir
 from kafkalog.log.partition import Partition
 from kafkalog.log.ranges import PartitionRange, SegmentRange
@@ -262,7 +262,7 @@ class PartitionTail:
         try:
             names = os.listdir(self.path)
         except OSError as error:
-            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self.path) from error
+            raise ReadError.of(error, self.path) from error
         bases = (kf.parse_base_offset(name) for name in names if name.endswith(kf.LOG_SUFFIX))
         self._bases = sorted(base for base in bases if base is not None)
         self._watched = watched
@@ -276,7 +276,7 @@ class PartitionTail:
         try:
             status = os.stat(path)
         except OSError as error:
-            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
+            raise ReadError.of(error, path) from error
         if self._active is None or self._active.base_offset != base:
             is_next = self._active is not None and self._end <= base
             self._active = Segment(path, limits=self._limits, is_last=True)
@@ -405,7 +405,7 @@ class _Watched:
         try:
             return os.stat(self._path).st_mtime_ns
         except OSError as error:
-            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=self._path) from error
+            raise ReadError.of(error, self._path) from error
 
     def has_changed(self) -> bool:
         """Whether the directory has, or may have, changed; False within `_PAUSE_SECONDS` of its listing."""

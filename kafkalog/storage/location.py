@@ -347,4 +347,4 @@ def list_directory(root: AnyPath) -> list[os.DirEntry[str]]:
         with os.scandir(root) as entries:
             return list(entries)
     except OSError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=root) from error
+        raise ReadError.of(error, root) from error

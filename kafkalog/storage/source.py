@@ -197,7 +197,7 @@ class FileSource(ByteSource):
         try:
             self._descriptor = os.open(self.path, _FLAGS)
         except OSError as error:
-            raise _read_error(error, self.path) from error
+            raise ReadError.of(error, self.path) from error
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -273,7 +273,7 @@ class FileSource(ByteSource):
             try:
                 n = self._read_at(view[done:], start + done)
             except OSError as error:
-                raise _read_error(error, self.path, start + done) from error
+                raise ReadError.of(error, self.path, start + done) from error
             if n == 0:
                 raise FileChangedError(
                     Reason.FILE_CHANGED, f"ends at byte {start + done}, but had {self.size} bytes", path=self.path
@@ -451,7 +451,7 @@ def file_status(
                 return os.stat(name)
         if moved_to and (removed := removed_directory(_parent(path), identity=identity)):
             raise removed from None
-        raise _read_error(error, os.fspath(path)) from error
+        raise ReadError.of(error, os.fspath(path)) from error
 
 
 def size_of(path: str | os.PathLike[str]) -> int:
@@ -468,10 +468,3 @@ def size_of(path: str | os.PathLike[str]) -> int:
 
 def _identity(status: os.stat_result) -> FileIdentity:
     return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _read_error(error: OSError, path: str | None, position: int | None = None) -> ReadError:
-    detail = error.strerror or str(error)
-    if error.errno == errno.EACCES:
-        detail += "; read permission is needed, as the user that ran the broker or as root"
-    return ReadError(Reason.FILE_UNREADABLE, detail, path=path, position=position)

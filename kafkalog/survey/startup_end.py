@@ -73,7 +73,7 @@ def _last_entry(segment: Segment) -> tuple[int, int]:
     except FileNotFoundError:
         entry = bytes(size)
     except OSError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
+        raise ReadError.of(error, path) from error
     relative, position = (int.from_bytes(entry[at : at + 4], "big", signed=True) for at in (0, 4))
     return segment.base_offset + relative, position
 

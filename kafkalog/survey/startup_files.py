@@ -78,7 +78,7 @@ def file_names(directory: Path) -> FileNames:
         with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in entries if os.path.isfile(entry))
     except OSError as error:
-        raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=directory) from error
+        raise ReadError.of(error, directory) from error
     found = FileNames(names)
     swaps = _take_leftovers(found)
     found.fatal = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -218,3 +219,9 @@ def test_a_system_that_cannot_populate_pages_reads(path: Path, monkeypatch: pyte
     with open_source(path, memory_map=True) as source:
         assert source.mapping() is None
         assert source.window(5, 9000).tobytes() == path.read_bytes()[5:9000]
+
+
+def test_a_missing_permission_comes_with_advice() -> None:
+    missing, denied = (ReadError.of(OSError(code, "no"), "t-0") for code in (errno.ENOENT, errno.EACCES))
+    assert (missing.detail, missing.path) == ("no", "t-0")
+    assert "read permission is needed" in denied.detail

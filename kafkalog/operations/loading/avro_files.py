@@ -40,7 +40,7 @@ class AvroFile:
         try:
             self.size = os.stat(path).st_size
         except OSError as error:
-            raise ReadError(Reason.FILE_UNREADABLE, error.strerror or str(error), path=path) from error
+            raise ReadError.of(error, path) from error
 
     def batches(self, wanted: Callable[[pa.Schema], Sequence[str]]) -> Iterator[pa.RecordBatch]:
         """The rows, a record batch for each block; a value that is no record is in the column `value`.
