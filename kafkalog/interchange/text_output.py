@@ -261,7 +261,7 @@ def _scalars(array: pa.Array) -> Iterator[Any]:
             numbers = [None if one is None else float(text) for one, text in zip(numbers, shortest, strict=True)]
         for number in numbers:
             # as Jackson, Spark and Protobuf write them
-            yield number if number is None or math.isfinite(number) else _NOT_FINITE[str(number)]
+            yield number if number is None or math.isfinite(number) else NOT_FINITE[str(number)]
     elif pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
         for value in array.to_pylist():
             yield None if value is None else base64.b64encode(value).decode("ascii")
@@ -269,7 +269,8 @@ def _scalars(array: pa.Array) -> Iterator[Any]:
         yield from array.to_pylist()
 
 
-_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""The text of numbers that JSON lacks, by Python's."""
 
 
 def _moments(array: pa.Array) -> Iterator[str | None]:

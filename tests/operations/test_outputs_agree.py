@@ -284,6 +284,7 @@ def history(seed: int) -> Iterator[tuple[dict[str, Any], AvroCase]]:
 
 
 @pytest.mark.filterwarnings("ignore::kafkalog.DecodeWarning")
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(2))
 def test_histories_of_schemas_are_the_same_in_files_and_tables(tmp_path: Path, part: int) -> None:
     """Each value is what its writer wrote, or null with a finding, and the same in each output."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 import kafkalog._kernels.avro as kernel
 from kafkalog.interchange.table_types import Path, json_text
+from kafkalog.interchange.text_output import NOT_FINITE
 from kafkalog.values.formats.avro_types import AvroType, least_bytes, parse_schema
 from kafkalog.values.formats.program import Around, Columns, ProgramValues
 from kafkalog.values.types import SchemaError
@@ -257,7 +258,7 @@ def _plain(one: AvroType, data: bytes, at: int) -> tuple[Any, int]:
     if one.kind == "null":
         return None, at
     number = struct.unpack_from("<f" if one.kind == "float" else "<d", data, at)[0]
-    return number if np.isfinite(number) else str(number), at + (4 if one.kind == "float" else 8)
+    return number if np.isfinite(number) else NOT_FINITE[str(number)], at + (4 if one.kind == "float" else 8)
 
 
 def _plain_items(one: AvroType, data: bytes, at: int) -> tuple[Any, int]:

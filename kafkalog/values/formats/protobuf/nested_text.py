@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kafkalog.interchange.table_types import json_text
+from kafkalog.interchange.text_output import NOT_FINITE
 from kafkalog.values.formats.protobuf.descriptors import fields_of, read_varint
 from kafkalog.values.formats.protobuf.types import ProtoField, ProtoMessage
 
@@ -110,7 +111,7 @@ def _items(one: ProtoField, wire: int, value: int | bytes) -> list[Any]:
         if isinstance(value, int) or (wire != (5 if width == 4 else 1) and not (wire == 2 and one.is_repeated)):
             return []
         items = [numbers[0] for numbers in struct.iter_unpack(_FIXED[one.scalar], value)]
-        return [item if math.isfinite(item) else str(item) for item in items]
+        return [item if math.isfinite(item) else NOT_FINITE[str(item)] for item in items]
     if wire == 0 and isinstance(value, int):
         numbers = [value]
     elif wire == 2 and one.is_repeated and not isinstance(value, int):

@@ -253,7 +253,7 @@ def test_messages_within_themselves_become_json_text() -> None:
     found = one(text, value)
     assert found["v"] == 0
     expected = {"v": -1, "left": {**leaf, "v": 1}, "more": [leaf], "raw": "eA==", "by": {"true": leaf}, "e": "ONE"}
-    expected |= {"t": "1970-01-01T00:00:01.000000005Z", "p": [-1, 1], "d": "inf", "x": None, "y": "z"}
+    expected |= {"t": "1970-01-01T00:00:01.000000005Z", "p": [-1, 1], "d": "Infinity", "x": None, "y": "z"}
     assert json.loads(found["left"]) == expected
     message = ProtoSchema(text).messages[0]
     assert json.loads(message_text(message, inner)) == json.loads(found["left"])
