@@ -161,8 +161,8 @@ class BootReport(HtmlReport):
             held[one.topic] = held.get(one.topic, 0) + one.log_end_offset - one.log_start_offset
         for topic in self.topics:
             settings = ", ".join(f"{name}={value} ({topic.origins[name]})" for name, value in topic.settings.items())
-            size = f"{counted(topic.n_partitions, 'partition')}, {counted(held.get(topic.name, 0), 'offset')}"
-            yield f"  {topic.name}: {size}; {settings or 'no settings'}"
+            extent = f"{counted(topic.n_partitions, 'partition')}, {counted(held.get(topic.name, 0), 'offset')}"
+            yield f"  {topic.name}: {extent}; {settings or 'no settings'}"
         for heading, rows in (
             ("Lost", [finding for finding in self.findings.rows if finding.damage]),
             ("Guessed, left out, or good to know", [finding for finding in self.findings.rows if not finding.damage]),
