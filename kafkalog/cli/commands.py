@@ -42,7 +42,7 @@ _COMMANDS: Final = {
 """The module of each command, and one sentence about it, for the help."""
 
 LOCAL: Final = frozenset(
-    {"preflight", "recover", "truncate", "trim", "compact", "merge", "diff", "reindex", "boot", "report"},
+    {"preflight", "recover", "truncate", "trim", "compact", "merge", "diff", "reindex", "boot"},
 )
 """Commands that take no URLs of logs."""
 

@@ -39,6 +39,8 @@ from kafkalog.system_topics.groups import GroupOffset, Groups
 from kafkalog.system_topics.transactions import Transactions
 from kafkalog.text import counted
 
+UNKNOWN: Final = "unknown"
+"""The verdict about a partition whose files are not local."""
 MOST_ROWS: Final = 1000
 """Rows of the table of producers."""
 
@@ -306,7 +308,7 @@ class Contents:
             formats=[f"v{magic}" for magic in summary.magics],
             n_damage=verified.n_more_findings + sum(one.damage for one in verified.all_findings()),
             n_records_lost=verified.loss.n_records,
-            verdict=self._verdicts.get(os.path.abspath(verified.path), "starts"),
+            verdict=self._verdicts.get(os.path.abspath(verified.path), UNKNOWN),
             **{name: getattr(summary, name) for name in _OF_SUMMARY},
         )
 
@@ -350,7 +352,7 @@ class Contents:
                 n_records_is_minimum=any(one["n_records_is_minimum"] for one in rows),
                 cleanup_policy=self._policies.get(topic),
                 n_damaged=sum(bool(one["n_damage"]) for one in rows),
-                verdict=max((one["verdict"] for one in rows), key=VERDICTS.index),
+                verdict=max((one["verdict"] for one in rows), key=[UNKNOWN, *VERDICTS].index),
                 first_timestamp=min(
                     (one["first_timestamp"] for one in rows if one["first_timestamp"] is not None), default=None
                 ),

@@ -10,16 +10,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kafkalog.errors import DEFAULT_LIMITS, Findings, Limits
+from kafkalog.errors import DEFAULT_LIMITS, Finding, Findings, Limits
 from kafkalog.html import PublicNames, visible
 from kafkalog.log.log_dir import LogDir
 from kafkalog.operations.verifying.values import verify_values
 from kafkalog.parsing import TopicPatterns, parse_milliseconds
 from kafkalog.repair.recovering.preflight import preflight
-from kafkalog.reporting.contents import Contents
+from kafkalog.reporting.contents import UNKNOWN, Contents
 from kafkalog.reporting.page import page
 from kafkalog.reporting.tables import NUMERIC, Table, column_title
 from kafkalog.state.log_config import read_properties_file
+from kafkalog.storage.location import is_url
 from kafkalog.storage.output_paths import check_outside
 from kafkalog.storage.staging import staged_file
 from kafkalog.system_topics.groups import groups
@@ -48,7 +49,7 @@ class Report(PublicNames):
     @property
     def ok(self) -> bool:
         """Whether nothing is damaged, and a broker starts without a loss."""
-        return not self.findings.n_damage and self.summary["verdict"] in ("starts", "recovers")
+        return not self.findings.n_damage and self.summary["verdict"] in ("starts", "recovers", UNKNOWN)
 
     def as_dict(self) -> dict[str, Any]:
         """The key figures and all rows, for JSON."""
@@ -106,6 +107,8 @@ class Report(PublicNames):
         """Return the key figures with titles, as text."""
         one = self.summary
         verdict = f"{one['verdict']} ({'clean' if one['is_clean'] else 'unclean'} start)"
+        if one["verdict"] == UNKNOWN:
+            verdict = "not known: preflight needs local files"
         least = "at least " if one["n_records_is_minimum"] else ""
         lost = one["losses"]
         return [
@@ -163,7 +166,7 @@ def report(
     Parameters
     ----------
     path : path-like or sequence of path-like
-        Log dirs of one broker, or partition directories.
+        Log dirs of one broker, or partition directories. With a URL, the start and the outlook are not forecast.
     topics : str or sequence of str, optional
         Only these topics: names or globs; a leading ``!`` excludes.
     config : path-like, optional
@@ -205,10 +208,15 @@ def report(
     log_dir = LogDir(names, limits=limits)
     wanted = TopicPatterns(topics)
     contents = Contents(limits, now_ms, None if config is None else read_properties_file(config))
-    plans = preflight(names, topics=topics, config=config, now=now_ms, threads=threads, limits=limits)
-    contents.add_start(plans)
-    verdict, n_bytes_lost = plans.verdict, plans.n_bytes_lost
-    plans.partitions.clear()  # of 10,000 partitions the plans take 40 MB
+    start: dict[str, Any] = {"verdict": UNKNOWN, "is_clean": None, "n_bytes_lost": 0}
+    of_start: list[Finding] = []
+    is_local = not any(map(is_url, names))
+    if is_local:
+        plans = preflight(names, topics=topics, config=config, now=now_ms, threads=threads, limits=limits)
+        contents.add_start(plans)
+        start = {name: getattr(plans, name) for name in start}
+        # of 10,000 partitions the plans take 40 MB
+        of_start, plans = plans.findings.rows, None  # type: ignore[assignment]
     known = groups(log_dir)
     contents.add_groups(known, wanted)
     metadata = contents.add_partitions(log_dir, topics, threads=threads, progress=progress)
@@ -218,8 +226,10 @@ def report(
         now=now_ms,
         transaction_max_timeout_ms=transaction_max_timeout_ms,
     )
-    contents.add_outlook(log_dir, topics, metadata, contents.add_transactions(found, wanted))
-    for more in (plans.findings.rows, known.findings, found.findings):
+    first_open = contents.add_transactions(found, wanted)
+    if is_local:
+        contents.add_outlook(log_dir, topics, metadata, first_open)
+    for more in (of_start, known.findings, found.findings):
         contents.add_findings(more, is_secondary=True)
     if decode:
         options = {"schemas": schemas, "schema_context": schema_context, "topics": topics, "threads": threads}
@@ -227,9 +237,7 @@ def report(
     contents.end()
     totals = {name: sum(one[name] for one in contents.tables["partitions"].objects()) for name in _TOTALS}
     summary = {
-        "verdict": verdict,
-        "is_clean": plans.is_clean,
-        "n_bytes_lost": n_bytes_lost,
+        **start,
         "n_topics": len(contents.tables["topics"].rows),
         "n_partitions": len(contents.tables["partitions"].rows),
         **totals,

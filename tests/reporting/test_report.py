@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import struct
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,21 @@ def test_records_that_do_not_decode(tmp_path: Path) -> None:
     assert found["good"]["n_undecoded"] == 0
     only = kafkalog.report(tmp_path / "log", topics="good")
     assert [row["topic"] for row in rows(only, "topics")] == ["good"]
+
+
+def test_a_url_is_reported_but_for_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(tmp_path / "log.tar", "w") as archive:
+        archive.add(shared_log_dir(), "log")
+    url = f"tar://log::{tmp_path / 'log.tar'}"
+    local, remote = (kafkalog.report(path, now=NOW).as_dict() for path in (shared_log_dir(), url))
+    assert (remote["summary"]["verdict"], remote["start"], remote["outlook"], remote["ok"]) == ("unknown", [], [], True)
+    for name in ("groups", "transactions", "batches", "producers", "indexes", "days", "codecs", "files"):
+        assert remote[name] == local[name], name
+    places = [{**row, "verdict": "", "path": ""} for found in (local, remote) for row in found["partitions"]]
+    assert places[: len(places) // 2] == places[len(places) // 2 :]
+    assert main(["report", url]) == 0
+    assert main(["preflight", url]) == 6
+    capsys.readouterr()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
