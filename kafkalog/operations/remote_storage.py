@@ -349,7 +349,7 @@ def restore_tiered(
                     _copy_file(directory / name, staged, f"{directory.name}/{name}", progress)
         with staged.create(kf.LOG_START_OFFSET_CHECKPOINT) as file:
             file.write(encode_offset_checkpoint(starts))
-    return [*findings, *verify(output, limits=limits).all_findings()]
+    return [*dict.fromkeys([*findings, *verify(output, limits=limits).all_findings()])]
 
 
 def _copy_file(source: Location, staged: StagedDirectory, name: str, progress: Callable[[int], object]) -> None:

@@ -158,7 +158,8 @@ def _choose(cut: CutPartitions, cluster: Cluster, topics: str | Sequence[str] | 
             policy = ",".join(settings.cleanup_policy)
             detail = f"left as it is: the cleanup.policy of {topic} is {policy}, by the cluster's metadata and --config"
             cut.report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(plan.path), damage=False))
-    if not found and topics is None and not cut.is_partition:
-        detail = "no topic here is known to be compacted: name topics (topics, -t), or the broker's settings (--config)"
+    if not found and not cut.report.findings.rows and not cut.is_partition:
+        detail = "no topic here is known to be compacted: name each in full (topics, -t), or the broker's settings"
+        detail += " (--config)"
         cut.report.findings.add(Finding(Reason.LEFT_OUT, detail, path=str(cut.log_dir), damage=False))
     return found

@@ -139,6 +139,9 @@ def test_only_topics_that_count_as_compacted_are_compacted(tmp_path: Path) -> No
     report = kafkalog.compact(tmp_path / "unknown", dry_run=True, now=NOW)
     [note] = report.findings.rows
     assert (report.partitions, note.damage, note.path) == ([], False, str(tmp_path / "unknown"))
+    # a glob names no topic
+    globbed = kafkalog.compact(tmp_path / "unknown", topics="oth*", dry_run=True, now=NOW)
+    assert (globbed.partitions, globbed.findings.rows) == ([], [note])
 
 
 def test_the_clusters_metadata_decides(tmp_path: Path) -> None:
