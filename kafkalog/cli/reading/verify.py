@@ -107,6 +107,8 @@ def run(args: argparse.Namespace, console: Console) -> None:
     for partition in iter_verify(log_dir, **options, progress=console.progress.advance, into=result):
         totals.add(partition)
         console.count_findings(partition.all_findings())
+        if partition.losses:
+            console.losses({partition.path: partition.loss})
         console.unkept_findings(partition.n_more_findings)
         if args.json:
             console.json(*_objects(partition))

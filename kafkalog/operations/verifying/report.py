@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog import format as kf
-from kafkalog.errors import Finding, Loss, add_loss
+from kafkalog.errors import Finding, Loss
 from kafkalog.indexes.spacing import Spacing
 from kafkalog.operations.verifying.values import VerifiedValues
 from kafkalog.state.transactions import TransactionEpochs
 from kafkalog.survey.evidence import SegmentContents
-from kafkalog.survey.losses import Lost, OffsetGap, PartitionsReport, losses_of
+from kafkalog.survey.losses import Lost, OffsetGap, PartitionsReport, losses_of, total
 from kafkalog.text import counted
 
 
@@ -68,11 +68,8 @@ class VerifiedPartition:
 
     @property
     def loss(self) -> Loss:
-        """The records lost, according to the findings that are kept."""
-        losses: dict[str, Loss] = {}
-        for finding in self.all_findings():
-            add_loss(losses, finding)
-        return losses.get(self.path, Loss())
+        """The sum of the losses."""
+        return total(self.losses)
 
     @property
     def ok(self) -> bool:

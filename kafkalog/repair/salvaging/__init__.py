@@ -1,6 +1,6 @@
 """Salvage: every intact batch of a damaged log, and a report about the rest.
 
-    `questions`       which batches are suspects, since a field that no checksum covers is wrong
+    `questions`       which batches are kept, and their leader epochs, which no checksum covers
     `plan`            which bytes of a segment are kept, lost, suspect and padding; kept batches that do not decode
     `report`          what was kept and lost
     `partition`       writes the batches of a partition, and describes the holes

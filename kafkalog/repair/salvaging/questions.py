@@ -1,8 +1,8 @@
-"""Questions single fields of the batches that a salvage would keep: an offset or an epoch with one wrong bit or byte.
+"""Chooses the batches that a salvage keeps, and the leader epochs that it writes.
 
 No checksum covers the base offset and the leader epoch of a batch. `kafkalog.log.searching` keeps the largest set of
-batches whose offsets rise. Here an offset that one flipped bit explains is doubted: such batches are suspects. A leader
-epoch that contradicts the others, or the partition's `leader-epoch-checkpoint`, is replaced: the records are intact.
+batches whose offsets rise, as for readers. A leader epoch that contradicts the others, or the partition's
+`leader-epoch-checkpoint`, is replaced: the records are intact. Second copies fill the holes.
 """
 
 from __future__ import annotations

@@ -91,14 +91,14 @@ def salvage(
     are suspects, and go to the quarantine file. A leader epoch that contradicts those around it, or
     ``leader-epoch-checkpoint``, is replaced by that of the batch before. For each segment, kept, lost, padding and
     suspect bytes add up to its size. Zeros at the end of a file count as padding. They are also a finding, unless the
-    file is sparse or no offset is missing. The next segment or the checkpointed high watermark bounds the number of
-    lost records. Without either, the finding is a note without a number.
+    file is sparse or no offset is missing, or the log dir was shut down cleanly: a broker does not start with them. The
+    next segment or the checkpointed high watermark bounds the number of lost records.
 
     A batch with a right checksum is kept whether or not its records can be decoded. Those that cannot are counted and
     named, unless they are compressed: ``kafkalog verify --deep`` of the output names all of them.
 
-    Fields without a checksum can be wrong without a sign: the base offset of a batch with lost neighbours on both
-    sides, or in a compacted log. So can the leader epoch of the first or last batch without a checkpoint. A batch in a
+    Fields without a checksum can be wrong without a sign: the base offset of a batch next to damage, or in a compacted
+    log. So can the leader epoch of the first or last batch without a checkpoint. A batch in a
     record's value can pass if nothing is left of the record around it, and its offsets fit the hole.
 
     Indexes, producer snapshots and leader epochs are rebuilt; the segments begin where those of the source do. Bad
