@@ -224,10 +224,12 @@ class ReadError(KafkalogError, OSError):
 
     @classmethod
     def of(cls, error: OSError, path: str | os.PathLike[str] | None, position: int | None = None) -> ReadError:
-        """The error for one of the operating system's; a missing permission comes with advice."""
+        """The error for an `OSError`, with advice if permission is missing or the path is not a directory."""
         detail = error.strerror or str(error)
         if error.errno == errno.EACCES:
             detail += "; read permission is needed, as the user that ran the broker or as root"
+        elif error.errno == errno.ENOTDIR:
+            detail += "; name a log dir, or a partition directory in it such as orders-0"
         return cls(Reason.FILE_UNREADABLE, detail, path=path, position=position)
 
 

@@ -43,7 +43,9 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         failed = WriteError(Reason.WRITE_FAILED, error.strerror or str(error), path=path)
         if error.errno == errno.EMFILE:
-            failed.add_note("a higher limit (ulimit -n), or fewer writers at a time")
+            failed.add_note("increase the limit (ulimit -n), or use fewer writers at a time")
+        elif error.errno in (errno.EACCES, errno.EROFS):
+            failed.add_note("write permission is needed; or choose another output")
         raise failed from error
 
 

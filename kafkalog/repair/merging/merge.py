@@ -32,6 +32,7 @@ from kafkalog.log.log_dir import LogDir
 from kafkalog.log.open import open as open_path
 from kafkalog.log.partition import Partition
 from kafkalog.log.searching.missing import offsets_finding
+from kafkalog.log.segment import Segment
 from kafkalog.operations.converting.target import ConvertedPartitions, PartitionSink
 from kafkalog.operations.rebuilding.choosing import check_paths, choose, saved_alone
 from kafkalog.repair.merging.leading import MergedLog, doubted_epoch, leader_of
@@ -134,9 +135,10 @@ def merge(
     groups: dict[kf.TopicPartition, list[Partition]] = {}
     are_partitions = True
     for path in replicas:
-        opened = path if isinstance(path, (LogDir, Partition)) else open_path(path, limits=limits)
-        if not isinstance(opened, (LogDir, Partition)):
-            raise NotKafkaError(Reason.NOT_KAFKA, "it is neither a partition directory nor a log dir", path=opened.path)
+        opened = path if isinstance(path, (LogDir, Partition, Segment)) else open_path(path, limits=limits)
+        if isinstance(opened, Segment):
+            detail = f"not a directory: name the partition directory, {opened.path.parent}"
+            raise NotKafkaError(Reason.NOT_KAFKA, detail, path=opened.path)
         are_partitions = are_partitions and isinstance(opened, Partition)
         chosen = list(choose(opened, topics, partitions, report.findings.add, copies=True))
         check_paths(opened, chosen, output=output, dry_run=dry_run)

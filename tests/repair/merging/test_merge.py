@@ -164,6 +164,9 @@ def test_refusals_and_the_command(tmp_path: Path, log_dir: Path, capsys: pytest.
     assert main(["merge", str(a), "--dry-run", "--json"]) == 1
     assert not json.loads(capsys.readouterr().out)["ok"]
     assert main(["merge", str(a), str(b)]) == 2
+    with pytest.raises(NotKafkaError, match=f"name the partition directory, {log_dir / 'p-multi-0'}"):
+        kafkalog.merge([log_dir / "p-multi-0" / "00000000000000000000.log"], dry_run=True)
+    assert main(["merge", str(log_dir / "p-multi-0" / "00000000000000000000.log"), "--dry-run"]) == 3
 
 
 def test_a_damaged_topic_id_is_named_and_taken_from_another_copy(tmp_path: Path) -> None:
