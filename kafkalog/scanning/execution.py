@@ -168,7 +168,7 @@ class Pass:
         if isinstance(query.target, LogDir):
             for finding in query.target.findings:
                 self.report(finding)
-        # without threads a window is decoded just when it is needed, so its memory can be reused for the next one
+        # without threads, windows are decoded on demand, so their memory can be reused
         threads = query.threads if query.threads > 1 else 0
         left = query.limit
         if left == 0:
@@ -411,7 +411,7 @@ class Pass:
         )
 
     def _batches(self, task: Task, run: RecordRun) -> Iterator[tuple[Task, pa.RecordBatch]]:
-        """The record batches of a run; none if damage before it ended its partition."""
+        """The record batches of a run; none if earlier damage ended its partition."""
         if id(task.partition) in self._stopped:
             return
         counts, position, progress = self.statistics, run.start, self.progress

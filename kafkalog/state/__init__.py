@@ -8,7 +8,7 @@
     `leader_epochs`         start and end of each leader epoch, from batches and from the checkpoint
     `checkpoints`           the text files of a partition and of a log dir
     `log_config`            the settings of a topic
-    `cluster_image`         the state of a cluster: what the records of its metadata log add up to
+    `cluster_image`         the state of a cluster, from the records of its metadata log
     `cluster_metadata`      reads it from `__cluster_metadata-0`
 
 Mirrors `ProducerStateManager`, `LeaderEpochFileCache` and `LogConfig`. Only `cluster_metadata` opens a `.log`.

@@ -61,7 +61,7 @@ def read_checkpoint(path: Pathish, n_fields: int, data: bytes | None = None) -> 
     for number, entry in enumerate(entries, 3):
         if len(entry) != n_fields:
             raise _bad(path, number, f"{len(entry)} fields where {n_fields} are expected")
-    # in both directions: too few lines are a write that was cut off, too many were never announced
+    # check both directions: too few lines mean a truncated write, too many are not announced
     if len(entries) != n_entries:
         raise _bad(path, 2, f"expected {n_entries} entries, found {len(entries)}")
     return entries
@@ -189,7 +189,7 @@ def encode_checkpoint(entries: Iterable[Iterable[object]]) -> bytes:
 
 
 def encode_offset_checkpoint(offsets: Mapping[kf.TopicPartition, int]) -> bytes:
-    """Encode the content of an offset checkpoint, in the order given."""
+    """Encode the content of an offset checkpoint, in the order of the entries."""
     return encode_checkpoint((*key, offset) for key, offset in offsets.items())
 
 

@@ -1,4 +1,4 @@
-"""The state of a cluster as its controllers keep it: what the records of the metadata log add up to.
+"""Builds the state of a cluster, as its controllers keep it, from the records of the metadata log.
 
 Mirrors `MetadataDelta` and the deltas of its parts (`TopicsDelta`, `ConfigurationsDelta`, `ClusterDelta` and so on),
 and `PartitionRegistration.merge`. Records of a metadata transaction count once it has ended. The keys of SCRAM
@@ -99,7 +99,7 @@ class ClusterMetadata:
     next_producer_id : int
         -1 if no broker has any yet.
     end_offset, timestamp : int
-        The offset behind the last record, and the time up to which this goes, in ms; -1 for none.
+        The offset after the last record, and the time of the last record in ms; -1 for none.
     findings : list of Finding
         Errors in the metadata log, `gaps` among them.
     gaps : list of Finding
@@ -159,7 +159,7 @@ class ClusterMetadata:
         return None
 
     def settings_of(self, topic: str) -> dict[str, str]:
-        """Return what is set for a topic: broker defaults of the whole cluster, and over them the topic's own.
+        """Return the settings of a topic: its own, over the defaults of brokers and cluster.
 
         What brokers have in `server.properties` is in no metadata log.
         """
@@ -197,7 +197,7 @@ class ClusterMetadata:
         record = decode_record(kf.METADATA_TOPIC, None, value)
         fields = record.value or {}
         if record.type == "BeginTransaction":
-            # it takes effect once it has ended: of a controller that failed in between nothing counts
+            # a metadata transaction counts only once it has ended: a failed controller leaves no part of it
             self._pending = []
         elif record.type == "AbortTransaction":
             self._pending = None
@@ -261,7 +261,7 @@ class ClusterMetadata:
         name = self._names.pop(fields["topicId"])
         self.settings.pop((TOPIC, name), None)
         self._partitions.pop(fields["topicId"], None)
-        # a topic that was deleted and made again has the name already under its new id
+        # a topic that was deleted and created again already has its name under the new id
         if self.topic_ids.get(name) == fields["topicId"]:
             del self.topic_ids[name]
 

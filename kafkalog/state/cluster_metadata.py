@@ -45,7 +45,7 @@ def read_cluster_metadata(
 ) -> ClusterMetadata | None:
     """Read the metadata log of a log dir, from its newest snapshot on; None if the log dir has none.
 
-    If a snapshot is damaged, the one before it is taken. If a `.log` is damaged, the error is added to the findings,
+    If a snapshot is damaged, the previous one is used. If a `.log` is damaged, the error is added to the findings,
     and the rest of that file is not read. A record that cannot be decoded, as one of a newer Kafka's version, is a
     finding too. Records that are missing are `gaps` of the result: this is the one place that finds them.
 
@@ -72,7 +72,7 @@ def read_cluster_metadata(
     logs = [name for name in names if name.endswith(kf.LOG_SUFFIX) and kf.parse_base_offset(name) is not None]
     findings: list[Finding] = []
     metadata = None
-    # newest first: after an older one more records have to be replayed
+    # newest first: an older snapshot needs more replayed records
     for match in filter(None, map(_CHECKPOINT.fullmatch, reversed(names))):
         metadata = _snapshot(directory / match[0], int(match[1]), end, findings, limits, with_credentials)
         if metadata is not None:
@@ -112,7 +112,7 @@ def _replay(metadata: ClusterMetadata, directory: Path, logs: list[str], end: _E
                     _hole(metadata, path, following, record.offset, start)
                 following = max(following, record.offset + 1)
                 is_past_end |= not is_counted
-                # the snapshot holds what lies before its offset, and segments may begin earlier
+                # the snapshot covers the offsets before its own, and segments may begin earlier
                 if record.offset >= start and is_counted:
                     _apply(metadata, record, path, limits)
         except KafkalogError as error:

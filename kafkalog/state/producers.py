@@ -94,7 +94,7 @@ def parse_snapshot(
 
 
 def encode_snapshot(entries: npt.NDArray[np.void]) -> bytes:
-    """Encode the content of a snapshot file from PRODUCER_SNAPSHOT_DTYPE[n], in the order given.
+    """Encode the content of a snapshot file from PRODUCER_SNAPSHOT_DTYPE[n], in the order of the entries.
 
     Source: ProducerStateManager.writeSnapshot, Kafka 4.3.
     """

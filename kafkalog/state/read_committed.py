@@ -36,7 +36,7 @@ class CommittedWindow:
 
 
 class ReadCommitted:
-    """Selects the committed batches of a partition's windows, given one after the other.
+    """Selects the committed batches of a partition's windows, fed one after another.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class ReadCommitted:
         self._check_crcs = check_crcs
 
     def close(self) -> None:
-        """Close what was opened to read ahead."""
+        """Close files opened to read ahead."""
         if self._learner is not None:
             self._learner.close()
 
@@ -114,13 +114,13 @@ class ReadCommitted:
         if not self._known.not_committed:
             return np.empty(0, np.int64)
         ranges = np.concatenate(self._known.not_committed)
-        # what ended before this window is of no more use to later ones
+        # transactions that ended before this window do not affect later ones
         ranges = ranges[ranges["end_position"] > begin]
         self._known.not_committed = [ranges] if ranges.size else []
         ranges = ranges[ranges["start_position"] < end]
         rows = rows_of_transactions(batches[first:stop]) + first
         rows = rows[(batches.attributes[rows] & kf.CONTROL_BIT) == 0]
-        # damaged batches stay in: their header may be what is wrong, and decoding reports them
+        # keep damaged batches: their header may be wrong, and decoding reports them
         rows = rows[~np.isin(batches.position[rows] + log_position, damaged)]
         if not ranges.size or not rows.size:
             return np.empty(0, np.int64)

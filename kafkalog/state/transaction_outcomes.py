@@ -59,7 +59,7 @@ class OutcomeLearner:
     paths : sequence of str
         The segments, for messages.
     ahead : callable
-        ``ahead(reached)`` yields the windows of the partition behind what was reached, and skips damage.
+        ``ahead(reached)`` yields the windows of the partition after the position reached, and skips damage.
     on_corruption : {"raise", "stop", "skip"}
     check_crcs : bool
         Whether batches with a wrong checksum count as damaged.
@@ -81,9 +81,9 @@ class OutcomeLearner:
     damage; ``skip`` leaves out the transaction's records before the damage, adds a finding, and does not hold back the
     records after it. Damage where no transaction is open has no effect.
 
-    A transaction without its abort marker, as cleaners of some releases left it, goes on in the next one of its
-    producer. Where the transaction index has the abort, its records are left out, with a note. Where only the producer
-    epoch tells, there is a note alone, as consumers get the records.
+    A transaction without its abort marker, which cleaners of some releases leave, continues in the next one of its
+    producer. If the transaction index has the abort, its records are left out, with a note. Where only the producer
+    epoch tells, there is only a note, since consumers get the records.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class OutcomeLearner:
     def follow(self, replay: ReplayWindow, first: int, stop: int) -> None:
         """Replay a window, and read ahead until the transactions of its rows from `first` to `stop` have ended.
 
-        Rows before `first` are replayed too, to know which transactions are open.
+        Rows before `first` are also replayed, to know which transactions are open.
         """
         batches = replay.window.batches
         begin = replay.segment_start + int(batches.position[0])
@@ -282,7 +282,7 @@ class OutcomeLearner:
             if self.outcomes.end is not None:
                 return
         rows = rows_of_transactions(batches)
-        # where no transaction is open and none begins, damage hides no outcome
+        # without an open or new transaction, damage cannot hide an outcome
         if rows.size or len(self._replay):
             # if the first batches were read ahead, the damage before them was handled then
             damage = [] if first else [finding for finding in replay.damage if _passes_over(finding)]
@@ -364,7 +364,7 @@ class OutcomeLearner:
         return causes
 
     def _aborts_without_marker(self, number: int, batches: BatchTable) -> dict[int, list[tuple[int, int, int]]]:
-        """Aborts that the transaction index has and whose marker's offset no batch has, by the row that follows it.
+        """Aborts in the transaction index whose marker no batch has, by the row after its offset.
 
         Each with producer, first offset, and offset of the marker.
         """
@@ -411,7 +411,7 @@ class OutcomeLearner:
             self.outcomes.notes.append((log_position, note))
 
     def _record(self, ended: npt.NDArray[np.void]) -> None:
-        """Keep the transactions that were not committed; ends reading at one whose outcome is unknown, or skips it."""
+        """Keep the transactions that were not committed. At one with an unknown outcome, stop reading or skip it."""
         not_committed = ended[ended["outcome"] != Outcome.COMMITTED]
         for one in not_committed[not_committed["outcome"] == Outcome.UNKNOWN]:
             path, position = self._where(int(one["end_position"]))
@@ -462,7 +462,7 @@ def _passes_over(finding: Finding) -> bool:
 
 
 def unknown_outcome(producer_id: int, first_offset: int, cause: Finding) -> Finding:
-    """Return the finding about a transaction whose outcome is unknown: its records are left out, however many."""
+    """Return the finding about a transaction whose outcome is unknown: all its records are left out."""
     # the loss at that place is reported there, once
     what, _, _ = cause.detail.partition("; ")
     why = cause.reason.value + (f": {what}" if what else "")

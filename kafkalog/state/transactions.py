@@ -144,7 +144,7 @@ class TransactionEpochs:
             self._open.pop(producer_id, None)
 
     def join(self, following: TransactionEpochs) -> list[EpochChange]:
-        """Continue with what was fed to another object; return the changes where the two meet."""
+        """Continue after another object's input; return the changes at the boundary."""
         changes = [
             head._replace(before=self._open[producer_id])
             for producer_id, head in following.heads.items()

@@ -86,7 +86,7 @@ def read_log_end(
     TruncatedTailError
         The last segment ends in a torn batch or in zeros, or its indexes end in zeros, and `truncate_tail` is False.
     CorruptionError
-        The last segment is damaged; or an earlier one is, and no producer snapshot makes reading it unnecessary.
+        The last segment is damaged, or an earlier one that must be read for lack of a producer snapshot.
     SidecarError
         The log cleaner's output is only partly moved into place, or a checkpoint is invalid.
     """

@@ -1,4 +1,4 @@
-"""What is wanted of records, as conditions: checked, bound to a topic-partition, and applied to batches and records.
+"""Conditions on records: checks them, binds them to a topic-partition, and applies them to batches and records.
 
     `filters`         `Term` and `Filter`: conditions applied before any record is copied
     `filter_tuples`   `filters=` checked and converted to these

@@ -39,7 +39,7 @@ class _NotUnderstoodError(Exception):
 
 
 class Field(NamedTuple):
-    """A reference to a column, or to a field inside of it."""
+    """A reference to a column, or to a field in it."""
 
     name: str
     inside: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ _NONE: Final = Translation((), True)
 
 
 def translate(expression: pc.Expression, schema: pa.Schema) -> Translation:
-    """The filter that matches all records for which an expression is true, and few others.
+    """A filter that matches all records for which an expression is true, and few others.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def translate(expression: pc.Expression, schema: pa.Schema) -> Translation:
 
 
 def both(one: Filter, other: Translation) -> tuple[Filter, bool]:
-    """The filter that matches what both match, and whether it is exactly that; `one` alone if it would be too long."""
+    """The conjunction of two filters, and whether it is exact; only `one` if the conjunction would be too long."""
     made = _and(Translation(one.groups, True), Translation(other.groups, True))
     return (Filter(made.groups, one.derived), True) if made.is_exact else (one, False)
 
@@ -106,7 +106,7 @@ def tree_of(expression: pc.Expression) -> Node:
         It is serialised in a way that is not known here.
     """
     try:
-        # pyarrow shows no tree of an expression; what it pickles is the tree, as metadata of a record batch
+        # pyarrow has no API for the tree of an expression, but pickles it, as metadata of a record batch
         _, (buffer,) = expression.__reduce__()
         batch = pa.ipc.open_file(buffer).get_batch(0)
         stack: list[Call] = [Call("")]
@@ -189,7 +189,7 @@ def fields_read(expression: pc.Expression) -> set[str] | None:
 class _Translator:
     """Translates trees over columns of a schema.
 
-    Negations are carried down to conditions, where they are exact: a comparison with null is neither true nor false,
+    Negations are moved into conditions, where they are exact: a comparison with null is neither true nor false,
     and its negation neither.
     """
 
