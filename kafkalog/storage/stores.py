@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -246,6 +247,7 @@ class ObjectStore(_Store):
         with _needed("obstore", root):
             import obstore
         self._store, self._obs = store, obstore
+        self._quotes_tags = type(store).__name__ in ("AzureStore", "GCSStore", "S3Store")
         self._shown = clean(root)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -280,15 +282,22 @@ class ObjectStore(_Store):
             folders = [
                 Entry(path.rstrip("/").rpartition("/")[2], is_directory=True) for path in found["common_prefixes"]
             ]
-            return [*folders, *map(_entry_of_meta, found["objects"])]
+            return [*folders, *map(self._entry, found["objects"])]
 
     def status(self, key: str) -> Entry | None:
         """See `Store.status`."""
         with self._errors(key):
             try:
-                return _entry_of_meta(self._obs.head(self._store, key))
+                return self._entry(self._obs.head(self._store, key))
             except FileNotFoundError:
                 return None
+
+    def _entry(self, meta: Any) -> Entry:
+        found = _entry_of_meta(meta)
+        # Azure lists tags without the quotes that its other answers have, and that conditions need
+        if self._quotes_tags and found.etag and not found.etag.startswith(('"', "W/")):
+            found = replace(found, etag=f'"{found.etag}"')
+        return found
 
     def get(self, key: str, start: int, stop: int, entry: Entry) -> Any:
         """See `Store.get`."""

@@ -228,6 +228,22 @@ def test_many_segments_take_one_listing(tmp_path: Path, monkeypatch: pytest.Monk
     assert requests.count("head") == requests.count("get") == 0
 
 
+def test_tags_that_are_listed_without_quotes_are_those_of_the_objects(requests: Requests) -> None:
+    def unquoted(kind: str, path: str, call: Any) -> Any:
+        found = call()
+        if kind == "list_with_delimiter":
+            objects = [{**one, "e_tag": one["e_tag"].strip('"')} for one in found["objects"]]
+            return {"objects": objects, "common_prefixes": found["common_prefixes"]}
+        return found
+
+    requests.fault = unquoted
+    with pytest.raises(FileChangedError):
+        kafkalog.scan(requests.place).count_rows()
+    place = requests.place
+    place.store._quotes_tags = True  # type: ignore[attr-defined]
+    assert kafkalog.scan(place).count_rows() == kafkalog.scan(LOG_DIR).count_rows()
+
+
 def test_an_object_that_is_replaced_or_deleted_is_an_error(requests: Requests) -> None:
     for change in (
         lambda key: obstore.put(requests.store, key, b"other"),
