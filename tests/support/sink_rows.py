@@ -13,10 +13,6 @@ import kafkalog.spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HEADERS = "array<struct<key string, value binary>>"
-
-SCHEMA = f"key binary, value binary, headers {HEADERS}, partition int, timestamp timestamp, offset long"
-
 
 def frame(session: SparkSession, n: int = 300, first: int = 0) -> DataFrame:
     """Records with nulls, empty strings and headers; timestamps rise with the id."""

@@ -39,7 +39,7 @@ from kafkalog.interchange.arrow_output import ALL_COLUMNS
 from kafkalog.parsing import parse_milliseconds
 from kafkalog.records.batch_table import BatchTable
 from kafkalog.scanning.conditions.filter_tuples import parse_filters
-from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS, Term
+from kafkalog.scanning.conditions.filters import OPERATIONS, PATTERNS, Filter, Term
 
 pytestmark = pytest.mark.kernels
 
@@ -566,3 +566,30 @@ def test_patterns_of_keys_values_and_topics(tmp_path: Path) -> None:
         offsets("offset like 1")
     with pytest.raises(ValueError, match="not a valid pattern"):
         offsets("key matches (")
+
+
+def test_sub_millisecond_times_are_not_rounded_into_matching(tmp_path: Path) -> None:
+    records = [builder.record_v2(i, i) for i in range(4)]
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(builder.batch_v2(records, base_timestamp=1000, max_timestamp=1003))
+    between = EPOCH + timedelta(microseconds=1_001_500)
+    for operation, expected in {
+        "==": [], "!=": [0, 1, 2, 3], "<": [0, 1], "<=": [0, 1], ">": [2, 3], ">=": [2, 3],
+    }.items():  # fmt: skip
+        table = kafkalog.read_table(log, columns=["offset"], filters=[("timestamp", operation, between)])
+        assert table["offset"].to_pylist() == expected, operation
+    listed = [between, EPOCH + timedelta(milliseconds=1002), None]
+    assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "in", listed)])] == [2]
+    assert [row["offset"] for row in rows_of(log, filters=[("timestamp", "not in", listed)])] == [0, 1, 3]
+
+
+def test_terms_on_derived_columns_part_from_the_others_of_their_group_alone() -> None:
+    plain, late = Term.of("offset", ">", 3), Term.of("x", "==", 1)
+    derived = Filter(((plain, late),), frozenset({"x"}))
+    assert [one.groups for one in derived.split()] == [((plain,),), ((late,),)]
+    for whole in (
+        Filter(((plain, late), (plain,)), frozenset({"x"})),
+        Filter(((plain,),), frozenset({"x"})),
+        Filter((), frozenset({"x"})),
+    ):
+        assert whole.split() == (whole,)
