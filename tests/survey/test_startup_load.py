@@ -177,15 +177,6 @@ def make(directory: Path, *names: str) -> Path:
     return directory
 
 
-def test_what_is_sound_stays(tmp_path: Path) -> None:
-    names = [name(0, suffix) for suffix in (".index", ".log", ".snapshot", ".timeindex")]
-    make(tmp_path, *names, "leader-epoch-checkpoint", "partition.metadata")
-    (tmp_path / "foo.log").mkdir()
-    found = file_names(tmp_path)
-    assert (found.removed, found.renamed, found.problem(tmp_path)) == ({}, {}, None)
-    assert found.after() == {*names, "leader-epoch-checkpoint", "partition.metadata"}
-
-
 def test_leftovers_and_lone_indexes_go(tmp_path: Path) -> None:
     gone = {
         name(0, ".log.deleted"): "marked for deletion",

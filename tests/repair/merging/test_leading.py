@@ -12,29 +12,6 @@ import kafkalog
 from kafkalog import format as kf
 
 
-def test_a_follower_that_diverged_heals_only_what_it_shares(tmp_path: Path) -> None:
-    leader = [(0, 1), (0, 2), (0, 3), (2, 4), (2, 5), (2, 6)]
-    other = [(0, 1), (0, 2), (0, 3), (1, 7), (1, 8), (1, 9), (1, 10)]
-    a = replica(tmp_path / "a", leader, damaged=(1, 3))
-    b = replica(tmp_path / "b", other)
-    report = kafkalog.merge([b, a], output=tmp_path / "out")
-    assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 3]
-    [merged] = report.partitions
-    assert (merged.leader, merged.replicas[0].truncate_to) == (str(a), 3)
-    assert [(one.start_offset, one.end_offset) for one in merged.missing] == [(3, 4)]
-    assert not report.ok
-
-
-def test_without_the_epoch_file_a_hole_over_an_election_is_not_filled_by_guess(tmp_path: Path) -> None:
-    leader = [(1, 1), (1, 2), (2, 3), (3, 4)]
-    other = [(1, 1), (1, 2), (1, 9)]  # 9 was truncated by the others
-    a = replica(tmp_path / "a", leader, damaged=(2,), epochs=False)
-    b = replica(tmp_path / "b", other)
-    report = kafkalog.merge([a, b], output=tmp_path / "out")
-    assert content(tmp_path / "out" / "t-0") == [one for n, one in enumerate(expected(leader)) if n != 2]
-    assert not report.ok
-
-
 def test_another_epoch_where_the_leaders_history_is_lost_is_a_cut(tmp_path: Path) -> None:
     leader = [(1, 1), (1, 2), (1, 3), (1, 4)]
     a = replica(tmp_path / "a", leader, damaged=(0,), epochs=False)
