@@ -28,7 +28,7 @@ from kafkalog.log.searching.damaged_sizes import with_skipped_batches
 from kafkalog.log.searching.resync import Found, find_batches
 from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.codecs import Arena, Compression, decompress_into
-from kafkalog.records.decode import decode
+from kafkalog.records.decode import decode_all
 from kafkalog.records.encode import encode_batches
 from kafkalog.records.header_walk import walk
 from kafkalog.repair.salvaging.questions import choose
@@ -140,9 +140,9 @@ def test_what_is_written_of_any_records_is_read_back() -> None:
         written = encode_batches(columns_of(records), boundaries, BatchSpec(compression=Compression(codec)))
         read = []
         for window in walk(BufferSource(guarded(written.data))):
-            columns = decode(window, ("offset", "timestamp", "key", "value")).columns
-            assert columns is not None
-            numbers = (columns[name].tolist() for name in ("offset", "timestamp"))
-            blobs = (columns[name].to_pylist() for name in ("key", "value"))
-            read += list(zip(*numbers, *blobs, strict=True))
+            for columns, *_ in decode_all(window, ("offset", "timestamp", "key", "value")):
+                assert columns is not None
+                numbers = (columns[name].tolist() for name in ("offset", "timestamp"))
+                blobs = (columns[name].to_pylist() for name in ("key", "value"))
+                read += list(zip(*numbers, *blobs, strict=True))
         assert read == [(one.offset, one.timestamp, one.key, one.value) for one in records]
