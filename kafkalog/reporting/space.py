@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from kafkalog.reporting.what_if import SAMPLE_BYTES, Change, Runs, WhatIf, run_b
 from kafkalog.scanning.batch_scan import BatchRows
 from kafkalog.scanning.batch_summary import BatchSummary
 from kafkalog.scanning.scan import Scan
+from kafkalog.text import counted
 
 VERSION: Final = 1
 TABLES: Final = f"""
@@ -49,7 +50,7 @@ what_if: What other settings would give. Measured on a sample; the interval hold
 """
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Space(PublicNames):
     """Who uses the disk."""
 
@@ -57,13 +58,17 @@ class Space(PublicNames):
     summary: dict[str, Any]
     """Sums: of the files, the segments, batches and their headers, and of records before compression."""
     tables: dict[str, Table]
-    findings: Findings = field(repr=False)
+    findings: Findings
     """Damage; its bytes are in the sums, as those of no batch."""
 
     def as_dict(self) -> dict[str, Any]:
         """The sums and all rows, for JSON."""
         tables = {name: [*table.objects()] for name, table in self.tables.items()}
         return {"version": VERSION, "paths": self.paths, "summary": self.summary, **tables}
+
+    def __repr__(self) -> str:
+        n_partitions = counted(len(self.tables["partitions"].rows), "partition")
+        return f"Space({n_partitions}, {self.summary['n_file_bytes']:,} bytes in all files)"
 
 
 def space(
@@ -116,6 +121,8 @@ def space(
     Examples
     --------
     >>> found = kafkalog.space("tests/golden/log_dir", topics="p-zstd-java", what_if="zstd:19:65536")
+    >>> found
+    Space(1 partition, 67,027 bytes in all files)
     >>> [(row["n_bytes_before"], row["n_bytes"]) for row in found.tables["what_if"].objects()]
     [(66686, ...)]
     """
