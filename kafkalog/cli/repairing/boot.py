@@ -18,8 +18,8 @@ _PATHS: Final = (
     "DIR",
     "log dir or partition directory",
     """\
-DIRs are log dirs of one or more brokers (values of log.dirs, or copies of them), single topic-partition directories,
-or outputs of kafkalog load, convert, salvage, merge and tiered restore. Files are only read, never written.""",
+DIRs are log dirs of one or more brokers (values of log.dirs, or copies of them), or single topic-partition directories.
+Outputs of kafkalog load, convert, salvage, merge and tiered restore also work. Files are only read, never written.""",
 )
 _HELP: Final = HelpText(
     description="""\
