@@ -32,7 +32,7 @@ from kafkalog.records.batch_spec import BatchSpec
 from kafkalog.records.batch_table import BatchTable, Window, valid_crcs
 from kafkalog.records.codecs import Compression
 from kafkalog.records.columns import RecordColumns
-from kafkalog.records.decode import decode
+from kafkalog.records.decode import decode, decode_all
 from kafkalog.records.encode import encode_batches
 from kafkalog.records.selection import Selection
 from kafkalog.records.spans import batch_error, locate_error
@@ -291,8 +291,11 @@ class _Job:
             return records, row
         mask = np.ones(records.n_records, np.bool_)
         if not self.rules.redacts_all:
-            found = decode(part, ("offset",), stop=decoded.n_batches, selection=self.rules.redacted, **options)  # type: ignore[arg-type]
-            chosen = np.empty(0, np.int64) if found.columns is None else found.columns.offset
+            done = part._replace(batches=part.batches[: decoded.n_batches])
+            found = decode_all(done, ("offset",), selection=self.rules.redacted, **options)
+            chosen = np.concatenate(
+                [np.empty(0, np.int64), *(one.columns.offset for one in found if one.columns is not None)]
+            )
             # matched by offset: both passes skip records, but not the same ones
             mask = np.isin(records.offset, chosen)
         self.is_redacted = mask
