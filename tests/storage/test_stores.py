@@ -214,6 +214,22 @@ def test_archives_and_packed_files_say_how_to_proceed(archives: Path, tmp_path: 
             assert hint in error.value.detail
 
 
+def test_a_cache_in_a_named_directory_serves_the_next_run(in_memory: str, tmp_path: Path) -> None:
+    memory, opened = fsspec.filesystem("memory"), []
+    options = {"cache_storage": str(tmp_path), "check_files": "true", "skip_instance_cache": True}
+
+    def n_rows() -> int:
+        return kafkalog.scan(f"filecache::{in_memory}/p-multi-0", storage_options=options).count_rows()
+
+    with pytest.MonkeyPatch.context() as patch:
+        real = type(memory)._open
+        patch.setattr(type(memory), "_open", lambda *args, **how: (opened.append(args[1]), real(*args, **how))[1])
+        assert n_rows() == 122
+        assert sum(path.endswith(".log") for path in opened) == 2
+        opened.clear()
+        assert (n_rows(), opened) == (122, [])
+
+
 def test_many_segments_take_one_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (LOG_DIR / "p-multi-1" / f"{0:020d}.log").read_bytes()
     (tmp_path / "orders-0").mkdir()
