@@ -251,8 +251,8 @@ def test_two_boots_with_cleaner_and_retention_keep_every_byte(own_client: Client
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.9.1", "4.0.1"])
-def test_older_brokers_serve_the_log_dir_of_4_4(own_client: Client, tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize("version", ["3.9.1", "4.0.1", "4.4.0"])
+def test_brokers_of_other_releases_serve_the_log_dir_of_4_4(own_client: Client, tmp_path: Path, version: str) -> None:
     release = version.rpartition(".")[0]
     report = kafkalog.boot(unpacked("k44"), tmp_path / "out", release=release, listeners=listeners())
     before = logs(tmp_path / "out" / "data")
