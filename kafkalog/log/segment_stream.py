@@ -309,8 +309,10 @@ class SegmentStream:
             n_records=n if 0 <= n <= most else most,
             certainty="exact" if 0 <= n <= most and original is None else "at_most",
         )
-        if error.reason is Reason.OFFSET_OUTSIDE_SEGMENT and last < self.segment.base_offset:
-            lost = replace(lost, last_offset=None, n_records=0)  # none of its offsets is the segment's
+        # a segment may be named above its first batches, whose offsets it then lacks from the beginning
+        is_named_above = max(self.previous, last) < self.segment.base_offset and following[:1] <= [self.previous]
+        if error.reason is Reason.OFFSET_OUTSIDE_SEGMENT and is_named_above:
+            lost = replace(lost, last_offset=None, n_records=0)
         self.report(lost)
         return behind
 

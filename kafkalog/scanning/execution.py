@@ -447,7 +447,7 @@ class Pass:
             columns = self._apply_residual(task, _latest_of(decoded.columns, task.latest))
             if columns is not None:
                 counts.n_records_selected = (counts.n_records_selected or 0) + columns.n_records
-                if task.window.whole.magic[0] < 2:
+                if (task.window.whole.magic < 2).any():
                     self._note_order(task, columns)
                 yield columns
                 del columns

@@ -17,7 +17,6 @@ import time
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ import numpy as np
 import pytest
 import zstandard
 from effort import THOROUGH, counted, thinned
-from fuzzing import LIMITS, N_INPUTS, REGRESS, SECONDS, SEED, keep, tables
+from fuzzing import LIMITS, MODES, N_INPUTS, REGRESS, SECONDS, SEED, Mode, keep, tables
 from guard import guarded
 from mutants import BASE, BEFORE, BEHIND, LEVELS, golden_batches, records, repaired, seeds
 from reading import EVERYTHING, read
@@ -42,16 +41,6 @@ MEMORY_GROWTH = 200 * 2**20
 
 
 BYTES_A_SECOND = 256 * 2**20
-
-
-class Mode(NamedTuple):
-    """A way to read."""
-
-    columns: Sequence[str]
-    check_crcs: bool
-
-
-MODES = (Mode(ALL_COLUMNS, True), Mode(("offset",), True), Mode(ALL_COLUMNS, False))
 
 
 class Drained(NamedTuple):

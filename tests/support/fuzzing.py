@@ -10,19 +10,30 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from effort import fuzz_inputs
 
 import kafkalog
 from kafkalog.errors import KafkalogError, Limits, Reason
+from kafkalog.records.columns import ALL_COLUMNS
 
 SEED = int(os.environ.get("KAFKALOG_FUZZ_SEED", "20261121"))
 N_INPUTS = fuzz_inputs()
 REGRESS = Path(__file__).parents[1] / "regress"
 LIMITS = Limits(max_decompressed_bytes=4 * 2**20)
 SECONDS = 1.0
+
+
+class Mode(NamedTuple):
+    """A way to read."""
+
+    columns: Sequence[str]
+    check_crcs: bool
+
+
+MODES = (Mode(ALL_COLUMNS, True), Mode(("offset",), True), Mode(ALL_COLUMNS, False))
 
 
 def keep(data: bytes, problem: str) -> Path:

@@ -64,6 +64,8 @@ class AvroFile:
         codec = about.get("avro.codec", b"null").decode()
         if codec not in _CODECS:
             raise ValueError(f"unknown codec {codec}; there are {', '.join(_CODECS)}")
+        if "avro.schema" not in about:
+            raise ValueError("its header has no schema")
         schema = json.loads(about["avro.schema"])
         try:
             # a block is the items of an array
