@@ -328,9 +328,10 @@ cdef class RecordWindows:
         cdef uint8_t[::1] read_into = None
         cdef Layout layout
         cdef Block block
-        cdef int64_t available = stop - start if data is None else min(stop - start, there.shape[0])
+        cdef int64_t available
         if start < 0 or stop < start or size < stop:
             raise ValueError("the range lies outside the file")
+        available = stop - start if data is None else min(stop - start, there.shape[0])
         wanted = min(available, <int64_t>(self.rates.compressed * self.window_bytes) + 1)
         # avoid a small last window
         if available - wanted < wanted // 4:
