@@ -10,11 +10,14 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from kafkalog.errors import ReadError, Reason
+from kafkalog import format as kf
+from kafkalog.errors import KafkalogError, Limits, ReadError, Reason
 from kafkalog.protocol.encoder import uvarint
+from kafkalog.records.codecs import Arena, decompress_into
 from kafkalog.values.formats.avro import AvroValues
 from kafkalog.values.payloads import Payloads
 from kafkalog.values.types import SchemaError, TooWideError
@@ -53,7 +56,7 @@ class AvroFile:
         try:
             with open(self.name, "rb") as file:
                 yield from self._blocks(file)
-        except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
+        except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, pa.ArrowException, KafkalogError) as error:
             detail = f"not readable as avro, near byte {self.done}: {' '.join(str(error).split())}"
             raise ReadError(Reason.FILE_UNREADABLE, detail, path=self.name) from error
 
@@ -139,32 +142,30 @@ def _bounded(data: bytes) -> bytes:
     return data
 
 
+def _of_batches(codec: kf.Codec) -> Callable[[bytes], bytes]:
+    """A codec that record batches have, too."""
+
+    def unpack(data: bytes) -> bytes:
+        arena, limits = Arena(), Limits(max_decompressed_bytes=_MOST_BYTES)
+        decompress_into(arena, codec, np.frombuffer(data, np.uint8), magic=2, limits=limits)
+        return arena.data[: arena.used].tobytes()
+
+    return unpack
+
+
 def _snappy(data: bytes) -> bytes:
-    size = shift = at = 0
-    while at < 5:
-        byte = data[at]
-        size |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            break
-    if size > _MOST_BYTES:
-        raise ValueError(f"a block is larger than {_MOST_BYTES} bytes")
     # a checksum of four bytes follows
-    found: bytes = pa.decompress(data[:-4], decompressed_size=size, codec="snappy", asbytes=True)
+    found = _of_batches(kf.Codec.SNAPPY)(data[:-4])
     if zlib.crc32(found) != int.from_bytes(data[-4:], "big"):
         raise ValueError("the checksum of a block is wrong")
     return found
-
-
-def _zstd(data: bytes) -> bytes:
-    return _bounded(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(_MOST_BYTES + 1))
 
 
 _CODECS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "null": lambda data: data,
     "deflate": _stream(lambda: zlib.decompressobj(-15)),
     "snappy": _snappy,
-    "zstandard": _zstd,
+    "zstandard": _of_batches(kf.Codec.ZSTD),
     "bzip2": _stream(bz2.BZ2Decompressor),
     "xz": _stream(lzma.LZMADecompressor),
 }

@@ -19,6 +19,7 @@ from effort import fuzz_inputs
 import kafkalog
 from kafkalog.errors import ReadError
 from kafkalog.interchange.text_output import plain_values
+from kafkalog.protocol.encoder import uvarint
 
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
 
@@ -97,6 +98,19 @@ def test_damaged_avro_files_are_errors(tmp_path: Path) -> None:
             kafkalog.load(tmp_path / "a.avro", tmp_path / "log", topic="t", value_format="json", dry_run=True)
             n_read += 1
     assert 0 < n_read < number
+
+
+@pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard", "bzip2", "xz"])
+@pytest.mark.parametrize("packed", [b"", b"\xff", b"\xff" * 9, bytes(5)])
+def test_blocks_that_do_not_unpack_are_errors(tmp_path: Path, codec: str, packed: bytes) -> None:
+    about = {"avro.codec": codec.encode(), "avro.schema": json.dumps(SCHEMA).encode()}
+    parts = [b"Obj\x01", uvarint(2 * len(about))]
+    for name, value in about.items():
+        parts += [uvarint(2 * len(name)), name.encode(), uvarint(2 * len(value)), value]
+    parts += [b"\0", bytes(16), uvarint(2), uvarint(2 * len(packed)), packed, bytes(16)]
+    (tmp_path / "a.avro").write_bytes(b"".join(parts))
+    with pytest.raises(ReadError):
+        kafkalog.load(tmp_path / "a.avro", tmp_path / "log", topic="t", value_format="json", dry_run=True)
 
 
 def test_metadata_of_a_table_are_no_rows(tmp_path: Path) -> None:
