@@ -349,7 +349,7 @@ def converted(
     if pt.is_map(kind) and pt.is_map(to):
         paths = [(*path, "{key}"), (*path, "{}")]
         return _items(array, to, report, [array.keys, array.items], [to.key_type, to.item_type], paths, how)
-    if pt.is_string(to) and not (pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)):
+    if pt.is_string(to) and not _is_text(kind):
         return text_array(
             [value if value is None or isinstance(value, str) else json_text(value) for value in plain_values(array)]
         )
