@@ -241,6 +241,8 @@ FILTERS = st.sampled_from(
 )
 
 
+# holes that compaction leaves may be between segments, where a log that is dense otherwise seems to lack one
+@pytest.mark.filterwarnings("ignore:.*offset_gap. no segment holds offsets:kafkalog.CorruptionWarning")
 @settings(max_examples=examples(60))
 @given(log=strategies.transaction_logs(), filters=FILTERS, is_drop=st.booleans(), threads=st.sampled_from([1, 2]))
 def test_filters_take_what_a_scan_takes_and_leave_the_rest_alone(
