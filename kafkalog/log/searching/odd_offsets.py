@@ -23,7 +23,6 @@ from kafkalog.records.header_walk import intact_headers_at, window_of
 from kafkalog.storage.source import ByteSource
 
 _N_FOLLOWING: Final = 8
-_SUSPICIOUS_GAP: Final = 2**24  # of offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +88,13 @@ def odd_last(before: int, first: int, last: int, known: Witnesses) -> Reason | N
     """Whether the last batch of a segment has a wrong offset, where a gap is between it and the batch before.
 
     An index entry alone proves nothing. But a broker that shut down took a producer snapshot at the log end: if the
-    batch would end there without the gap before it, its offset is wrong. So it is if one flipped bit explains a gap
-    that is too far for anything else.
+    batch would end there without the gap before it, its offset is wrong.
     """
     if known.next_base_offset is not None:
         return Reason.OFFSET_OUTSIDE_SEGMENT if known.next_base_offset <= last else None
     if last + 1 in known.end_offsets:
         return None
-    flipped = first ^ (before + 1)
-    is_flipped = first - before > _SUSPICIOUS_GAP and flipped & (flipped - 1) == 0
-    is_odd = is_flipped or before + 1 + last - first + 1 == max(known.end_offsets, default=-1)
+    is_odd = before + 1 + last - first + 1 == max(known.end_offsets, default=-1)
     return Reason.OFFSET_ORDER if is_odd else None
 
 
