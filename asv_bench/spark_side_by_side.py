@@ -30,7 +30,7 @@ from kafkalog.scanning.planning import plan
 from kafkalog.scanning.tasks import read_task
 from kafkalog.spark import types
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path[:0] = [str(Path(__file__).parents[1] / "tests"), str(Path(__file__).parents[1] / "tests" / "support")]
 
 CEILING, SCAN, SOURCE, PARQUET, KAFKA = "ceiling", "scan job", "data source", "Parquet", "Kafka source"
 SIDES = (CEILING, SCAN, SOURCE, PARQUET, KAFKA)
