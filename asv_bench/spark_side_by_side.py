@@ -205,7 +205,8 @@ def _premade(spark: Any, folder: Path, tasks: Sequence[Any], columns: tuple[str,
 
 def _serve(made: spark_logs.Made, folder: Path, n_partitions: int, stack: ExitStack) -> tuple[str, str]:
     """Jars of the Kafka source, and the address of a broker that has the same segments."""
-    from conformance.kafka import Broker, Client, class_path, java, spark_connector
+    from conformance.jars import class_path, java, spark_connector
+    from conformance.kafka import Broker, Client
 
     program = java()
     jars = class_path(program)
